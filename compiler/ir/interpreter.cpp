@@ -375,6 +375,11 @@ class Interpreter {
       return;
     }
     for (size_t i = 0; i < op.operands.size(); ++i) {
+      if (op.kind == Kind::kCollectiveBroadcast) {  // zeros outside of all groups
+        for (Core* core : cores) {
+          core->env[op.result(i)] = share(make_tensor(op.type(i)));
+        }
+      }
       for (const auto& group : op.as<CollectiveAttrs>().groups) {
         std::vector<Ref> parts;
         for (const int64_t core : group) {

@@ -303,15 +303,27 @@ void TypeRule::collective() const {
     return check(in(0) == out(), "operand and result must have one type");
   }
   const auto& a = op_.as<CollectiveAttrs>();
+  // What members get has the same shape in a large group and in a small one.
+  const bool any_size = op_.kind == Kind::kAllReduce || op_.kind == Kind::kCollectiveBroadcast;
   std::set<int64_t> members;
+  check(!a.groups.empty(), "needs a group");
   for (const auto& group : a.groups) {
-    check(group.size() == a.groups[0].size(), "the groups must have one size");
+    check(any_size || group.size() == a.groups[0].size(), [&] {
+      return "the groups must have one size, not " + std::to_string(a.groups[0].size()) + " and " +
+             std::to_string(group.size()) + ", on which the shape of the result depends";
+    });
     for (const int64_t core : group) {
       check(core >= 0 && core < module_.num_cores && members.insert(core).second,
             [&] { return "core " + std::to_string(core) + " does not exist or is in two groups"; });
     }
   }
-  check(static_cast<int64_t>(members.size()) == module_.num_cores, "every core must be in a group");
+  check(op_.kind == Kind::kCollectiveBroadcast ||
+            static_cast<int64_t>(members.size()) == module_.num_cores,
+        [&] {
+          return "every core must be in a group; " + std::to_string(members.size()) + " of " +
+                 std::to_string(module_.num_cores) +
+                 " are: name the others too, each in a group of its own where they take no part";
+        });
   check(op_.operands.size() == op_.results.size(), "needs a result per operand");
   const auto group_size = static_cast<int64_t>(a.groups[0].size());
   for (size_t i = 0; i < op_.operands.size(); ++i) {

@@ -4,13 +4,14 @@
 #include <algorithm>
 
 #include "legalize/int64/split_wide.hpp"
+#include "legalize/int64/wide_collectives.hpp"
 
 namespace tpu::compiler {
 namespace {
 
 constexpr int kMaxRounds = 16;  // families build on each other at most a few levels deep
 
-std::vector<Value*> legalize_op(Op& op, Rewriter& rw) {
+std::vector<Value*> legalize_op(Op& op, Rewriter& rw, int64_t cores) {
   switch (op.kind) {
     case Kind::kConvolution:
       return legalization::convolution(op, rw);
@@ -37,7 +38,7 @@ std::vector<Value*> legalize_op(Op& op, Rewriter& rw) {
     case Kind::kAllToAll:
     case Kind::kCollectiveBroadcast:
     case Kind::kReduceScatter:
-      return legalization::collective(op, rw);
+      return legalization::collective(op, rw, cores);
     case Kind::kCollectivePermute:
       return legalization::permute(op, rw);
     case Kind::kGather:
@@ -54,8 +55,8 @@ std::vector<Value*> legalize_op(Op& op, Rewriter& rw) {
 bool is_int64(const Value* v) { return v->type.elem == Elem::kI64 || v->type.elem == Elem::kU64; }
 
 // Contractions and windows of 64-bit integers become elementwise ops and sums first: those have
-// halves.
-std::vector<Value*> legalize_wide_op(Op& op, Rewriter& rw) {
+// halves. So do reductions over cores whose body has no halves.
+std::vector<Value*> legalize_wide_op(Op& op, Rewriter& rw, int64_t cores) {
   const bool wide = std::any_of(op.operands.begin(), op.operands.end(), is_int64) ||
                     (!op.results.empty() && is_int64(op.result(0)));
   switch (op.kind) {
@@ -63,7 +64,18 @@ std::vector<Value*> legalize_wide_op(Op& op, Rewriter& rw) {
     case Kind::kDotGeneral:
     case Kind::kMap:
     case Kind::kSelectAndScatter:
-      return wide ? legalize_op(op, rw) : std::vector<Value*>{};
+      return wide ? legalize_op(op, rw, cores) : std::vector<Value*>{};
+    case Kind::kAllGather:
+    case Kind::kAllToAll:
+      return wide && op.operands.size() > 1 ? legalization::collective_by_operand(op, rw)
+                                            : std::vector<Value*>{};
+    case Kind::kAllReduce:
+    case Kind::kReduceScatter:
+      if (wide && op.operands.size() > 1) {
+        return legalization::collective_by_operand(op, rw);
+      }
+      return wide && !reduces_by_halves(op) ? legalization::collective(op, rw, cores)
+                                            : std::vector<Value*>{};
     default:
       return {};
   }
@@ -86,7 +98,9 @@ void expand_vector_products(Module& module) {
 bool legalize_wide(Module& module) {
   Rewriter().run(module.main->body, legalization::random);
   for (int round = 0; round < kMaxRounds; ++round) {
-    if (!Rewriter().run(module.main->body, legalize_wide_op)) {
+    if (!Rewriter().run(module.main->body, [&](Op& op, Rewriter& rw) {
+          return legalize_wide_op(op, rw, module.num_cores);
+        })) {
       break;
     }
   }
@@ -98,7 +112,9 @@ bool legalize(Module& module) {
   bool changed = true;
   for (int round = 0; changed && round < kMaxRounds; ++round) {
     Rewriter rw;
-    changed = rw.run(module.main->body, legalize_op);
+    changed = rw.run(module.main->body, [&](Op& op, Rewriter& rewriter) {
+      return legalize_op(op, rewriter, module.num_cores);
+    });
     any = any || changed;
   }
   return any;

@@ -41,7 +41,8 @@ std::vector<Value*> compare_total_order(Op& op, Rewriter& rw);
 std::vector<Value*> batch_norm(Op& op, Rewriter& rw);
 std::vector<Value*> map(Op& op, Rewriter& rw);
 
-std::vector<Value*> collective(Op& op, Rewriter& rw);
+std::vector<Value*> collective(Op& op, Rewriter& rw, int64_t cores);  // of the program
+std::vector<Value*> collective_by_operand(Op& op, Rewriter& rw);      // an op for each
 std::vector<Value*> permute(Op& op, Rewriter& rw);
 std::vector<Value*> gather(Op& op, Rewriter& rw);
 std::vector<Value*> scatter(Op& op, Rewriter& rw);

@@ -34,6 +34,7 @@ struct RunOptions {
   double low = -2, high = 2;                   // of random floats
   bool small_integers = false;                 // floats are integers: every sum is exact
   bool any_bits = false;  // floats of all bits, NaN payloads and subnormals among them
+  bool words = false;     // 64-bit integers become pairs of words first
 };
 
 // Of a float: every fourth is a subnormal, every fourth a NaN or an infinity.
@@ -194,6 +195,9 @@ inline Outcome check_graph(Module& module, const RunOptions& o = {}) {
     eval.mxu.chains = static_cast<uint32_t>(board.mxu.chains);
     eval.mxu.segment_rows = static_cast<uint32_t>(board.mxu.segment_rows);
     want = interpret(module, args, eval);
+  }
+  if (o.words) {
+    legalize_wide(module);
   }
   legalize(module);
   module.number_ops();

@@ -16,34 +16,19 @@ class CoreReduction {
       : op_(op), x_(x), rw_(rw), b_(rw), math_(rw) {}
 
   Wide run() {
-    const auto body = simple_reducer(*op_.regions[0]);
-    if (!body || op_.operands.size() != 1) {
-      refuse("the body on 64-bit integers must be one add, maximum, minimum, and, or or xor");
-    }
-    switch (*body) {
+    const Kind body = simple_reducer(*op_.regions[0]).value();
+    switch (body) {
       case Kind::kAdd:
         return sum();
-      case Kind::kAnd:
-      case Kind::kOr:
-      case Kind::kXor:
-        return {over_cores(*body, x_.lo), over_cores(*body, x_.hi)};
       case Kind::kMaximum:
       case Kind::kMinimum:
-        if (op_.kind == Kind::kAllReduce) {
-          return extreme(*body);
-        }
-        break;
+        return extreme(body);
       default:
-        break;
+        return {over_cores(body, x_.lo), over_cores(body, x_.hi)};
     }
-    refuse("not supported on 64-bit integers with this body; use 32-bit integers");
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw Error(why, source_name(op_.kind), op_.loc);
-  }
-
   Value* over_cores(Kind body, Value* x) {
     Value* v = rw_.make(op_.kind, {x}, {x->type.elem, op_.type().dims}, op_.attrs);
     Region* region = v->def->add_region();
@@ -93,6 +78,21 @@ class CoreReduction {
 };
 
 }  // namespace
+
+bool reduces_by_halves(const Op& op) {
+  switch (simple_reducer(*op.regions[0]).value_or(Kind::kReturn)) {
+    case Kind::kAdd:
+    case Kind::kAnd:
+    case Kind::kOr:
+    case Kind::kXor:
+      return true;
+    case Kind::kMaximum:
+    case Kind::kMinimum:  // a half of a part is told from another by the whole array
+      return op.kind == Kind::kAllReduce;
+    default:
+      return false;
+  }
+}
 
 Wide reduce_over_cores(const Op& op, const Wide& x, Rewriter& rw) {
   return CoreReduction(op, x, rw).run();

@@ -6,7 +6,11 @@
 
 namespace tpu::compiler {
 
-// What replaces `op`, whose operand is held as `x`. Throws Error for bodies that cannot be split.
+// True if the body can be applied to halves. The others are reduced by each core that gets the
+// result, of what all members have (legalize/collective.cpp).
+bool reduces_by_halves(const Op& op);
+
+// What replaces an op whose body can, with its one operand held as `x`.
 Wide reduce_over_cores(const Op& op, const Wide& x, Rewriter& rw);
 
 }  // namespace tpu::compiler

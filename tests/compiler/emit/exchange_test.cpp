@@ -62,6 +62,11 @@ RunOptions exact(uint32_t seed, bool small) {
   return o;
 }
 
+RunOptions with_words(RunOptions o) {
+  o.words = true;
+  return o;
+}
+
 TEST(Exchange, AllGatherAndAllToAll) {
   uint32_t seed = 1;
   for (const Groups& groups : kAllGroups) {
@@ -110,6 +115,83 @@ TEST(Exchange, ReducesOverAnyGroups) {
     SCOPED_TRACE(to_string(Attrs(groups_of(groups, 0))));
     check_graph(c.done({s, a, o, first}), exact(++seed, false));
   }
+}
+
+TEST(Exchange, GroupsOfSeveralSizes) {
+  const std::vector<Groups> all = {
+      {{0, 1}, {2, 3, 4, 5, 6}, {7}}, {{5, 0, 3}, {1, 7}, {6, 2, 4}}, {{7, 6, 5, 4, 3, 2, 1}, {0}}};
+  uint32_t seed = 1;
+  for (const Groups& groups : all) {
+    Cores c;
+    Value* x = c.arg(f32({3, 16, 5}));
+    Value* i = c.arg({Elem::kI32, {8}});
+    Value* h = c.arg({Elem::kBf16, {3, 7}});
+    Value* w = c.arg({Elem::kI64, {2, 3}});
+    const CollectiveAttrs a = groups_of(groups, 0);
+    const auto reduced = [&](Value* v, Kind body) {
+      return c.b.with_body(c.b.op(Kind::kAllReduce, {v}, v->type, a), body);
+    };
+    SCOPED_TRACE(to_string(Attrs(a)));
+    check_graph(
+        c.done({reduced(x, Kind::kAdd), reduced(i, Kind::kOr), reduced(h, Kind::kMaximum),
+                reduced(w, Kind::kAdd), reduced(w, Kind::kMinimum), reduced(w, Kind::kMultiply),
+                c.b.op(Kind::kCollectiveBroadcast, {x}, x->type, a),
+                c.b.op(Kind::kCollectiveBroadcast, {w}, w->type, a)}),
+        with_words(exact(++seed, false)));
+  }
+}
+
+TEST(Exchange, BroadcastsLeaveZerosOutsideOfAllGroups) {
+  uint32_t seed = 1;
+  for (const Groups& groups :
+       {Groups{{2, 1}}, Groups{{7, 0, 3, 4, 6}, {5, 1}}, Groups{{3}}, Groups{{0, 1}, {2, 3}}}) {
+    Cores c;
+    Value* x = c.arg(f32({3, 50}));
+    Value* h = c.arg({Elem::kI1, {7}});
+    const CollectiveAttrs a = groups_of(groups, 0);
+    SCOPED_TRACE(to_string(Attrs(a)));
+    check_graph(c.done({c.b.op(Kind::kCollectiveBroadcast, {x}, x->type, a),
+                        c.b.op(Kind::kCollectiveBroadcast, {h}, h->type, a)}),
+                exact(++seed, false));
+  }
+}
+
+// Several operands, also of several types and without elements, and bodies that halves do not have.
+TEST(Exchange, Words64) {
+  const Groups pairs = {{0, 1}, {2, 3}, {4, 5}, {6, 7}};
+  const CollectiveAttrs a = groups_of(pairs, 1);
+  Cores c;
+  const Type type{Elem::kI64, {4, 6}};
+  Value* x = c.arg(type);
+  Value* y = c.arg({Elem::kU64, type.dims});
+  Value* z = c.arg(f32(type.dims));
+  Value* none = c.b.constant(f32({4, 0}), 0);
+  std::vector<Value*> results;
+  const auto add = [&](Kind kind, const std::vector<Value*>& in, const CollectiveAttrs& attrs,
+                       const Dims& dims, std::optional<Kind> body = std::nullopt) {
+    std::vector<Type> types;
+    for (const Value* v : in) {
+      types.push_back({v->type.elem, v->type.count() == 0 ? Dims{4, 0} : dims});
+    }
+    Op* op = c.b.region().append(kind, in, types, attrs, unknown_loc());
+    if (body) {
+      c.b.with_body(op->result(), *body);
+    }
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (in[i] != none) {
+        results.push_back(op->result(i));
+      }
+    }
+  };
+  add(Kind::kAllToAll, {x, y}, groups_of(pairs, 1, 0, true), {8, 3});
+  add(Kind::kAllGather, {x, z, none, y}, a, {4, 12});
+  add(Kind::kAllGather, {z, none}, a, {4, 12});
+  add(Kind::kAllReduce, {x, x}, a, type.dims, Kind::kAdd);
+  add(Kind::kAllReduce, {y}, a, type.dims, Kind::kMultiply);
+  for (const Kind body : {Kind::kAdd, Kind::kMaximum, Kind::kMinimum, Kind::kMultiply}) {
+    add(Kind::kReduceScatter, {x}, a, {4, 3}, body);
+  }
+  check_graph(c.done(results), with_words(exact(1, false)));
 }
 
 // Exchanges of every form over different groups, several on their way at once.
