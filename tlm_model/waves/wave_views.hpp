@@ -1,6 +1,6 @@
 // Files beside a wave file that open it in a viewer on what was recorded: GTKWave save files,
-// FILE.gtkw for the board and FILE.chipC.coreK.gtkw for each core, with the colours of operations in
-// FILE.ops.txt; for Surfer command files of the same names, ending with ".sucl".
+// FILE.gtkw for the board and FILE.chipC.coreK.gtkw for each core, with the colours of operations
+// in FILE.ops.txt; for Surfer command files of the same names, ending with ".sucl".
 #pragma once
 
 #include <filesystem>
