@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -23,16 +24,22 @@ constexpr size_t kAlign = 64;
 struct Descr {
   std::string_view text;
   DType dtype;
+  bool big_endian = false;
 };
 // The first of a type is the one that is written.
-constexpr std::array<Descr, 24> kDescrs = {{
-    {"<f4", DType::kF32}, {"<V2", DType::kBf16}, {"|V2", DType::kBf16}, {"<i4", DType::kI32},
-    {"<u4", DType::kU32}, {"|i1", DType::kI8},   {"<i1", DType::kI8},   {"i1", DType::kI8},
-    {"|u1", DType::kU8},  {"<u1", DType::kU8},   {"u1", DType::kU8},    {"|b1", DType::kI1},
-    {"<b1", DType::kI1},  {"?", DType::kI1},     {"<i2", DType::kI16},  {"<u2", DType::kU16},
-    {"<i8", DType::kI64}, {"<u8", DType::kU64},  {"V2", DType::kBf16},  {"<bf2", DType::kBf16},
-    {"=f4", DType::kF32}, {"=i4", DType::kI32},  {"<c8", DType::kC64},  {"=c8", DType::kC64},
-}};
+constexpr std::array kDescrs = std::to_array<Descr>({
+    {"<f4", DType::kF32},       {"<V2", DType::kBf16},      {"|V2", DType::kBf16},
+    {"<i4", DType::kI32},       {"<u4", DType::kU32},       {"|i1", DType::kI8},
+    {"<i1", DType::kI8},        {"i1", DType::kI8},         {"|u1", DType::kU8},
+    {"<u1", DType::kU8},        {"u1", DType::kU8},         {"|b1", DType::kI1},
+    {"<b1", DType::kI1},        {"?", DType::kI1},          {"<i2", DType::kI16},
+    {"<u2", DType::kU16},       {"<i8", DType::kI64},       {"<u8", DType::kU64},
+    {"V2", DType::kBf16},       {"<bf2", DType::kBf16},     {"=f4", DType::kF32},
+    {"=i4", DType::kI32},       {">f4", DType::kF32, true}, {">i2", DType::kI16, true},
+    {">u2", DType::kU16, true}, {">i4", DType::kI32, true}, {">u4", DType::kU32, true},
+    {">i8", DType::kI64, true}, {">u8", DType::kU64, true}, {"<c8", DType::kC64},
+    {"=c8", DType::kC64},       {">c8", DType::kC64, true},
+});
 
 [[noreturn]] void refuse(const std::string& name, const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", name, what));
@@ -109,7 +116,8 @@ class Literal {
 struct Header {
   std::optional<DType> dtype;
   std::optional<Shape> shape;
-  bool order_seen = false;
+  bool big_endian = false;
+  std::optional<bool> fortran;
 };
 
 Shape parse_shape(Literal& literal) {
@@ -137,19 +145,21 @@ Header parse_header(std::string_view text, const std::string& name) {
       for (const Descr& known : kDescrs) {
         if (known.text == descr) {
           header.dtype = known.dtype;
+          header.big_endian = known.big_endian;
         }
       }
       if (!header.dtype) {
         refuse(name, fmt::format("element type '{}' is not supported; supported are f4, V2 (bf16), "
-                                 "i1, i2, i4, i8, u1, u2, u4, u8 and b1, little-endian",
+                                 "i1, i2, i4, i8, u1, u2, u4, u8 and b1",
                                  descr));
       }
     } else if (key == "fortran_order") {
       const std::string_view value = literal.word();
-      if (value != "False") {
-        refuse(name, "the array is in Fortran order; save numpy.ascontiguousarray(a) instead");
+      if (value != "False" && value != "True") {
+        refuse(name,
+               fmt::format("damaged header: fortran_order is '{}', not True or False", value));
       }
-      header.order_seen = true;
+      header.fortran = value == "True";
     } else if (key == "shape") {
       header.shape = parse_shape(literal);
     } else {
@@ -160,7 +170,7 @@ Header parse_header(std::string_view text, const std::string& name) {
       break;
     }
   }
-  if (!literal.done() || !header.dtype || !header.shape || !header.order_seen) {
+  if (!literal.done() || !header.dtype || !header.shape || !header.fortran) {
     refuse(name, "damaged header: descr, fortran_order and shape are expected");
   }
   return header;
@@ -175,6 +185,7 @@ struct NpyType {
   DType dtype;
   Shape shape;
   size_t data_at;
+  bool big_endian, fortran;
 };
 
 NpyType parse_type(std::span<const std::byte> bytes, const std::string& name) {
@@ -199,7 +210,7 @@ NpyType parse_type(std::span<const std::byte> bytes, const std::string& name) {
   }
   const Header header =
       parse_header({reinterpret_cast<const char*>(bytes.data()) + head, length}, name);
-  NpyType array{*header.dtype, *header.shape, head + length};
+  NpyType array{*header.dtype, *header.shape, head + length, header.big_endian, *header.fortran};
   const std::span<const std::byte> data = bytes.subspan(array.data_at);
   const uint64_t wanted = array_bytes(array.dtype, array.shape, name);
   if (wanted != data.size()) {
@@ -214,9 +225,101 @@ NpyType parse_type(std::span<const std::byte> bytes, const std::string& name) {
 
 namespace {
 
-HostView parse_view(std::span<const std::byte> bytes, const std::string& name) {
+// One element, of numbers of kNumber bytes whose bytes are put the other way round; 1: as they are.
+template <size_t kBytes, size_t kNumber>
+void move_element(const std::byte* from, std::byte* to) {
+  if constexpr (kNumber == 1) {
+    std::memcpy(to, from, kBytes);
+  } else {
+    for (size_t at = 0; at < kBytes; at += kNumber) {
+      std::reverse_copy(from + at, from + at + kNumber, to + at);
+    }
+  }
+}
+
+// From the first dimension fastest to the last one, in squares of these two that fit the caches.
+template <size_t kBytes, size_t kNumber>
+void to_c_order(const std::byte* from, std::byte* to, const Shape& shape) {
+  constexpr size_t kSquare = 32;
+  const auto rows = static_cast<size_t>(shape.front()), columns = static_cast<size_t>(shape.back());
+  size_t middle = 1;
+  for (size_t d = 1; d + 1 < shape.size(); ++d) {
+    middle *= static_cast<size_t>(shape[d]);
+  }
+  for (size_t m = 0; m < middle; ++m) {
+    size_t in_file = 0, rest = m;  // of the dimensions between, numbered as they are here
+    size_t pitch = middle;
+    for (size_t d = 1; d + 1 < shape.size(); ++d) {
+      pitch /= static_cast<size_t>(shape[d]);
+      size_t below = 1;
+      for (size_t e = 1; e < d; ++e) {
+        below *= static_cast<size_t>(shape[e]);
+      }
+      in_file += rest / pitch * below;
+      rest %= pitch;
+    }
+    for (size_t r0 = 0; r0 < rows; r0 += kSquare) {
+      for (size_t c0 = 0; c0 < columns; c0 += kSquare) {
+        for (size_t r = r0; r < std::min(rows, r0 + kSquare); ++r) {
+          for (size_t c = c0; c < std::min(columns, c0 + kSquare); ++c) {
+            move_element<kBytes, kNumber>(from + ((c * middle + in_file) * rows + r) * kBytes,
+                                          to + ((r * middle + m) * columns + c) * kBytes);
+          }
+        }
+      }
+    }
+  }
+}
+
+template <size_t kBytes, size_t kNumber>
+void turn(std::span<const std::byte> from, std::byte* to, const NpyType& type) {
+  if (type.fortran && type.shape.size() > 1) {
+    if (!from.empty()) {
+      to_c_order<kBytes, kNumber>(from.data(), to, type.shape);
+    }
+    return;
+  }
+  for (size_t at = 0; at < from.size(); at += kBytes) {
+    move_element<kBytes, kNumber>(from.data() + at, to + at);
+  }
+}
+
+template <size_t kBytes>
+void turn(std::span<const std::byte> from, std::byte* to, const NpyType& type) {
+  constexpr size_t kHalf = kBytes == 8 ? 4 : kBytes;
+  if (!type.big_endian) {
+    turn<kBytes, 1>(from, to, type);
+  } else if (type.dtype == DType::kC64) {
+    turn<kBytes, kHalf>(from, to, type);
+  } else {
+    turn<kBytes, kBytes>(from, to, type);
+  }
+}
+
+// The array; what has to be turned is so in `turned`.
+HostView parse_view(std::span<const std::byte> bytes, const std::string& name,
+                    std::vector<std::byte>& turned) {
   NpyType type = parse_type(bytes, name);
-  return {type.dtype, std::move(type.shape), bytes.subspan(type.data_at)};
+  std::span<const std::byte> data = bytes.subspan(type.data_at);
+  if (type.big_endian || (type.fortran && type.shape.size() > 1)) {
+    need_host_room(data.size(), name);
+    turned.resize(data.size());
+    switch (dtype_bytes(type.dtype)) {
+      case 1:
+        turn<1>(data, turned.data(), type);
+        break;
+      case 2:
+        turn<2>(data, turned.data(), type);
+        break;
+      case 4:
+        turn<4>(data, turned.data(), type);
+        break;
+      default:
+        turn<8>(data, turned.data(), type);
+    }
+    data = turned;
+  }
+  return {type.dtype, std::move(type.shape), data};
 }
 
 HostArray copy_of(const HostView& view) {
@@ -226,11 +329,12 @@ HostArray copy_of(const HostView& view) {
 }  // namespace
 
 HostArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
-  return copy_of(parse_view(bytes, name));
+  std::vector<std::byte> turned;
+  return copy_of(parse_view(bytes, name, turned));
 }
 
 NpyFile::NpyFile(const std::string& path)
-    : file_(path), view_(file_.use([&](auto bytes) { return parse_view(bytes, path); })) {}
+    : file_(path), view_(file_.use([&](auto bytes) { return parse_view(bytes, path, turned_); })) {}
 
 HostArray read_npy(const std::string& path) {
   const NpyFile file(path);

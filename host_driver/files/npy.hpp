@@ -1,4 +1,5 @@
-// NumPy .npy files: dense little-endian arrays in C order, header versions 1 to 3.
+// NumPy .npy files, header versions 1 to 3. Arrays in Fortran order or of big-endian numbers are
+// turned when they are read; what is written is little-endian in C order.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,8 @@ namespace tpu::driver {
 HostArray parse_npy(std::span<const std::byte> bytes, const std::string& name);
 HostArray read_npy(const std::string& path);
 
-/// An array that stays in its file, which is only mapped. Throws as parse_npy() and FileBytes.
+/// An array that stays in its file, which is only mapped, unless it has to be turned. Throws as
+/// parse_npy() and FileBytes.
 class NpyFile {
  public:
   explicit NpyFile(const std::string& path);
@@ -28,6 +30,7 @@ class NpyFile {
 
  private:
   FileBytes file_;
+  std::vector<std::byte> turned_;
   HostView view_;
 };
 
