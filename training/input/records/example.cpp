@@ -30,7 +30,7 @@ constexpr uint32_t kListValue = 1;
 
 [[noreturn]] void refuse_record() { throw BadExample("the record is no tf.train.Example"); }
 
-enum class Wire : uint8_t { kVarint = 0, kEight = 1, kBytes = 2, kFour = 5 };
+enum class Wire : uint8_t { kVarint = 0, kEight = 1, kBytes = 2, kGroup = 3, kEnd = 4, kFour = 5 };
 
 struct Field {
   uint32_t number = 0;
@@ -47,7 +47,6 @@ class Fields {
         in_(reinterpret_cast<const uint8_t*>(message.data()), static_cast<int>(message.size())) {}
 
   bool next(Field& field) {
-    constexpr uint32_t kWireBits = 3;
     const uint32_t tag = in_.ReadTag();
     if (tag == 0) {
       if (!in_.ConsumedEntireMessage()) {
@@ -55,16 +54,21 @@ class Fields {
       }
       return false;
     }
-    field.number = tag >> kWireBits;
-    field.wire = static_cast<Wire>(tag & 7);
-    if (field.number == 0 || !read(field)) {
+    if (!read(tag, field, 0)) {
       refuse_record();
     }
     return true;
   }
 
  private:
-  bool read(Field& field) {
+  static constexpr uint32_t kWireBits = 3;
+
+  bool read(uint32_t tag, Field& field, int depth) {
+    field.number = tag >> kWireBits;
+    field.wire = static_cast<Wire>(tag & 7);
+    if (field.number == 0) {
+      return false;
+    }
     uint32_t word = 0;
     switch (field.wire) {
       case Wire::kVarint:
@@ -87,8 +91,29 @@ class Fields {
         field.bytes = message_.subspan(at, word);
         return in_.Skip(static_cast<int>(word));
       }
+      case Wire::kGroup:
+        return skip_group(field.number, depth + 1);
+      case Wire::kEnd:
+        break;
     }
-    return false;  // groups, which the format does not have
+    return false;
+  }
+
+  // The format has no groups: they are fields of a later one. They end with their own number.
+  bool skip_group(uint32_t number, int depth) {
+    constexpr int kDeepest = 100;  // as protobuf's own readers
+    if (depth > kDeepest) {
+      return false;
+    }
+    for (Field inner;;) {
+      const uint32_t tag = in_.ReadTag();
+      if (static_cast<Wire>(tag & 7) == Wire::kEnd) {
+        return tag >> kWireBits == number;
+      }
+      if (tag == 0 || !read(tag, inner, depth)) {
+        return false;
+      }
+    }
   }
 
   std::span<const std::byte> message_;

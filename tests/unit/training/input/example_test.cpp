@@ -96,6 +96,37 @@ TEST(InputExample, TheLastCountsAndStrangersAreSkipped) {
             Integers{7});
 }
 
+// What stands between the two tags of a group, which a later format may have.
+std::string group(uint32_t number, const std::string& content) {
+  return varint(number << 3 | 3) + content + varint(number << 3 | 4);
+}
+
+TEST(InputExample, UnknownGroupsAreSkipped) {
+  const std::string seven = field(3, number_field(1, 7));
+  using Integers = std::vector<int64_t>;
+  const std::string strange =
+      group(5, number_field(1, 9) + field(2, "any") + group(5, group(1, "")) + varint(7 << 3 | 1) +
+                   std::string(8, 'e'));
+  EXPECT_EQ(numbers_of<int64_t>(strange + example(strange + entry("x", strange + seven)) + strange),
+            Integers{7});
+  EXPECT_EQ(numbers_of<int64_t>(example(entry("x", field(3, strange + number_field(1, 7))))),
+            Integers{7});
+  // A known number in this form is another field.
+  EXPECT_EQ(numbers_of<int64_t>(group(1, "") + example(entry("x", group(3, "") + seven))),
+            Integers{7});
+  const std::string none = "the record is no tf.train.Example";
+  const std::string whole = example(entry("x", seven));
+  EXPECT_EQ(refusal(whole + varint(5 << 3 | 3)), none);                       // no end
+  EXPECT_EQ(refusal(whole + varint(5 << 3 | 4)), none);                       // no start
+  EXPECT_EQ(refusal(whole + varint(5 << 3 | 3) + varint(6 << 3 | 4)), none);  // another end
+  EXPECT_EQ(refusal(whole + varint(5 << 3 | 3) + field(0, "") + varint(5 << 3 | 4)), none);
+  std::string deep;
+  for (int i = 0; i < 1000; ++i) {
+    deep = group(5, deep);
+  }
+  EXPECT_EQ(refusal(whole + deep), none);
+}
+
 TEST(InputExample, RefusesWhatIsNoExample) {
   EXPECT_EQ(refusal(example(entry("y", "") + entry("z", ""))),
             "it has no feature 'x'; it has 'y', 'z'");
