@@ -12,6 +12,7 @@
 #include "passes/inline.hpp"
 #include "passes/multiply_add.hpp"
 #include "passes/simplify.hpp"
+#include "passes/static_sizes.hpp"
 #include "passes/unroll.hpp"
 
 namespace tpu::compiler {
@@ -19,6 +20,7 @@ namespace tpu::compiler {
 const std::vector<Pass>& canonical_passes() {
   static const std::vector<Pass> passes = {
       {"inline", [](Module& m) { inline_calls(m); }},
+      {"static_sizes", [](Module& m) { make_sizes_static(m); }},
       {"multiply_add", [](Module& m) { fuse_multiply_add(m); }},
       {"split_complex", [](Module& m) { split_complex(m); }},
       {"splice", splice},

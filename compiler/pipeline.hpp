@@ -8,9 +8,10 @@
 namespace tpu::compiler {
 
 // From the global graph, as the import makes it, to the canonical graph of one core: inline,
-// split_complex, splice, partition (of a simplified graph), simplify (canonicalise, fold, cse, dce
-// until nothing changes), each also under its own name for dumps. Afterwards there is no call,
-// composite, clamp, optimization_barrier, complex array, dead op, or convert to the same type.
+// static_sizes, split_complex, splice, partition (of a simplified graph), simplify
+// (canonicalise, fold, cse, dce until nothing changes), each also under its own name for dumps.
+// Afterwards there is no call, composite, clamp, optimization_barrier, complex array, dead op, or
+// convert to the same type.
 const std::vector<Pass>& canonical_passes();
 
 // All passes in front of kernels: canonical_passes(), unroll, and what leaves only ops that have a

@@ -17,7 +17,6 @@ constexpr std::string_view kOfPython =
     "jax.jit on the plugin: leave them out of what is exported";
 constexpr std::string_view kForTpu =
     "the program was exported for CPUs: export it with jax.export.export(f, platforms=['tpu'])";
-constexpr std::string_view kFixedSizes = "export the program for fixed sizes";
 
 struct Advice {
   std::string_view name;  // of an op, or the start of a custom call's target
@@ -27,20 +26,8 @@ struct Advice {
 constexpr std::array kOps = std::to_array<Advice>({
     {"infeed", kNoFeeds},
     {"outfeed", kNoFeeds},
-    {"dynamic_broadcast_in_dim", kFixedSizes},
-    {"dynamic_conv", kFixedSizes},
-    {"dynamic_gather", kFixedSizes},
-    {"dynamic_iota", kFixedSizes},
-    {"dynamic_pad", kFixedSizes},
-    {"dynamic_reshape", kFixedSizes},
-    {"real_dynamic_slice", kFixedSizes},
-    {"get_dimension_size", kFixedSizes},
-    {"set_dimension_size", kFixedSizes},
-    {"einsum", "use dot_general (jax.numpy.einsum makes it)"},
-    {"unary_einsum", "use reduce and transpose (jax.numpy.einsum makes them)"},
     {"get_tuple_element", "return several results instead of a tuple"},
     {"tuple", "return several results instead of a tuple"},
-    {"torch_index_select", "use gather (jax.numpy.take makes it)"},
     {"uniform_dequantize", "use integer types and multiply by the scale"},
     {"uniform_quantize", "use integer types and multiply by the scale"},
 });

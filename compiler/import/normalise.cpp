@@ -169,7 +169,7 @@ void Normaliser::check_known(const OpReader& reader) const {
   const std::string name = base_name(op.name);
   if (name == "custom_call") {
     check_target(reader);
-  } else if (name != "broadcast" && name != "dot" && !makes_token(name) && !kind_from_name(name)) {
+  } else if (!is_form(name) && !makes_token(name) && !kind_from_name(name)) {
     reader.fail("this op is not supported" + advice_for_op(name));
   }
 }
@@ -185,8 +185,8 @@ std::vector<Type> Normaliser::result_types(const OpReader& reader) const {
 void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
   const RawOp& op = reader.raw();
   const std::string name = base_name(op.name);
-  if (name == "broadcast" || name == "dot") {
-    convert_old_form(reader, name, to);
+  if (is_form(name)) {
+    define_results(reader, *convert_form(reader, name, to));
     return;
   }
   if (makes_token(name)) {
@@ -282,34 +282,6 @@ void Normaliser::define_results(const OpReader& reader, const Op& out) {
   for (size_t i = 0; i < op.results.size(); ++i) {
     values_[op.results[i]] = out.result(i);
   }
-}
-
-void Normaliser::convert_old_form(const OpReader& reader, const std::string& name, Region& to) {
-  const RawOp& op = reader.raw();
-  const bool is_dot = name == "dot";
-  if (op.operands.size() != (is_dot ? 2u : 1u) || op.result_types.size() != 1) {
-    reader.fail("wrong number of operands or results");
-  }
-  const Type type = reader.type(op.result_types[0]);
-  Op* out = nullptr;
-  if (is_dot) {
-    const int64_t rank = operand(reader, 0)->type.rank();
-    if (rank < 1) {
-      reader.fail("operands of a dot must have a dimension");
-    }
-    DotAttrs a;
-    a.lhs_contract = {rank - 1};
-    a.rhs_contract = {0};
-    out = to.append(Kind::kDotGeneral, operands(reader), {type}, a, reader.loc());
-  } else {
-    const int64_t in_rank = operand(reader, 0)->type.rank();
-    DimsAttrs a;
-    for (int64_t d = 0; d < in_rank; ++d) {
-      a.dims.push_back(type.rank() - in_rank + d);
-    }
-    out = to.append(Kind::kBroadcastInDim, operands(reader), {type}, a, reader.loc());
-  }
-  define_results(reader, *out);
 }
 
 Module normalise(const bytecode::RawModule& raw, const std::string& name) {

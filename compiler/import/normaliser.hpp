@@ -1,6 +1,6 @@
 // The converter from raw VHLO ops to graph ops. Its parts: normalise.cpp (ops, regions, functions),
 // normalise_main.cpp (arguments and results of main), normalise_sharding.cpp (jax.shard_map and
-// sharding constraints), normalise_gspmd.cpp (the same in GSPMD's language), custom_calls.cpp,
+// sharding constraints), normalise_forms.cpp (ops that are others), normalise_gspmd.cpp (the same in GSPMD's language), custom_calls.cpp,
 // host_calls.cpp, survey.cpp (what a refused program holds). Private to the import; see
 // normalise.hpp for the entry.
 #pragma once
@@ -139,8 +139,9 @@ class Normaliser {
   void convert_regions(const OpReader& reader, Op& out);
   void define_results(const OpReader& reader, const Op& out);
 
-  // Ops of old artifacts that are special cases of others.
-  void convert_old_form(const OpReader& reader, const std::string& name, Region& to);
+  // normalise_forms.cpp: ops that are special cases of others, as those.
+  static bool is_form(std::string_view name);
+  const Op* convert_form(const OpReader& reader, const std::string& name, Region& to);
 
   const bytecode::RawModule& raw_;
   Tables tables_;

@@ -79,10 +79,12 @@ DotAttrs dot(const OpReader& op) {
   return a;
 }
 
-ConvAttrs conv(const OpReader& op) {
+ConvAttrs conv(Kind kind, const OpReader& op) {
   ConvAttrs a;
   a.window_stride = op.dims("window_strides");
-  split_padding(op, a.pad_low, a.pad_high);
+  if (kind == Kind::kConvolution) {  // dynamic_conv has it as an operand
+    split_padding(op, a.pad_low, a.pad_high);
+  }
   a.lhs_dilation = op.dims("lhs_dilation");
   a.rhs_dilation = op.dims("rhs_dilation");
   for (const int64_t r : op.dims("window_reversal")) {
@@ -124,7 +126,7 @@ GatherAttrs gather(const OpReader& op) {
   a.operand_batching_dims = dims_or_empty(op, "operand_batching_dims");
   a.start_indices_batching_dims = dims_or_empty(op, "start_indices_batching_dims");
   a.start_index_map = op.dims("start_index_map");
-  a.slice_sizes = op.dims("slice_sizes");
+  a.slice_sizes = dims_or_empty(op, "slice_sizes");  // dynamic_gather has them as an operand
   a.index_vector_dim = op.integer("index_vector_dim");
   a.indices_are_sorted = op.boolean("indices_are_sorted");
   return a;
@@ -221,6 +223,7 @@ Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores) {
     case Kind::kIota:
       return DimAttrs{op.integer("iota_dimension")};
     case Kind::kConcatenate:
+    case Kind::kSetDimensionSize:
       return DimAttrs{op.integer("dimension")};
     case Kind::kBroadcastInDim:
       return DimsAttrs{op.dims("broadcast_dimensions")};
@@ -238,7 +241,8 @@ Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores) {
     case Kind::kDotGeneral:
       return dot(op);
     case Kind::kConvolution:
-      return conv(op);
+    case Kind::kDynamicConv:
+      return conv(kind, op);
     case Kind::kFft:
       return FftAttrs{static_cast<FftType>(op.enumeration("fft_type", 3)), op.dims("fft_length")};
     case Kind::kSlice:

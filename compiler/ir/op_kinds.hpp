@@ -127,6 +127,11 @@ namespace tpu::compiler {
   X(kCall, "call", CallAttrs, -1, -1, 0)                        \
   X(kComposite, "composite", CallAttrs, -1, -1, 0)              \
   X(kCustomCall, "custom_call", CustomCallAttrs, -1, -1, 0)     \
+  /* sizes as operands, results of static shape: gone after the pass `static_sizes` */ \
+  X(kDynamicPad, "dynamic_pad", NoAttrs, 5, 1, 0)               \
+  X(kRealDynamicSlice, "real_dynamic_slice", NoAttrs, 4, 1, 0)  \
+  X(kDynamicConv, "dynamic_conv", ConvAttrs, 3, 1, 0)           \
+  X(kSetDimensionSize, "set_dimension_size", DimAttrs, 2, 1, 0) \
   /* of the global graph: gone after the pass `partition` */     \
   X(kShardingConstraint, "sharding_constraint", ShardingAttrs, 1, 1, 0) \
   X(kReshard, "reshard", ShardingAttrs, 1, 1, 0)                \

@@ -1,5 +1,6 @@
 // Checks one op's types: elementwise ops and data movement in verify_types.cpp, ops with bodies,
-// contractions and collectives in verify_bodies.cpp, those of matrices in verify_linalg.cpp, those
+// contractions and collectives in verify_bodies.cpp, ops whose sizes are operands in
+// verify_sizes.cpp, those of matrices in verify_linalg.cpp, those
 // of the global graph in verify_sharding.cpp. Private to the verifier.
 #pragma once
 
@@ -49,6 +50,7 @@ class TypeRule {
   void window_view() const;
   void concatenate() const;
   void dynamic_slice() const;
+  void sizes_as_operands() const;
 
   // Bodies take the element types of the given values, twice if `pairs`, and give them back.
   void check_body(const Region& body, const std::vector<Elem>& elems, size_t copies) const;

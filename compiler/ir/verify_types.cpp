@@ -283,6 +283,11 @@ void TypeRule::movement() const {
     case Kind::kDynamicSlice:
     case Kind::kDynamicUpdateSlice:
       return dynamic_slice();
+    case Kind::kDynamicPad:
+    case Kind::kRealDynamicSlice:
+    case Kind::kDynamicConv:
+    case Kind::kSetDimensionSize:
+      return sizes_as_operands();
     default:
       return;  // kinds whose results follow no rule that a pass could break
   }

@@ -1,4 +1,4 @@
-// The type rule of each op. Private to the verifier.
+// The type rule of each op, for the verifier and for passes that make ops of what a program says.
 #pragma once
 
 #include "ir/graph.hpp"

@@ -13,6 +13,7 @@
 #include "ir/interpreter.hpp"
 #include "partition/partition.hpp"
 #include "passes/inline.hpp"
+#include "passes/static_sizes.hpp"
 #include "pipeline.hpp"
 
 namespace {
@@ -54,6 +55,7 @@ void run(const std::vector<std::string>& args) {
     run_passes(module, lowered ? compile_passes() : canonical_passes());
   } else {
     inline_calls(module);
+    make_sizes_static(module);
     splice(module);
     partition(module);
   }

@@ -88,7 +88,8 @@ def from_text() -> list[Case]:
                                   ("xla_python_cpu_callback", "jax.debug.print"), ("my_kernel", "jax.numpy"),
                                   ("InspectSharding", "outside of jax.jit"),
                                   ("dce_sink", "with results"))]
-    return calls + [Case(f"text_{name}", (f"stablehlo.{name}", word), _text(line, result, kind), (VECTOR,))
+    return calls + [
+        Case(f"text_{name}_{word.split()[0]}", (f"stablehlo.{name}", word), _text(line, result, kind), (VECTOR,))
             for name, word, line, result, kind in (
         ("custom_call", "leave out memory_kind",
          "%0 = stablehlo.custom_call @annotate_device_placement(%a) {has_side_effect = true, "
@@ -106,11 +107,21 @@ def from_text() -> list[Case]:
         ("outfeed", "pass arguments",
          "%t = stablehlo.create_token : !stablehlo.token %u = \"stablehlo.outfeed\"(%a, %t) "
          "{outfeed_config = \"\"} : (tensor<8xf32>, !stablehlo.token) -> !stablehlo.token", "%a", "8xf32"),
-        ("dynamic_iota", "fixed sizes",
-         count + "%0 = stablehlo.dynamic_iota %n, dim = 0 : (tensor<1xi64>) -> tensor<4xf32>", "%0", "4xf32"),
-        ("einsum", "dot_general",
-         '%0 = stablehlo.einsum %a, %a, config = "i,j->ij" : (tensor<8xf32>, tensor<8xf32>) -> tensor<8x8xf32>',
+        ("dynamic_pad", "constants and of shapes",
+         number + count + "%i = stablehlo.convert %a : (tensor<8xf32>) -> tensor<8xi64> "
+         "%j = stablehlo.slice %i [0:1] : (tensor<8xi64>) -> tensor<1xi64> "
+         "%0 = stablehlo.dynamic_pad %a, %s, %j, %n, %n : (tensor<8xf32>, tensor<f32>, tensor<1xi64>, tensor<1xi64>, "
+         "tensor<1xi64>) -> tensor<44xf32>", "%0", "44xf32"),
+        ("dynamic_pad", "f32[48]",
+         number + count + "%m = stablehlo.add %n, %n : tensor<1xi64> "
+         "%0 = stablehlo.dynamic_pad %a, %s, %m, %n, %n : (tensor<8xf32>, tensor<f32>, "
+         "tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<43xf32>", "%0", "43xf32"),
+        ("einsum", "another letter",
+         '%0 = stablehlo.einsum %a, %a, config = "i,j->ii" : (tensor<8xf32>, tensor<8xf32>) -> tensor<8x8xf32>',
          "%0", "8x8xf32"),
+        ("set_dimension_size", "slice or mask",
+         "%n = stablehlo.constant dense<4> : tensor<i32> %0 = stablehlo.set_dimension_size %a, %n, dim = 0 "
+         ": (tensor<8xf32>, tensor<i32>) -> tensor<8xf32>", "%0", "8xf32"),
         ("convert", "use float32", "%d = stablehlo.convert %a : (tensor<8xf32>) -> tensor<8xf64> "
          "%0 = stablehlo.is_finite %d : (tensor<8xf64>) -> tensor<8xi1>", "%0", "8xi1"),
         ("rng", "jax.random", number + count + "%0 = stablehlo.rng %s, %s, %n, distribution = NORMAL : "

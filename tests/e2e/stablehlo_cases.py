@@ -136,6 +136,85 @@ def others() -> list[Case]:
     return cases
 
 
+def _sizes(name: str, *values: int, kind: str = "i32") -> str:
+    return f"%{name} = stablehlo.constant dense<{list(values)}> : tensor<{len(values)}x{kind}>\n"
+
+
+def forms() -> list[Case]:
+    """Operations that are other ones: sizes of arrays, sizes as operands, those of einsum and PyTorch."""
+    import jax
+    from jax import lax
+
+    x, image, kernel = _random(4, 7), _random(2, 9, 8, 3), _random(3, 2, 3, 5, seed=1)
+    vector, table = _random(6), _random(3, 5, 4)
+    t = {"x": "4x7xf32"}
+    size = "%s = stablehlo.get_dimension_size %x, dim = 1 : (tensor<4x7xf32>) -> tensor<i32>\n"
+    zero = "%z = stablehlo.constant dense<0.5> : tensor<f32>\n"
+    cases = [
+        Case("dimension_size", _module(t, ["i32"], size + "%0 = stablehlo.add %s, %s : tensor<i32>"), (x,),
+             oracle=lambda _: jnp.int32(14)),
+        Case("dimension_set", _module(t, ["4x7xf32"], size + "%0 = stablehlo.set_dimension_size %x, %s, dim = 1 : "
+                                      "(tensor<4x7xf32>, tensor<i32>) -> tensor<4x7xf32>"), (x,), oracle=lambda v: v),
+        Case("dynamic_broadcast", _module({"x": "6xf32"}, ["2x6xf32"], _sizes("n", 2, 6)
+             + "%0 = stablehlo.dynamic_broadcast_in_dim %x, %n, dims = [1] : (tensor<6xf32>, tensor<2xi32>) -> "
+               "tensor<2x6xf32>"), (vector,), oracle=lambda v: jnp.broadcast_to(v, (2, 6))),
+        Case("dynamic_reshape", _module(t, ["2x14xf32"], _sizes("n", 2, 14, kind="i64")
+             + "%0 = stablehlo.dynamic_reshape %x, %n : (tensor<4x7xf32>, tensor<2xi64>) -> tensor<2x14xf32>"), (x,),
+             oracle=lambda v: v.reshape(2, 14)),
+        Case("dynamic_iota", _module({}, ["3x5xi32"], _sizes("n", 3, 5)
+             + "%0 = stablehlo.dynamic_iota %n, dim = 1 : (tensor<2xi32>) -> tensor<3x5xi32>"), (),
+             oracle=lambda: lax.broadcasted_iota(jnp.int32, (3, 5), 1)),
+        # The sizes are computed of a dimension's: [0, 7] behind, [-1, 0] in front, [1, 0] between.
+        Case("dynamic_pad", _module(t, ["6x14xf32"], size + zero + _sizes("o", 0) + _sizes("l", -1, 0)
+             + _sizes("i", 1, 0) + "%r = stablehlo.reshape %s : (tensor<i32>) -> tensor<1xi32>\n"
+               "%h = stablehlo.concatenate %o, %r, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>\n"
+               "%0 = stablehlo.dynamic_pad %x, %z, %l, %h, %i : (tensor<4x7xf32>, tensor<f32>, tensor<2xi32>, "
+               "tensor<2xi32>, tensor<2xi32>) -> tensor<6x14xf32>"), (x,),
+             oracle=lambda v: lax.pad(v, np.float32(0.5), ((-1, 0, 1), (0, 7, 0)))),
+        Case("real_dynamic_slice", _module(t, ["2x3xf32"], _sizes("a", 1, 0) + _sizes("b", 4, 6) + _sizes("c", 2, 2)
+             + "%0 = stablehlo.real_dynamic_slice %x, %a, %b, %c : (tensor<4x7xf32>, tensor<2xi32>, tensor<2xi32>, "
+               "tensor<2xi32>) -> tensor<2x3xf32>"), (x,), oracle=lambda v: v[1:4:2, 0:6:2]),
+        Case("real_dynamic_slice_start", _module(t | {"a": "2xi32", "b": "2xi32"}, ["2x3xf32"], _sizes("c", 1, 2)
+             + "%0 = stablehlo.real_dynamic_slice %x, %a, %b, %c : (tensor<4x7xf32>, tensor<2xi32>, tensor<2xi32>, "
+               "tensor<2xi32>) -> tensor<2x3xf32>"), (x, np.array([2, 1], np.int32), np.array([4, 7], np.int32)),
+             oracle=lambda v, *_: v[2:4, 1:7:2]),
+        Case("dynamic_gather", _module(t | {"i": "3x1xi32"}, ["3x5xf32"], _sizes("n", 1, 5)
+             + "%0 = \"stablehlo.dynamic_gather\"(%x, %i, %n) {dimension_numbers = #stablehlo.gather<offset_dims = "
+               "[1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = "
+               "false} : (tensor<4x7xf32>, tensor<3x1xi32>, tensor<2xi32>) -> tensor<3x5xf32>"),
+             (x, np.array([[3], [0], [1]], np.int32)), oracle=lambda v, i: v[i[:, 0], :5]),
+        Case("dynamic_conv", _module({"x": "2x9x8x3xf32", "w": "3x2x3x5xf32"}, ["2x5x7x5xf32"],
+             "%n = stablehlo.constant dense<[[2, 0], [0, 0]]> : tensor<2x2xi32>\n"
+             "%0 = \"stablehlo.dynamic_conv\"(%x, %w, %n) {dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x"
+             "[0, 1, i, o]->[b, 0, 1, f]>, window_strides = array<i64: 2, 1>, batch_group_count = 1 : i64, "
+             "feature_group_count = 1 : i64} : (tensor<2x9x8x3xf32>, tensor<3x2x3x5xf32>, tensor<2x2xi32>) -> "
+             "tensor<2x5x7x5xf32>"), (image, kernel), l2=3e-6,
+             oracle=lambda v, w: lax.conv_general_dilated(v, w, (2, 1), ((2, 0), (0, 0)),
+                                                          dimension_numbers=("NHWC", "HWIO", "NHWC"))),
+    ]
+    for config, b, out in (("ab,bc->ca", (7, 5), (5, 4)), ("ab,ab->a", (4, 7), (4,)), ("ab,c->ac", (6,), (4, 6)),
+                           ("ab,cb->", (3, 7), ())):
+        kinds = ["x".join((*map(str, s), "f32")) for s in (b, out)]
+        cases.append(Case(f"einsum_{config}", _module(t | {"y": kinds[0]}, [kinds[1]],
+                     f'%0 = stablehlo.einsum %x, %y, config = "{config}" : (tensor<4x7xf32>, tensor<{kinds[0]}>) -> '
+                     f"tensor<{kinds[1]}>"), (np.round(x * 4), np.round(_random(*b, seed=2) * 4)), l2=1e-6,
+                     oracle=lambda v, w, c=config: jnp.einsum(c, v, w)))
+    for config, out in (("abc->cab", "4x3x5xf32"), ("abc->b", "5xf32")):
+        cases.append(Case(f"unary_einsum_{config}", _module({"x": "3x5x4xf32"}, [out],
+                     f'%0 = "stablehlo.unary_einsum"(%x) {{einsum_config = "{config}"}} : (tensor<3x5x4xf32>) -> '
+                     f"tensor<{out}>"), (table,), l2=1e-6, oracle=lambda v, c=config: jnp.einsum(c, v)))
+    for dim, batch, index, out, pick in (
+            (1, 0, (2, 3), (3, 2, 3, 4), lambda v, i: jnp.take(v, i, 1)),
+            (2, 1, (3, 2), (3, 5, 2), lambda v, i: jax.vmap(lambda u, j: jnp.take(u, j, 1))(v, i)),
+            (1, 1, (3, 2), (3, 2, 4), lambda v, i: jax.vmap(lambda u, j: jnp.take(u, j, 0))(v, i))):
+        kinds = ["x".join((*map(str, s), e)) for s, e in ((index, "i32"), (out, "f32"))]
+        cases.append(Case(f"index_select_{dim}_{batch}", _module({"x": "3x5x4xf32", "i": kinds[0]}, [kinds[1]],
+                     f'%0 = "stablehlo.torch_index_select"(%x, %i) {{dim = {dim} : i64, batch_dims = {batch} : i64}} : '
+                     f"(tensor<3x5x4xf32>, tensor<{kinds[0]}>) -> tensor<{kinds[1]}>"),
+                     (table, _ints(*index).astype(np.int32) % 4), oracle=pick))
+    return cases
+
+
 def wide_contractions() -> list[Case]:
     """Contractions of 64-bit integers (by way of JAX): products wrap."""
     import jax
