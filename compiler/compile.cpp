@@ -149,6 +149,7 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
   }
   Compiled out;
   const std::vector<Pass> all = passes_for(options, out.report);
+  module.rng_seed = options.rng_seed;
   PassOptions passes;
   passes.after = [&, done = size_t{0}](const std::string& pass, const Module& m) mutable {
     if (wants_dump(options, pass)) {

@@ -30,6 +30,8 @@ struct CompileOptions {
   // Values have the same bits in all styles but those whose rules say otherwise (style.hpp).
   Style style = Style::kBest;
   UpdateSharding update_sharding = UpdateSharding::kAuto;
+  // Of the numbers that `rng` ops draw: the same seed gives the same numbers.
+  uint64_t rng_seed = 0;
   // One more result, behind the others: which values are not finite (finite_watch.hpp).
   bool watch_finite = false;
   // More results, behind the others: what each op makes (kept_values.hpp). Updates are not cut.

@@ -4,6 +4,7 @@
 #include "legalize/complex/split_complex.hpp"
 #include "legalize/legalize.hpp"
 #include "legalize/linalg/linalg.hpp"
+#include "legalize/rng.hpp"
 #include "partition/partition.hpp"
 #include "passes/canonicalise.hpp"
 #include "passes/cse.hpp"
@@ -21,6 +22,7 @@ const std::vector<Pass>& canonical_passes() {
   static const std::vector<Pass> passes = {
       {"inline", [](Module& m) { inline_calls(m); }},
       {"static_sizes", [](Module& m) { make_sizes_static(m); }},
+      {"rng", [](Module& m) { expand_rng(m); }},
       {"multiply_add", [](Module& m) { fuse_multiply_add(m); }},
       {"split_complex", [](Module& m) { split_complex(m); }},
       {"splice", splice},

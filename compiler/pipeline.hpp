@@ -8,7 +8,7 @@
 namespace tpu::compiler {
 
 // From the global graph, as the import makes it, to the canonical graph of one core: inline,
-// static_sizes, split_complex, splice, partition (of a simplified graph), simplify
+// static_sizes, rng, split_complex, splice, partition (of a simplified graph), simplify
 // (canonicalise, fold, cse, dce until nothing changes), each also under its own name for dumps.
 // Afterwards there is no call, composite, clamp, optimization_barrier, complex array, dead op, or
 // convert to the same type.

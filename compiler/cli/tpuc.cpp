@@ -34,6 +34,7 @@ struct Arguments {
   std::vector<size_t> data_parallel;
   UpdateSharding update_sharding = UpdateSharding::kAuto;
   std::string style{tpu::compiler::name_of(tpu::compiler::Style::kBest)};
+  uint64_t rng_seed = 0;
   bool verbose = false, assemble = false, disassemble = false, keep_values = false;
 };
 
@@ -119,6 +120,7 @@ tpu::compiler::CompileOptions options_of(const Arguments& a) {
   options.cores = a.cores;
   options.data_parallel = a.data_parallel;
   options.keep_values = a.keep_values;
+  options.rng_seed = a.rng_seed;
   options.dump_after = a.dumps;
   options.dump = [](const std::string& stage, const std::string& text) {
     std::cout << "// after " << stage << "\n" << text << "\n";
@@ -183,6 +185,9 @@ void add_options(CLI::App& app, Arguments& a) {
          "vector in full f32 (docs/numerics.md)")
       ->check(CLI::IsMember(&tpu::compiler::style_names()))
       ->option_text("best|xla2019|xla2023 [best]");
+  app.add_option("--rng-seed", a.rng_seed,
+                 "of the numbers that `stablehlo.rng` draws: the same in each run of the program")
+      ->capture_default_str();
   app.final_callback([&a] {
     if (const std::string why = tpu::compiler::contradiction(options_of(a)); !why.empty()) {
       throw CLI::ValidationError(why);

@@ -114,6 +114,7 @@ struct Module {
   std::unique_ptr<Function> main;
   std::vector<std::unique_ptr<Function>> functions;  // callees; empty after the pass `inline`
   OpId next_id = 1;
+  uint64_t rng_seed = 0;          // of `rng` ops: CompileOptions::rng_seed
   std::vector<MovedArray> moved;  // in program order
 
   Function* find(const std::string& function_name) const;  // null if there is none

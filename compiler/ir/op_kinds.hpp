@@ -115,7 +115,7 @@ namespace tpu::compiler {
   X(kBatchNormInference, "batch_norm_inference", BatchNormAttrs, 5, 1, 0) \
   X(kBatchNormGrad, "batch_norm_grad", BatchNormAttrs, 5, 3, 0) \
   X(kRngBitGenerator, "rng_bit_generator", RngAttrs, 1, 2, 0)   \
-  X(kRng, "rng", RngAttrs, 3, 1, 0)                             \
+  X(kRng, "rng", RngAttrs, 3, 1, 0) /* gone after the pass `rng` */ \
   /* of matrices, the last two dimensions: gone after the pass `linalg` */ \
   X(kCholesky, "cholesky", CholeskyAttrs, 1, 1, 0)              \
   X(kTriangularSolve, "triangular_solve", TriangularSolveAttrs, 2, 1, 0) \

@@ -51,6 +51,7 @@ class TypeRule {
   void concatenate() const;
   void dynamic_slice() const;
   void sizes_as_operands() const;
+  void rng() const;
 
   // Bodies take the element types of the given values, twice if `pairs`, and give them back.
   void check_body(const Region& body, const std::vector<Elem>& elems, size_t copies) const;

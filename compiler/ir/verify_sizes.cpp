@@ -1,4 +1,4 @@
-// Type rules of ops that take sizes as operands. What the sizes are is known to the
+// Type rules of ops that take sizes as operands, and of rng. What the sizes are is known to the
 // pass `static_sizes`.
 #include "ir/verify_rule.hpp"
 
@@ -28,6 +28,13 @@ void TypeRule::sizes_as_operands() const {
   for (size_t i = pads ? 2 : 1; i < op_.operands.size(); ++i) {
     integers(i, {in(0).rank()});
   }
+}
+
+void TypeRule::rng() const {
+  const Type bound{out().elem, {}};
+  check(in(0) == bound && in(1) == bound, "the bounds must be scalars of the result's type");
+  check(op_.as<RngAttrs>().algorithm == "uniform" || is_float(out().elem),
+        "a normal distribution is of floats");
 }
 
 }  // namespace tpu::compiler

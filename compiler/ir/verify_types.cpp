@@ -288,6 +288,8 @@ void TypeRule::movement() const {
     case Kind::kDynamicConv:
     case Kind::kSetDimensionSize:
       return sizes_as_operands();
+    case Kind::kRng:
+      return rng();
     default:
       return;  // kinds whose results follow no rule that a pass could break
   }

@@ -205,13 +205,6 @@ class Generator {
 }  // namespace
 
 std::vector<Value*> random(Op& op, Rewriter& rw) {
-  if (op.kind == Kind::kRng) {
-    throw Error(
-        "random numbers without a key are not supported: no two runs would agree; use jax.random "
-        "or "
-        "jax.lax.rng_bit_generator",
-        "stablehlo.rng", op.loc);
-  }
   return op.kind == Kind::kRngBitGenerator ? Generator(op, rw).run() : std::vector<Value*>{};
 }
 

@@ -51,7 +51,6 @@ def from_jax() -> list[Case]:
     huge = jax.ShapeDtypeStruct((2, 3_000_000), np.float32), jax.ShapeDtypeStruct((1100,), np.int32)
     return [
         Case("in_library", ("f16", "called from"), lambda m: optax.tree.cast(m, jnp.float16), (MATRIX,)),
-        Case("rng", ("rng", "jax.random"), lambda v: lax.rng_uniform(v[0], v[1], (4,)), (VECTOR,)),
         Case("custom_call", ("custom_call", "lapack", "platforms=['tpu']"), lambda m: jnp.linalg.inv(m), (MATRIX,)),
         Case("two_things", ("2 things", "stablehlo.convert: element type f16", "stablehlo.convert: element type f8"),
              lambda v: (v.astype(jnp.float16), v.astype(jnp.float8_e5m2)), (VECTOR,)),
@@ -124,8 +123,11 @@ def from_text() -> list[Case]:
          ": (tensor<8xf32>, tensor<i32>) -> tensor<8xf32>", "%0", "8xf32"),
         ("convert", "use float32", "%d = stablehlo.convert %a : (tensor<8xf32>) -> tensor<8xf64> "
          "%0 = stablehlo.is_finite %d : (tensor<8xf64>) -> tensor<8xi1>", "%0", "8xi1"),
-        ("rng", "jax.random", number + count + "%0 = stablehlo.rng %s, %s, %n, distribution = NORMAL : "
-         "(tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<4xf32>", "%0", "4xf32"))]
+        ("reduce", "before it", number + "%n = stablehlo.constant dense<> : tensor<0xi64> "
+         "%0 = stablehlo.reduce(%a init: %s) across dimensions = [0] : (tensor<8xf32>, tensor<f32>) -> tensor<f32> "
+         "reducer(%p: tensor<f32>, %q: tensor<f32>) { %r = stablehlo.rng %p, %q, %n, distribution = UNIFORM "
+         ": (tensor<f32>, tensor<f32>, tensor<0xi64>) -> tensor<f32> stablehlo.return %r : tensor<f32> }",
+         "%0", "f32"))]
 
 
 def check(case: Case, tools: Path, folder: Path) -> str | None:

@@ -215,6 +215,35 @@ def forms() -> list[Case]:
     return cases
 
 
+def random_numbers() -> list[Case]:
+    """rng: how often numbers are below a bound, to three deviations."""
+    def below(kind: str, low: float, high: float, bound: float, share: float) -> Case:
+        n = 40000
+        element = "f32" if "." in str(low) else "i32"
+        body = (f"%a = stablehlo.constant dense<{low}> : tensor<{element}>\n"
+                f"%b = stablehlo.constant dense<{high}> : tensor<{element}>\n"
+                f"%m = stablehlo.constant dense<{bound}> : tensor<{n}x{element}>\n" + _sizes("n", n)
+                + f"%x = stablehlo.rng %a, %b, %n, distribution = {kind} : (tensor<{element}>, tensor<{element}>, "
+                f"tensor<1xi32>) -> tensor<{n}x{element}>\n"
+                f"%c = stablehlo.compare LT, %x, %m : (tensor<{n}x{element}>, tensor<{n}x{element}>) -> "
+                f"tensor<{n}xi1>\n%d = stablehlo.convert %c : (tensor<{n}xi1>) -> tensor<{n}xf32>\n"
+                "%z = stablehlo.constant dense<0.0> : tensor<f32>\n"
+                f"%s = stablehlo.reduce(%d init: %z) applies stablehlo.add across dimensions = [0] : (tensor<{n}xf32>, "
+                "tensor<f32>) -> tensor<f32>\n"
+                f"%w = stablehlo.constant dense<{float(share * n)}> : tensor<f32>\n"
+                "%e = stablehlo.subtract %s, %w : tensor<f32>\n%f = stablehlo.abs %e : tensor<f32>\n"
+                f"%g = stablehlo.constant dense<{3 * (n * share * (1 - share)) ** 0.5 + 0.5}> : tensor<f32>\n"
+                "%0 = stablehlo.compare LE, %f, %g : (tensor<f32>, tensor<f32>) -> tensor<i1>")
+        return Case(f"{kind}_{low}_{high}_{bound}", _module({"i": "i32"}, ["i1"], body), (np.int32(0),),
+                    oracle=lambda _: jnp.bool_(True))
+
+    return [below("UNIFORM", -1.0, 3.0, bound, share)
+            for bound, share in ((-1.0, 0), (0.0, 0.25), (2.5, 0.875), (3.0, 1))
+            ] + [below("UNIFORM", -3, 5, bound, share) for bound, share in ((-3, 0), (-2, 0.125), (4, 0.875), (5, 1))
+            ] + [below("NORMAL", 1.0, 2.0, 1 + 2 * z, share) for z, share in (
+                (-2.0, 0.02275013), (-1.0, 0.15865525), (0.0, 0.5), (0.5, 0.69146246), (2.5, 0.99379033))]
+
+
 def wide_contractions() -> list[Case]:
     """Contractions of 64-bit integers (by way of JAX): products wrap."""
     import jax

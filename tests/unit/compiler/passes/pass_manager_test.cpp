@@ -57,7 +57,7 @@ TEST(PassManager, CallsBackAfterEveryPass) {
   options.after = [&](const std::string& name, const Module&) { seen.push_back(name); };
   run_passes(m, canonical_passes(), options);
   EXPECT_EQ(seen,
-            (std::vector<std::string>{"import", "inline", "static_sizes", "multiply_add",
+            (std::vector<std::string>{"import", "inline", "static_sizes", "rng", "multiply_add",
                                       "split_complex", "splice", "simplify_global", "partition",
                                       "dce", "canonicalise", "fold", "cse", "simplify"}));
 }
