@@ -26,8 +26,6 @@ struct Advice {
 constexpr std::array kOps = std::to_array<Advice>({
     {"infeed", kNoFeeds},
     {"outfeed", kNoFeeds},
-    {"get_tuple_element", "return several results instead of a tuple"},
-    {"tuple", "return several results instead of a tuple"},
     {"uniform_dequantize", "use integer types and multiply by the scale"},
     {"uniform_quantize", "use integer types and multiply by the scale"},
 });

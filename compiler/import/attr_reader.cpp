@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 
-#include "import/advice.hpp"
 #include "import/codes.hpp"
 #include "ir/error_kinds.hpp"
 
@@ -286,12 +285,11 @@ void Tables::collect_frames(uint32_t attr_index, const std::string& function, in
 
 Elem OpReader::elem(uint32_t type_index) const {
   const RawType& t = tables_.raw().types[type_index];
-  if (t.dialect == Dialect::kVhlo && t.code == vt::kComplex) {
+  if ((t.dialect == Dialect::kVhlo && t.code == vt::kComplex) ||
+      (t.dialect == Dialect::kBuiltin && t.code == bt::kComplex)) {
     const RawType& part = tables_.raw().types[t.types[0]];
-    return part.code == vt::kF64 ? Elem::kComplex128 : Elem::kComplex64;
-  }
-  if (t.dialect == Dialect::kBuiltin && t.code == bt::kComplex) {
-    return Elem::kComplex64;
+    const uint32_t f64 = part.dialect == Dialect::kVhlo ? vt::kF64 : bt::kF64;
+    return part.code == f64 ? Elem::kComplex128 : Elem::kComplex64;
   }
   const auto e = t.dialect == Dialect::kVhlo      ? vhlo_elem(t.code)
                  : t.dialect == Dialect::kBuiltin ? builtin_elem(t)
@@ -337,7 +335,7 @@ Type OpReader::type(uint32_t type_index) const {
       return kTokenType;
     }
     if (t.dialect == Dialect::kVhlo && t.code == vt::kTuple) {
-      fail("tuples are not supported" + advice_for_op("tuple"));
+      fail("a tuple cannot be here; use its members");
     }
     fail("only tensors of static shape are supported");
   }

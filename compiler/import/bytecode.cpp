@@ -10,11 +10,14 @@
 #include "import/attr_reader.hpp"
 #include "import/bytecode_tables.hpp"
 #include "import/cursor.hpp"
+#include "import/plain_form.hpp"
 
 namespace tpu::compiler::bytecode {
 namespace {
 
-constexpr uint64_t kBytecodeVersion = 6;  // all StableHLO versions from 0.15.0 on
+// Versions of the bytecode: StableHLO 0.9 writes 0, 0.15.0 and all behind it 6. What came with which:
+constexpr uint64_t kVersionedDialects = 1, kIsolatedApart = 2, kUseListOrders = 3,
+                   kPlacesLeftOut = 4, kPropertiesApart = 5, kNewestVersion = 6;
 
 enum Section : uint8_t {
   kStrings = 0,
@@ -30,22 +33,27 @@ enum Section : uint8_t {
 };
 
 struct OpName {
+  std::string_view dialect_name;
   Dialect dialect;
   std::string_view name;
   bool registered;
 };
 
 Dialect dialect_of(std::string_view name) {
-  if (name == "builtin") {
-    return Dialect::kBuiltin;
+  constexpr std::array<std::pair<std::string_view, Dialect>, 6> kNames = {{
+      {"builtin", Dialect::kBuiltin},
+      {"vhlo", Dialect::kVhlo},
+      {"sdy", Dialect::kSdy},
+      {"stablehlo", Dialect::kStablehlo},
+      {"func", Dialect::kFunc},
+      {"chlo", Dialect::kChlo},
+  }};
+  for (const auto& [known, dialect] : kNames) {
+    if (name == known) {
+      return dialect;
+    }
   }
-  if (name == "vhlo") {
-    return Dialect::kVhlo;
-  }
-  if (name == "stablehlo") {
-    return Dialect::kStablehlo;
-  }
-  return name == "sdy" ? Dialect::kSdy : Dialect::kOther;
+  return Dialect::kOther;
 }
 
 struct SectionBytes {
@@ -104,11 +112,12 @@ class Reader {
             "jax.export.export(f)(...).mlir_module_serialized to the file");
       }
     }
-    const uint64_t version = file_.varint();
-    if (version != kBytecodeVersion) {
-      throw Error("bytecode version " + std::to_string(version) + " is not supported, only " +
-                  std::to_string(kBytecodeVersion) +
-                  ": export again with StableHLO 0.15.0 or later");
+    version_ = file_.varint();
+    if (version_ > kNewestVersion) {
+      throw Error("MLIR bytecode of version " + std::to_string(version_) +
+                  " is not known, only 0 to " + std::to_string(kNewestVersion) +
+                  ": write the program as a StableHLO portable artifact "
+                  "(stablehlo.serialize_portable_artifact)");
     }
     for (char ch = static_cast<char>(file_.byte()); ch != 0; ch = static_cast<char>(file_.byte())) {
       module_.producer += ch;
@@ -161,8 +170,8 @@ class Reader {
     Cursor c = section(kDialects, "dialect");
     for (size_t n = c.count(); n > 0; --n) {
       bool versioned = false;
-      const uint64_t name = c.flagged(versioned);
-      dialects_.push_back(dialect_of(string_at(c, name)));
+      const uint64_t name = version_ < kVersionedDialects ? c.varint() : c.flagged(versioned);
+      dialects_.push_back(string_at(c, name));
       if (versioned) {
         read_section(c);
       }
@@ -170,13 +179,15 @@ class Reader {
     if (c.at_end()) {
       return;
     }
-    c.varint();  // number of op names; the groups say it again
+    if (version_ >= kPlacesLeftOut) {
+      c.varint();  // number of op names; the groups say it again
+    }
     while (!c.at_end()) {
-      const Dialect d = dialects_[c.index(dialects_.size(), "dialects")];
+      const std::string_view d = dialects_[c.index(dialects_.size(), "dialects")];
       for (size_t n = c.count(); n > 0; --n) {
-        bool registered = false;
-        const uint64_t name = c.flagged(registered);
-        op_names_.push_back({d, string_at(c, name), registered});
+        bool registered = true;
+        const uint64_t name = version_ < kPropertiesApart ? c.varint() : c.flagged(registered);
+        op_names_.push_back({d, dialect_of(d), string_at(c, name), registered});
       }
     }
   }
@@ -193,7 +204,7 @@ class Reader {
     const size_t num_types = offsets.count();
     std::vector<Entry> entries;
     while (entries.size() < num_attrs + num_types) {
-      const Dialect d = dialects_.at(offsets.index(dialects_.size(), "dialects"));
+      const Dialect d = dialect_of(dialects_.at(offsets.index(dialects_.size(), "dialects")));
       for (size_t n = offsets.count(); n > 0; --n) {
         Entry e{d, 0, false};
         e.size = offsets.flagged(e.custom);
@@ -253,10 +264,14 @@ class Reader {
     const uint8_t mask = c.byte();
     RawOp out;
     out.dialect = name.dialect;
+    out.dialect_name = name.dialect_name;
     out.name = name.name;
     out.loc = c.index(module_.attrs.size(), "attributes");
     if (mask & 0x01) {
       out.dictionary = c.index(module_.attrs.size(), "attributes");
+      if (version_ < kPropertiesApart) {
+        take_properties(out.dictionary, out);  // between the others
+      }
     }
     if (mask & 0x40) {
       op_property_list(c, name, out);
@@ -283,6 +298,12 @@ class Reader {
     return out;
   }
 
+  void take_properties(uint32_t dictionary, RawOp& out) const {
+    for (const auto& [key, value_attr] : module_.attrs[dictionary].pairs) {
+      out.properties.emplace_back(module_.attrs[key].text, value_attr);
+    }
+  }
+
   void op_property_list(Cursor& c, const OpName& name, RawOp& out) {
     const uint32_t index = c.index(properties_.size(), "properties");
     Cursor p(properties_[index], "property");
@@ -296,10 +317,12 @@ class Reader {
       return;
     }
     if (!name.registered) {
-      const uint32_t dictionary = p.index(module_.attrs.size(), "attributes");
-      for (const auto& [key, value_attr] : module_.attrs[dictionary].pairs) {
-        out.properties.emplace_back(module_.attrs[key].text, value_attr);
-      }
+      take_properties(p.index(module_.attrs.size(), "attributes"), out);
+      return;
+    }
+    if (name.dialect == Dialect::kStablehlo || name.dialect == Dialect::kFunc ||
+        name.dialect == Dialect::kChlo) {
+      plain_property_list(p, name, out);
       return;
     }
     const auto* names = op_properties(name.dialect, name.name);
@@ -311,6 +334,41 @@ class Reader {
     }
     if (!p.at_end()) {
       p.fail("op " + std::string(name.name) + " has more properties than known");
+    }
+  }
+
+  // Writers of other versions store other lists: the number of entries tells them apart.
+  void plain_property_list(Cursor& p, const OpName& name, RawOp& out) const {
+    const auto lists = plain_properties(name.dialect, name.name);
+    size_t entries = 0;
+    for (Cursor all = p; !all.at_end(); ++entries) {
+      all.varint();
+    }
+    const auto list = std::find_if(lists.begin(), lists.end(),
+                                   [&](const auto& names) { return names.size() == entries; });
+    if (lists.empty()) {
+      return;  // an op this compiler does not know: the import names it with its location
+    }
+    if (list == lists.end()) {
+      throw Error("op " + std::string(name.name) + " has " + std::to_string(entries) +
+                  " properties in " + module_.producer +
+                  ", which this compiler does not know: write the program as a StableHLO portable "
+                  "artifact (stablehlo.serialize_portable_artifact)");
+    }
+    for (const std::string_view property : *list) {
+      if (!property.ends_with('?')) {
+        out.properties.emplace_back(property, p.index(module_.attrs.size(), "attributes"));
+        continue;
+      }
+      bool present = false;
+      const uint64_t attr = p.flagged(present);
+      if (present && attr >= module_.attrs.size()) {
+        p.fail("attribute index out of range");
+      }
+      if (present) {
+        out.properties.emplace_back(property.substr(0, property.size() - 1),
+                                    static_cast<uint32_t>(attr));
+      }
     }
   }
 
@@ -351,15 +409,19 @@ class Reader {
       }
       return;
     }
-    const SectionBytes s = read_section(c);
-    if (s.id != kIr) {
-      c.fail("the regions of an isolated op must be an op section");
-    }
-    Cursor inner(s.bytes, "op");
+    // Values of such an op are numbered from 0.
     std::vector<uint32_t> outer_slots;
     outer_slots.swap(slots_);
+    Cursor apart;
+    if (version_ >= kIsolatedApart) {
+      const SectionBytes section = read_section(c);
+      if (section.id != kIr) {
+        c.fail("the regions of an isolated op must be an op section");
+      }
+      apart = Cursor(section.bytes, "op");
+    }
     for (size_t i = 0; i < n; ++i) {
-      op_with_regions.regions.push_back(region(inner, depth));
+      op_with_regions.regions.push_back(region(version_ >= kIsolatedApart ? apart : c, depth));
     }
     slots_.swap(outer_slots);
   }
@@ -391,8 +453,8 @@ class Reader {
       const size_t num_args = c.count();
       for (size_t i = 0; i < num_args; ++i) {
         RawArg arg;
-        bool has_loc = false;
-        const uint64_t type = c.flagged(has_loc);
+        bool has_loc = true;
+        const uint64_t type = version_ < kPlacesLeftOut ? c.varint() : c.flagged(has_loc);
         if (type >= module_.types.size()) {
           c.fail("type index out of range");
         }
@@ -403,7 +465,7 @@ class Reader {
         arg.value = define();
         out.args.push_back(arg);
       }
-      if (c.byte() != 0) {
+      if (version_ >= kUseListOrders && c.byte() != 0) {
         skip_use_lists(c, num_args);
       }
     }
@@ -419,8 +481,9 @@ class Reader {
   }
 
   Cursor file_;
+  uint64_t version_ = 0;
   std::array<std::optional<std::span<const std::byte>>, kNumSections> sections_;
-  std::vector<Dialect> dialects_;
+  std::vector<std::string_view> dialects_;
   std::vector<OpName> op_names_;
   std::vector<std::span<const std::byte>> properties_;
   std::vector<uint32_t> slots_;  // value number by position in the scope; kNone: not defined yet

@@ -1,11 +1,12 @@
-// What a StableHLO portable artifact (VHLO in MLIR bytecode, version 6) holds, as plain tables and
-// an op tree. The reader guarantees well-formed structure only: every index is in range, every
+// What a StableHLO portable artifact (VHLO in MLIR bytecode) or StableHLO's own bytecode holds, as
+// plain tables and an op tree. The reader guarantees well-formed structure only: every index is in range, every
 // operand is defined before. Meaning (versions, defaults, types) is the business of normalise.hpp.
-// All views point into the artifact's bytes, which must outlive the RawModule.
+// Views point into the artifact's bytes, which must outlive the RawModule, or into what it has made.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,7 +16,7 @@
 
 namespace tpu::compiler::bytecode {
 
-enum class Dialect : uint8_t { kBuiltin, kVhlo, kSdy, kStablehlo, kOther };
+enum class Dialect : uint8_t { kBuiltin, kVhlo, kSdy, kStablehlo, kFunc, kChlo, kOther };
 
 constexpr uint32_t kNone = 0xffffffff;
 
@@ -56,6 +57,7 @@ struct RawRegion {  // one block, or none
 };
 struct RawOp {
   Dialect dialect = Dialect::kOther;
+  std::string_view dialect_name;
   std::string_view name;        // without the dialect, with version: "add_v1"
   uint32_t loc = kNone;         // attribute index
   uint32_t dictionary = kNone;  // discardable attributes: a dictionary attribute
@@ -67,12 +69,16 @@ struct RawOp {
 };
 
 struct RawModule {
-  std::string producer;  // "StableHLO_v1.15.0"
+  std::string producer;  // "StableHLO_v1.15.0", or "MLIR.." of other bytecode
   std::vector<std::string_view> strings;
   std::vector<RawType> types;
   std::vector<RawAttr> attrs;
   RawOp module;  // builtin.module
   uint32_t num_values = 0;
+
+  // What passes over these tables have made: see plain_form.hpp.
+  std::vector<std::vector<std::byte>> blobs;
+  std::deque<std::string> texts;
 };
 
 // Throws compiler::Error for anything that is not a readable artifact.

@@ -36,6 +36,8 @@ class EntryReader {
       known = vhlo_attr_fields(a);
     } else if (dialect == Dialect::kSdy) {
       known = sdy_attr_fields(a);
+    } else if (dialect == Dialect::kStablehlo) {
+      known = stablehlo_attr_fields(a);
     }
     finish(known, a.code);
     return a;
@@ -339,6 +341,55 @@ class EntryReader {
       default:
         return false;
     }
+  }
+
+  // Fields in order: 's' an integer, 'v' an enumeration, 'b' a truth, 't' a type, 'a' an attribute,
+  // 'l' integers behind their number.
+  static std::string_view stablehlo_form(uint32_t code) {
+    switch (code) {
+      case stablehlo_attr::kChannelHandle:
+        return "ss";
+      case stablehlo_attr::kConvDimensions:
+        return "sslsslssl";
+      case stablehlo_attr::kDotDimensions:
+        return "llll";
+      case stablehlo_attr::kGatherDimensions:
+      case stablehlo_attr::kScatterDimensions:
+        return "llllls";
+      case stablehlo_attr::kBounds:
+        return "l";
+      case stablehlo_attr::kOutputAlias:
+        return "lsl";
+      case stablehlo_attr::kDotAlgorithm:
+        return "tttsssb";
+      case stablehlo_attr::kResultAccuracy:
+        return "sssa";
+      default:
+        return code >= stablehlo_attr::kCompareDirection && code <= stablehlo_attr::kAccuracyMode
+                   ? "v"
+                   : "";
+    }
+  }
+
+  bool stablehlo_attr_fields(RawAttr& a) {
+    const std::string_view form = stablehlo_form(a.code);
+    for (const char field : form) {
+      if (field == 'l') {
+        const size_t n = c_.count();
+        a.ints.push_back(static_cast<int64_t>(n));
+        for (size_t i = 0; i < n; ++i) {
+          a.ints.push_back(c_.svarint());
+        }
+      } else if (field == 'a') {
+        a.attrs.push_back(attr_index());
+      } else {
+        a.ints.push_back(field == 's'   ? c_.svarint()
+                         : field == 'v' ? static_cast<int64_t>(c_.varint())
+                         : field == 't' ? type_index()
+                                        : c_.byte());
+      }
+    }
+    return !form.empty();
   }
 
   bool sdy_attr_fields(RawAttr& a) {

@@ -1,4 +1,5 @@
-// Codes of attributes and types in the bytecode of the dialects builtin, vhlo and sdy (Shardy).
+// Codes of attributes and types in the bytecode of the dialects builtin, vhlo, stablehlo and sdy
+// (Shardy).
 // Codes are append-only in their dialects. Only what the reader decodes is named.
 #pragma once
 
@@ -32,7 +33,13 @@ constexpr uint32_t kI1 = 0, kComplex = 1, kBf16 = 2, kF16 = 3, kF32 = 4, kF64 = 
                    kNone = 33, kTf32 = 34, kF8E4M3 = 35, kF8E3M4 = 36, kF4E2M1 = 37, kF6E2M3 = 38,
                    kF6E3M2 = 39, kF8E8M0 = 40;
 }
-// Of the values that enter and leave operations of Shardy.
+namespace stablehlo_attr {
+constexpr uint32_t kChannelHandle = 1, kCompareDirection = 2, kCompareType = 3, kConvDimensions = 4,
+                   kDotDimensions = 5, kFftType = 6, kGatherDimensions = 7, kPrecision = 8,
+                   kRngAlgorithm = 9, kRngDistribution = 10, kScatterDimensions = 11,
+                   kTranspose = 12, kBounds = 13, kOutputAlias = 14, kDotAlgorithm = 15,
+                   kAccuracyMode = 16, kResultAccuracy = 17;
+}
 namespace stablehlo_type {
 constexpr uint32_t kToken = 0;
 }

@@ -6,6 +6,8 @@
 #include "import/bytecode.hpp"
 #include "import/file.hpp"
 #include "import/normalise.hpp"
+#include "import/plain_form.hpp"
+#include "import/tuples.hpp"
 #include "ir/verify.hpp"
 
 namespace tpu::compiler {
@@ -23,7 +25,9 @@ std::string name_of(const bytecode::RawModule& raw) {
 }  // namespace
 
 Module import_vhlo(std::span<const std::byte> artifact, const std::string& name) {
-  const bytecode::RawModule raw = bytecode::read_bytecode(artifact);
+  bytecode::RawModule raw = bytecode::read_bytecode(artifact);
+  bytecode::to_vhlo_form(raw);
+  frontend::flatten_tuples(raw);
   Module module = frontend::normalise(raw, name.empty() ? name_of(raw) : name);
   verify(module);
   return module;

@@ -151,6 +151,8 @@ void Normaliser::convert_op(const RawOp& op, Region& to) {
     identity(reader);
   } else if (op.dialect == Dialect::kSdy) {
     convert_sdy(reader, to);
+  } else if (op.dialect == Dialect::kChlo) {
+    convert_chlo(reader, to);
   } else {
     convert_vhlo(reader, to);
   }
@@ -161,6 +163,14 @@ void Normaliser::check_known(const OpReader& reader) const {
   if (op.dialect == Dialect::kSdy ||
       (op.dialect == Dialect::kBuiltin && op.name == "unrealized_conversion_cast")) {
     return;
+  }
+  if (op.dialect == Dialect::kChlo) {
+    return;
+  }
+  if (op.dialect == Dialect::kOther) {
+    reader.fail(
+        "this op is not of StableHLO; write the program as a portable artifact "
+        "(stablehlo.serialize_portable_artifact), which says it by ops that are");
   }
   if (op.dialect != Dialect::kVhlo || bytecode::op_properties(op.dialect, op.name) == nullptr) {
     reader.fail("this op is not known (" + std::string(op.name) + ", artifact of " + raw_.producer +

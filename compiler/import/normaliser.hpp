@@ -112,6 +112,10 @@ class Normaliser {
   void add_manual_axes(const GspmdSharding& of, ManualAttrs& attrs) const;
 
   void convert_vhlo(const OpReader& reader, Region& to);
+
+  // chlo.cpp
+  void convert_chlo(const OpReader& reader, Region& to);
+  void chlo_top_k(const OpReader& reader, const std::vector<Type>& types, Region& to);
   std::vector<Type> result_types(const OpReader& reader) const;
 
   // host_calls.cpp: send and recv, an op of the graph for each array.

@@ -199,12 +199,8 @@ std::string display_name(const bytecode::RawOp& op) {
   switch (op.dialect) {
     case Dialect::kVhlo:
       return base_name(op.name) == "func" ? "func" : "stablehlo." + base_name(op.name);
-    case Dialect::kSdy:
-      return "sdy." + std::string(op.name);
-    case Dialect::kBuiltin:
-      return "builtin." + std::string(op.name);
     default:
-      return std::string(op.name);
+      return std::string(op.dialect_name) + "." + std::string(op.name);
   }
 }
 

@@ -77,7 +77,6 @@ def from_text() -> list[Case]:
     """StableHLO operations that JAX does not make, or makes of custom calls."""
     number = "%s = stablehlo.constant dense<1.0> : tensor<f32> "
     count = "%n = stablehlo.constant dense<4> : tensor<1xi64> "
-    pair = "tuple<tensor<8xf32>, tensor<8xf32>>"
 
     def call(target: str) -> str:
         return _text(f"%0 = stablehlo.custom_call @{target}(%a) : (tensor<8xf32>) -> tensor<8xf32>", "%0", "8xf32")
@@ -97,8 +96,6 @@ def from_text() -> list[Case]:
         ("remainder", "not supported on complex64", "%z = stablehlo.complex %a, %a : tensor<8xcomplex<f32>> "
          "%r = stablehlo.remainder %z, %z : tensor<8xcomplex<f32>> "
          "%0 = stablehlo.real %r : (tensor<8xcomplex<f32>>) -> tensor<8xf32>", "%0", "8xf32"),
-        ("tuple", "several results", f"%t = stablehlo.tuple %a, %a : {pair} "
-         f"%0 = stablehlo.get_tuple_element %t[0] : ({pair}) -> tensor<8xf32>", "%0", "8xf32"),
         ("send", "jax.lax.ppermute",
          "%t = stablehlo.create_token : !stablehlo.token %u = \"stablehlo.send\"(%a, %t) "
          "{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, is_host_transfer = false} "

@@ -141,7 +141,7 @@ def _sizes(name: str, *values: int, kind: str = "i32") -> str:
 
 
 def forms() -> list[Case]:
-    """Operations that are other ones: sizes of arrays, sizes as operands, those of einsum and PyTorch."""
+    """Operations that are other ones: sizes of arrays, sizes as operands, tuples, those of einsum and PyTorch."""
     import jax
     from jax import lax
 
@@ -191,6 +191,14 @@ def forms() -> list[Case]:
              "tensor<2x5x7x5xf32>"), (image, kernel), l2=3e-6,
              oracle=lambda v, w: lax.conv_general_dilated(v, w, (2, 1), ((2, 0), (0, 0)),
                                                           dimension_numbers=("NHWC", "HWIO", "NHWC"))),
+        Case("tuple", _module(t, ["4x7xf32"],
+             "%p = stablehlo.negate %x : tensor<4x7xf32>\n"
+             "%q = stablehlo.tuple %p, %x : tuple<tensor<4x7xf32>, tensor<4x7xf32>>\n"
+             "%r = stablehlo.tuple %x, %q : tuple<tensor<4x7xf32>, tuple<tensor<4x7xf32>, tensor<4x7xf32>>>\n"
+             "%u = stablehlo.get_tuple_element %r[1] : (tuple<tensor<4x7xf32>, tuple<tensor<4x7xf32>, "
+             "tensor<4x7xf32>>>) -> tuple<tensor<4x7xf32>, tensor<4x7xf32>>\n"
+             "%0 = stablehlo.get_tuple_element %u[0] : (tuple<tensor<4x7xf32>, tensor<4x7xf32>>) -> tensor<4x7xf32>"),
+             (x,), oracle=lambda v: -v),
     ]
     for config, b, out in (("ab,bc->ca", (7, 5), (5, 4)), ("ab,ab->a", (4, 7), (4,)), ("ab,c->ac", (6,), (4, 6)),
                            ("ab,cb->", (3, 7), ())):

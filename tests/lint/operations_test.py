@@ -10,7 +10,7 @@ from sources import ROOT
 KIND = re.compile(r'X\(k\w+, "(\w+)"')
 # Import turns them into others.
 FORMS = {"broadcast", "dot", "get_dimension_size", "dynamic_broadcast_in_dim", "dynamic_reshape", "dynamic_iota",
-         "dynamic_gather", "einsum", "unary_einsum", "torch_index_select"}
+         "dynamic_gather", "einsum", "unary_einsum", "torch_index_select", "tuple", "get_tuple_element"}
 INTERNAL = {"erf", "multiply_add", "multiply_high", "window", "indexed_read", "indexed_write", "indexed_combine",
             "qr", "householder_product", "lu", "eigh"}
 

@@ -8,6 +8,7 @@
 #include "ir/verify.hpp"
 #include "partition/partition.hpp"
 #include "passes/inline.hpp"
+#include "passes/static_sizes.hpp"
 #include "pipeline.hpp"
 
 namespace tpu::compiler {
@@ -24,6 +25,7 @@ Module load(const std::string& name) {
 Module load_local(const std::string& name) {
   Module m = load(name);
   inline_calls(m);
+  make_sizes_static(m);
   splice(m);
   partition(m);
   verify(m);
@@ -54,6 +56,41 @@ TEST(Import, DenseLayer) {
   EXPECT_EQ(to_string(m.main->body.args[1]->type), "f32[7,3]");
   EXPECT_EQ(count(m, Kind::kDotGeneral), 1u);
   EXPECT_EQ(count(m, Kind::kTanh), 1u);
+}
+
+// One program as a portable artifact of a new and of the oldest StableHLO, and as StableHLO's own
+// bytecode of the newest and of the first version (export_forms.py).
+TEST(Import, FormsOfOneProgramAreOneGraph) {
+  Module newest = load("forms");
+  const std::string graph = print(newest);
+  for (const char* name : {"forms_0_9", "forms_plain", "forms_plain_first"}) {
+    Module m = load(name);
+    m.name = newest.name;
+    EXPECT_EQ(print(m), graph) << name;
+  }
+}
+
+TEST(Import, TuplesAreTheirMembers) {
+  const Module m = load("forms");
+  const Function& f = *m.main;
+  ASSERT_EQ(f.args.size(), 3u);
+  EXPECT_EQ(f.args[0].name, "x");
+  EXPECT_EQ(f.args[1].name, "t.0");
+  EXPECT_EQ(f.args[2].name, "t.1");
+  EXPECT_EQ(to_string(f.args[1].global), "f32[3,4]");
+  EXPECT_EQ(to_string(f.args[2].global), "i32[]");
+  ASSERT_EQ(f.results.size(), 3u);
+  EXPECT_EQ(to_string(f.results[0].global), "f32[3,8]");
+  EXPECT_EQ(to_string(f.results[1].global), "i32[]");
+  EXPECT_EQ(to_string(f.results[2].global), "f32[3,4]");
+  Module local = load_local("forms");
+  const auto results = interpret(local, {{to_tensor(make_splat(f.args[0].global, 1.5)),
+                                          to_tensor(make_splat(f.args[1].global, 0)),
+                                          to_tensor(make_splat_int(f.args[2].global, 6))}});
+  EXPECT_EQ(to_dense(Tensor(results[0][0])).as_double(0), 3.0);
+  EXPECT_EQ(to_dense(Tensor(results[0][0])).as_double(4), 1.0);  // padded
+  EXPECT_EQ(to_dense(Tensor(results[0][1])).as_int(0), 7);
+  EXPECT_EQ(to_dense(Tensor(results[0][2])).as_double(0), 0.0);
 }
 
 TEST(Import, LocationsNameTheUsersLineAndThePath) {

@@ -17,21 +17,24 @@ std::vector<char> read(const std::string& name) {
 }
 
 TEST(DamagedArtifact, EveryPrefixIsRefused) {
-  const std::vector<char> all = read("dense");
-  ASSERT_GT(all.size(), 100u);
-  for (size_t n = 0; n < all.size(); ++n) {
-    EXPECT_THROW(import_vhlo(std::as_bytes(std::span(all).first(n)), "prefix"), Error) << n;
+  for (const char* name : {"dense", "forms_0_9", "forms_plain"}) {
+    const std::vector<char> all = read(name);
+    ASSERT_GT(all.size(), 100u);
+    for (size_t n = 0; n < all.size(); ++n) {
+      EXPECT_THROW(import_vhlo(std::as_bytes(std::span(all).first(n)), "prefix"), Error)
+          << name << " " << n;
+    }
   }
 }
 
-TEST(DamagedArtifact, OtherBytecodeVersionsAreNamed) {
+TEST(DamagedArtifact, BytecodeVersionsOfTheFutureAreNamed) {
   std::vector<char> all = read("dense");
-  all[4] = (1 << 1) | 1;
+  all[4] = (7 << 1) | 1;
   try {
-    import_vhlo(std::as_bytes(std::span(all)), "old");
+    import_vhlo(std::as_bytes(std::span(all)), "new");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("bytecode version 1 is not supported"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("bytecode of version 7 is not known, only 0 to 6"));
   }
 }
 
