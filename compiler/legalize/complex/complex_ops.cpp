@@ -80,8 +80,9 @@ Value* pack_complex(const Complex& x, Rewriter& rw) {
   Dims where(dims.size());
   std::iota(where.begin(), where.end(), 0);
   dims.push_back(2);
-  Value* place = b.iota({Elem::kI32, dims}, static_cast<int64_t>(where.size()));
-  return b.select(b.compare(CompareDirection::kEq, place, b.zeros_like(place)),
+  const Type pair{Elem::kI1, {2}};
+  Value* first = rw.constant(make_dense(pair, {std::byte{1}, std::byte{0}}));
+  return b.select(b.broadcast(first, dims, {static_cast<int64_t>(where.size())}),
                   b.broadcast(x.re, dims, where), b.broadcast(x.im, dims, where));
 }
 
