@@ -1,5 +1,8 @@
 // tpuc: compiles a StableHLO portable artifact to an executable; assembles and disassembles.
 // Exit codes: 0 done, 1 the program cannot be compiled, 2 wrong usage.
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <climits>
 #include <csignal>
@@ -20,6 +23,7 @@
 #include "file/whole_file.hpp"
 #include "import/file.hpp"
 #include "import/import.hpp"
+#include "terminal/printable_text.hpp"
 #include "terminal/text_bar.hpp"
 
 namespace {
@@ -53,12 +57,17 @@ void keep_inputs(const Arguments& a) {
   }
 }
 
+// A listing as it is for files and pipes, and printable on a terminal.
+std::string shown(const std::string& text) {
+  return isatty(STDOUT_FILENO) != 0 ? tpu::spec::printable_lines(text) : text;
+}
+
 // Says where the executable went unless the user has chosen it.
 void write_executable(const Arguments& a, const std::vector<std::byte>& bytes) {
   const std::string path = a.output.empty() ? tpu::compiler::default_output(a.input) : a.output;
   tpu::compiler::write_file(path, bytes);
   if (a.output.empty()) {
-    std::cout << "wrote " << path << "\n";
+    tpu::spec::print(std::cout, "wrote {}\n", path);
   }
 }
 
@@ -83,23 +92,23 @@ void disassemble_file(const Arguments& a) {
     throw Error(a.input + ": " + e.what());
   }
   if (a.output.empty()) {
-    std::cout << text;
+    std::cout << shown(text);
     return;
   }
   tpu::compiler::write_file(a.output, std::as_bytes(std::span(text)));
 }
 
 void print_sizes(const std::string& input, const tpu::exe::ExecutableT& e) {
-  std::cout << input << ": " << e.partitions << (e.partitions == 1 ? " core, " : " cores, ")
-            << e.ops.size() << " kernels, code " << e.image.size() << " bytes, HBM " << e.hbm_bytes
-            << " bytes, VMEM peak " << e.vmem_peak_bytes << " bytes, about " << e.estimated_cycles
-            << " cycles, update sharding "
-            << (e.sharded_update_bytes > 0
-                    ? "of " + std::to_string(e.sharded_update_bytes) + " gradient bytes"
-                    : "off")
-            << "\n";
+  tpu::spec::print(std::cout,
+                   "{}: {} core{}, {} kernels, code {} bytes, HBM {} bytes, VMEM peak {} bytes, "
+                   "about {} cycles, update sharding {}\n",
+                   input, e.partitions, e.partitions == 1 ? "" : "s", e.ops.size(), e.image.size(),
+                   e.hbm_bytes, e.vmem_peak_bytes, e.estimated_cycles,
+                   e.sharded_update_bytes > 0
+                       ? fmt::format("of {} gradient bytes", e.sharded_update_bytes)
+                       : "off");
   for (const std::string& note : e.notes) {
-    std::cout << "  " << note << "\n";
+    tpu::spec::print(std::cout, "  {}\n", note);
   }
 }
 
@@ -123,7 +132,7 @@ tpu::compiler::CompileOptions options_of(const Arguments& a) {
   options.rng_seed = a.rng_seed;
   options.dump_after = a.dumps;
   options.dump = [](const std::string& stage, const std::string& text) {
-    std::cout << "// after " << stage << "\n" << text << "\n";
+    std::cout << "// after " << stage << "\n" << shown(text) << "\n";
   };
   return options;
 }
@@ -137,12 +146,12 @@ void compile_file(const Arguments& a) {
     write_executable(a, bytes);
   }
   for (const std::string& reason : out.report.unsharded) {
-    std::cerr << "tpuc: note: --update-sharding=on changes nothing: " << reason << "\n";
+    tpu::spec::print(std::cerr, "tpuc: note: --update-sharding=on changes nothing: {}\n", reason);
   }
   if (a.verbose) {
     print_sizes(a.input, out.executable);
     for (const std::string& line : tpu::compiler::describe_moved(out.report.moved)) {
-      std::cout << "  " << line << "\n";
+      tpu::spec::print(std::cout, "  {}\n", line);
     }
   }
 }
@@ -255,11 +264,13 @@ int main(int argc, char** argv) {
     run(a);
     return 0;
   } catch (const std::bad_alloc&) {
-    std::cerr << "tpuc: error: the memory of this machine does not suffice to compile " << a.input
-              << "; make its arrays smaller, or fewer of them constants\n";
+    tpu::spec::print(std::cerr,
+                     "tpuc: error: the memory of this machine does not suffice to compile {}; make "
+                     "its arrays smaller, or fewer of them constants\n",
+                     a.input);
     return 1;
   } catch (const std::exception& e) {
-    std::cerr << "tpuc: error: " << e.what() << "\n";
+    tpu::spec::print(std::cerr, "tpuc: error: {}\n", e.what());
     return 1;
   }
 }

@@ -14,6 +14,7 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/stop_signals.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 #include "tpu/version.hpp"
 
@@ -24,7 +25,7 @@ constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
 int failed(const std::string& text) {
-  fmt::print(stderr, "tpuboard: {}\n", text);
+  spec::print(stderr, "tpuboard: {}\n", text);
   return kFailed;
 }
 
@@ -36,8 +37,8 @@ int end_of_output(int code) {
     return code;
   }
   std::clearerr(stdout);
-  fmt::print(stderr, "tpuboard: standard output: cannot be written{}{}\n", flushed ? "" : ": ",
-             flushed ? "" : std::strerror(error));
+  spec::print(stderr, "tpuboard: standard output: cannot be written{}{}\n", flushed ? "" : ": ",
+              flushed ? "" : std::strerror(error));
   return code == 0 ? kFailed : code;
 }
 
@@ -50,7 +51,7 @@ int run(CLI::App& app, int argc, const char* const* argv) {
     // Help and version are "errors" with code 0 in this library.
     return app.exit(error) == 0 ? 0 : kWrongUsage;
   } catch (const UsageError& error) {
-    fmt::print(stderr, "tpuboard: {}\nRun with --help for more information.\n", error.what());
+    spec::print(stderr, "tpuboard: {}\nRun with --help for more information.\n", error.what());
     return kWrongUsage;
   } catch (const StoppedBySignal& stopped) {
     return stopped.exit_code();

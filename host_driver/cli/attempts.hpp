@@ -2,11 +2,11 @@
 // whatever happens to the others.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <exception>
 #include <utility>
+
+#include "terminal/printable_text.hpp"
 
 namespace tpu::driver {
 
@@ -20,7 +20,7 @@ class Attempts {
       return true;
     } catch (const std::exception& error) {
       if (first_) {
-        fmt::print(stderr, "tpuboard: {}\n", error.what());
+        spec::print(stderr, "tpuboard: {}\n", error.what());
       } else {
         first_ = std::current_exception();
       }

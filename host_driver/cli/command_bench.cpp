@@ -25,6 +25,7 @@
 #include "cli/xprof_folder.hpp"
 #include "figures/measure.hpp"
 #include "files/json_output.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -51,7 +52,7 @@ class Report {
  public:
   void figure(const std::string& key, const std::string& what, double value, int digits,
               const std::string& unit) {
-    fmt::print("{:<52}{:>12.{}f}  {}\n", what, value, digits, unit);
+    spec::print("{:<52}{:>12.{}f}  {}\n", what, value, digits, unit);
     json_[key] = {{"value", value}, {"unit", unit}};
     std::fflush(stdout);
   }
@@ -60,15 +61,15 @@ class Report {
   void figure(const std::string& key, const std::string& what, double value, int digits,
               const std::string& unit, double bar, bool at_most) {
     const bool met = at_most ? value <= bar : value >= bar;
-    fmt::print("{:<52}{:>12.{}f}  {:<22} bar: at {} {:.{}f}  {}\n", what, value, digits, unit,
-               at_most ? "most" : "least", bar, bar < 1 ? 1 : 0, met ? "met" : "MISSED");
+    spec::print("{:<52}{:>12.{}f}  {:<22} bar: at {} {:.{}f}  {}\n", what, value, digits, unit,
+                at_most ? "most" : "least", bar, bar < 1 ? 1 : 0, met ? "met" : "MISSED");
     json_[key] = {
         {"value", value}, {"unit", unit}, {at_most ? "at_most" : "at_least", bar}, {"met", met}};
     std::fflush(stdout);
   }
 
   void missing(const std::string& key, const std::string& what, const std::string& why) {
-    fmt::print("{:<52}{:>12}  {}\n", what, "-", why);
+    spec::print("{:<52}{:>12}  {}\n", what, "-", why);
     json_[key] = {{"value", nullptr}, {"why", why}};
   }
 

@@ -7,6 +7,7 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "files/json_output.hpp"
+#include "terminal/printable_text.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -17,11 +18,11 @@ struct DevicesArguments {
 };
 
 void print_text(const Board& board, const std::string& transport) {
-  fmt::print("board {}, core clock {:.0f} MHz, transport {}\n", board.name(),
-             board.clock_hz() / 1e6, transport);
+  spec::print("board {}, core clock {:.0f} MHz, transport {}\n", board.name(),
+              board.clock_hz() / 1e6, transport);
   for (const DeviceInfo& device : board.devices()) {
-    fmt::print("TPU:{}  chip {}  core {}  coordinates ({},{})  HBM {} GiB\n", device.id,
-               device.chip, device.core, device.x, device.y, device.hbm_bytes >> 30);
+    spec::print("TPU:{}  chip {}  core {}  coordinates ({},{})  HBM {} GiB\n", device.id,
+                device.chip, device.core, device.x, device.y, device.hbm_bytes >> 30);
   }
 }
 

@@ -18,6 +18,7 @@
 #include "cli/options.hpp"
 #include "job/jobs.hpp"
 #include "readers/view.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -43,9 +44,9 @@ monitor::Report need_news(const std::filesystem::path& folder, int64_t pid) {
 
 void show_once(const monitor::Report& report, bool json) {
   if (json) {
-    fmt::print("{}\n", monitor::json_line(report));
+    spec::print("{}\n", monitor::json_line(report));
   } else {
-    fmt::print("{}", monitor::view(report, monitor::seconds_since_1970() - report.now.taken));
+    spec::print("{}", monitor::view(report, monitor::seconds_since_1970() - report.now.taken));
   }
 }
 
@@ -60,7 +61,7 @@ void follow(const std::filesystem::path& folder, int64_t pid, const MonitorArgum
         throw Error(ErrorCode::kFailedPrecondition,
                     fmt::format("job {} was killed: its process is gone", pid));
       }
-      fmt::print(stderr, "tpuboard: job {} has ended\n", pid);
+      spec::print(stderr, "tpuboard: job {} has ended\n", pid);
       return;
     }
     if (!lines) {
@@ -107,7 +108,7 @@ void run_monitor(const MonitorArguments& arguments) {
   const int64_t pid = monitor::choose_job(folder, arguments.pid);
   if (arguments.pid == 0) {
     for (const std::string& why : monitor::list_jobs(folder).unreadable) {
-      fmt::print(stderr, "tpuboard: {}\n", why);
+      spec::print(stderr, "tpuboard: {}\n", why);
     }
   }
   if (arguments.once) {

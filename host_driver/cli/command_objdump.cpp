@@ -1,6 +1,4 @@
 // tpuboard objdump: what is in an executable.
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <memory>
 
@@ -8,6 +6,7 @@
 #include "cli/options.hpp"
 #include "cli/program_file.hpp"
 #include "files/json_output.hpp"
+#include "terminal/printable_text.hpp"
 
 namespace tpu::driver {
 
@@ -27,7 +26,7 @@ void add_objdump_command(CLI::App& app) {
     if (output.wanted()) {
       output.write(program_figures(*path));
     } else {
-      fmt::print("{}", program_listing(*path));
+      spec::print("{}", program_listing(*path));
     }
   });
 }

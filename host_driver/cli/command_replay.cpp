@@ -10,6 +10,7 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "mxu/mxu_replay.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -38,7 +39,7 @@ void replay(const ReplayArguments& arguments) {
                             "them",
                             arguments.tile));
   }
-  fmt::print("all agree\n");
+  spec::print("all agree\n");
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "files/files.hpp"
 #include "files/json_output.hpp"
 #include "report/step_report.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -84,16 +85,16 @@ void report(const ReportArguments& arguments) {
   if (!recorded && !arguments.board.record.empty()) {
     attempts.attempt([&] { write_file(arguments.board.record, std::as_bytes(std::span(bytes))); });
   }
-  fmt::print("{}: step {}, {} cycles, {:.3f} us; the re-timing model says {} ({:+.2f} %)\n",
-             record.program, record.step, figures["cycles"].get<uint64_t>(),
-             figures["seconds"].get<double>() * 1e6, figures["retimed"]["cycles"].get<uint64_t>(),
-             figures["retimed"]["error"].get<double>() * 100);
+  spec::print("{}: step {}, {} cycles, {:.3f} us; the re-timing model says {} ({:+.2f} %)\n",
+              record.program, record.step, figures["cycles"].get<uint64_t>(),
+              figures["seconds"].get<double>() * 1e6, figures["retimed"]["cycles"].get<uint64_t>(),
+              figures["retimed"]["error"].get<double>() * 100);
   for (const auto& change : figures["changes"]) {
-    const auto cycles = change["removed_cycles"].get<double>();
-    fmt::print("  {:>6.2f} % shorter without: {}{}{}\n",
-               100 * (1 - cycles / figures["retimed"]["cycles"].get<double>()),
-               change["name"].get<std::string>(), change["source"].empty() ? "" : "  ",
-               change["source"].get<std::string>());
+    const auto cycles = change["cycles_without"].get<double>();
+    spec::print("  {:>6.2f} % shorter without: {}{}{}\n",
+                100 * (1 - cycles / figures["retimed"]["cycles"].get<double>()),
+                change["name"].get<std::string>(), change["source"].empty() ? "" : "  ",
+                change["source"].get<std::string>());
   }
   attempts.finish();
 }

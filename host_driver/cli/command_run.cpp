@@ -28,6 +28,7 @@
 #include "files/npy.hpp"
 #include "job/sampler.hpp"
 #include "readers/view.hpp"
+#include "terminal/printable_text.hpp"
 #include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
 
@@ -285,7 +286,7 @@ void run(const RunArguments& arguments) {
   if (json.wanted()) {
     attempts.attempt([&] { json.write(figures(window, seconds, hash, board)); });
   }
-  fmt::print("{}: {} cycles, {:.3f} us, MXU {:.2f} %, idle {:.2f} %, digest {}\n", program.name(),
+  spec::print("{}: {} cycles, {:.3f} us, MXU {:.2f} %, idle {:.2f} %, digest {}\n", program.name(),
              window.cycles(), window.seconds() * 1e6, window.mxu_utilization() * 100,
              window.idle() * 100, hash.substr(0, 16));
   profile.print(static_cast<double>(arguments.launches));

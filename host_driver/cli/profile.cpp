@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "terminal/printable_text.hpp"
+
 namespace tpu::driver {
 namespace {
 
@@ -113,9 +115,9 @@ std::optional<ProfileWindow::Nearness> ProfileWindow::nearness(const Line& line)
 void ProfileWindow::print_left_out(const std::string& kind, std::string_view text,
                                    double launches) const {
   if (const HostWorkTime& left_out = work(kind); left_out.count != 0) {
-    fmt::print("  {:<38}{:>32.0f}{:>11.3f} GB\n", text,
-               static_cast<double>(left_out.count) / launches,
-               static_cast<double>(left_out.amount) / launches * 1e-9);
+    spec::print("  {:<38}{:>32.0f}{:>11.3f} GB\n", text,
+                static_cast<double>(left_out.count) / launches,
+                static_cast<double>(left_out.amount) / launches * 1e-9);
   }
 }
 
@@ -124,24 +126,24 @@ void ProfileWindow::print_lines(const std::vector<Line>& lines, double launches)
     if (line.seconds <= 0) {
       continue;
     }
-    fmt::print("  {:<38}{:>11.2f} ms{:>7.1f} %", line.name, line.seconds / launches * 1e3,
-               line.seconds / wall_ * 100);
+    spec::print("  {:<38}{:>11.2f} ms{:>7.1f} %", line.name, line.seconds / launches * 1e3,
+                line.seconds / wall_ * 100);
     if (line.work != nullptr) {
-      fmt::print("{:>10.0f}", static_cast<double>(line.work->count) / launches);
+      spec::print("{:>10.0f}", static_cast<double>(line.work->count) / launches);
     }
     if (line.work != nullptr && line.work->amount != 0) {
       const std::string& unit = line.work->unit;
-      fmt::print("{:>11.3f} {:<5}{:>10.2f} {:<7}",
-                 static_cast<double>(line.work->amount) / launches * 1e-9, "G" + unit,
-                 line.per_second() * 1e-9, "G" + unit + "/s");
-      fmt::print("{:>7}", line.work->bytes == 0
-                              ? std::string()
-                              : fmt::format("{:.2f}", line.bytes_per_second() * 1e-9));
+      spec::print("{:>11.3f} {:<5}{:>10.2f} {:<7}",
+                  static_cast<double>(line.work->amount) / launches * 1e-9, "G" + unit,
+                  line.per_second() * 1e-9, "G" + unit + "/s");
+      spec::print("{:>7}", line.work->bytes == 0
+                               ? std::string()
+                               : fmt::format("{:.2f}", line.bytes_per_second() * 1e-9));
     }
     if (const std::optional<Nearness> near = nearness(line)) {
-      fmt::print("{:>6.0f} % of {}", near->share * 100, near->limit);
+      spec::print("{:>6.0f} % of {}", near->share * 100, near->limit);
     }
-    fmt::print("\n");
+    spec::print("\n");
   }
 }
 
@@ -149,11 +151,11 @@ void ProfileWindow::print_limits() const {
   const auto rate = [](double value, const char* unit) {
     return value > 0 ? fmt::format("{:.1f} {}", value * 1e-9, unit) : std::string("-");
   };
-  fmt::print("this host, one thread: copies {}, cached copies {}, FMA {}, BF16 {}, AMX {}\n",
-             rate(limits_->copy_bytes_per_second, "GB/s"),
-             rate(limits_->cached_copy_bytes_per_second, "GB/s"),
-             rate(limits_->fma_flops, "Gflop/s"), rate(limits_->bf16_flops, "Gflop/s"),
-             rate(limits_->amx_flops, "Gflop/s"));
+  spec::print("this host, one thread: copies {}, cached copies {}, FMA {}, BF16 {}, AMX {}\n",
+              rate(limits_->copy_bytes_per_second, "GB/s"),
+              rate(limits_->cached_copy_bytes_per_second, "GB/s"),
+              rate(limits_->fma_flops, "Gflop/s"), rate(limits_->bf16_flops, "Gflop/s"),
+              rate(limits_->amx_flops, "Gflop/s"));
 }
 
 void ProfileWindow::print_forecast() const {
@@ -161,12 +163,12 @@ void ProfileWindow::print_forecast() const {
     return;
   }
   const double one = forecast_.front().seconds;
-  fmt::print("other numbers of threads, by the pieces of the latest {:.2f} s of work\n", one);
-  fmt::print("  threads    speed-up    events    waiting    late\n");
+  spec::print("other numbers of threads, by the pieces of the latest {:.2f} s of work\n", one);
+  spec::print("  threads    speed-up    events    waiting    late\n");
   for (const ThreadForecast& each : forecast_) {
-    fmt::print("  {:>7}{:>10.2f} x{:>8.1f} %{:>9.1f} %{:>6.1f} %\n", each.threads,
-               one / each.seconds, each.events_seconds / each.seconds * 100,
-               each.wait_seconds / each.seconds * 100, each.late_seconds / each.seconds * 100);
+    spec::print("  {:>7}{:>10.2f} x{:>8.1f} %{:>9.1f} %{:>6.1f} %\n", each.threads,
+                one / each.seconds, each.events_seconds / each.seconds * 100,
+                each.wait_seconds / each.seconds * 100, each.late_seconds / each.seconds * 100);
   }
 }
 
@@ -174,17 +176,17 @@ void ProfileWindow::print(double launches) const {
   if (work_.empty()) {
     return;
   }
-  fmt::print(
+  spec::print(
       "host time a launch: wall {:.2f} ms, user {:.2f} ms, system {:.2f} ms, {:.0f} page "
       "faults\n",
       wall_ / launches * 1e3, usage_.user / launches * 1e3, usage_.system / launches * 1e3,
       static_cast<double>(usage_.page_faults) / launches);
-  fmt::print("data work of all threads{:>30}{:>9}{:>10}{:>11}{:>16}{:>14}{}\n", "time", "of wall",
-             "pieces", "amount", "rate", "GB/s", limits_ ? "  of the host's limit" : "");
+  spec::print("data work of all threads{:>30}{:>9}{:>10}{:>11}{:>16}{:>14}{}\n", "time", "of wall",
+              "pieces", "amount", "rate", "GB/s", limits_ ? "  of the host's limit" : "");
   print_lines(work_lines(), launches);
   print_left_out("deferred", "copies HBM to VMEM that were left out", launches);
   print_left_out("shared", "HBM that cores write alike and share", launches);
-  fmt::print("the kernel thread\n");
+  spec::print("the kernel thread\n");
   print_lines(kernel_lines(), launches);
   if (limits_) {
     print_limits();

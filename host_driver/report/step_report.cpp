@@ -64,9 +64,9 @@ class Report {
                                  {"source", source_of(change.op)},
                                  {"is_op", change.op != spec::kNoRecordedOp},
                                  {"removed", change.removed},
-                                 {"removed_cycles", change.removed_cycles},
+                                 {"cycles_without", change.cycles_without},
                                  {"halved", change.halved},
-                                 {"halved_cycles", change.halved_cycles},
+                                 {"cycles_at_half", change.cycles_at_half},
                                  {"halved_skew", change.halved_skew}});
     }
     return json;

@@ -123,14 +123,14 @@ std::vector<WhatIf> best_changes(const spec::StepRecord& record, const StepAccou
   }
   std::vector<Cost> costs = costs_of(record, account);
   for_all(costs.size(), threads, [&](size_t i) {
-    costs[i].what.removed_cycles = timing_with(record, costs[i], 0).cycles();
+    costs[i].what.cycles_without = timing_with(record, costs[i], 0).cycles();
   });
-  std::erase_if(costs, [&](const Cost& c) { return c.what.removed_cycles >= step_cycles; });
-  std::ranges::stable_sort(costs, {}, [](const Cost& c) { return c.what.removed_cycles; });
+  std::erase_if(costs, [&](const Cost& c) { return c.what.cycles_without >= step_cycles; });
+  std::ranges::stable_sort(costs, {}, [](const Cost& c) { return c.what.cycles_without; });
   costs.resize(std::min(costs.size(), most));
   for_all(costs.size(), threads, [&](size_t i) {
     const StepTiming timing = timing_with(record, costs[i], 0.5);
-    costs[i].what.halved_cycles = timing.cycles();
+    costs[i].what.cycles_at_half = timing.cycles();
     costs[i].what.halved_skew = timing.skew();
   });
   std::vector<WhatIf> changes;

@@ -16,8 +16,8 @@ struct WhatIf {
   std::string removed;  ///< what was done to the cost: "no limit"
   std::string halved;   ///< "hbm.gbps_per_chip x 2"
   uint32_t op = spec::kNoRecordedOp;
-  uint64_t removed_cycles = 0;  ///< of the step then
-  uint64_t halved_cycles = 0;
+  uint64_t cycles_without = 0;  ///< of the step then
+  uint64_t cycles_at_half = 0;
   uint64_t halved_skew = 0;  ///< of them: from the first core's begin to the last one's
 };
 

@@ -1,7 +1,5 @@
 // tpuboard-exporter: serves the figures of jobs to Prometheus and to tpu-info. `tpuboard monitor`
 // becomes this program when it is to serve: so the libraries for it are linked nowhere else.
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +11,7 @@
 
 #include "exporter/servers.hpp"
 #include "job/jobs.hpp"
+#include "terminal/printable_text.hpp"
 
 namespace tpu::monitor {
 namespace {
@@ -32,11 +31,11 @@ int run_exporter(int argc, const char* const* argv) {
   std::vector<std::unique_ptr<Server>> servers;
   if (prometheus) {
     servers.push_back(make_metrics_server(folder, pid, *prometheus));
-    fmt::print("metrics: http://127.0.0.1:{}/metrics\n", servers.back()->port());
+    spec::print("metrics: http://127.0.0.1:{}/metrics\n", servers.back()->port());
   }
   if (tpu_info) {
     servers.push_back(make_tpu_info_server(folder, pid, *tpu_info));
-    fmt::print("tpu-info: localhost:{}\n", servers.back()->port());
+    spec::print("tpu-info: localhost:{}\n", servers.back()->port());
   }
   std::fflush(stdout);
   std::vector<std::thread> threads;
@@ -58,7 +57,7 @@ int main(int argc, char** argv) {
   try {
     return tpu::monitor::run_exporter(argc, argv);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "tpuboard: {}\n", error.what());
+    tpu::spec::print(stderr, "tpuboard: {}\n", error.what());
     return 1;
   }
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "terminal/printable_text.hpp"
 #include "terminal/text_bar.hpp"
 
 namespace tpu::monitor {
@@ -71,7 +72,7 @@ std::string view(const Report& report, double age) {
         100 * figures.time.idle(), static_cast<double>(core.hbm_used) / kGib,
         static_cast<double>(core.hbm_bytes) / kGib, figures.hbm_gbps, figures.link_gbps);
   }
-  return text;
+  return spec::printable_lines(text);  // commands and board names are other processes'
 }
 
 std::function<void(const Report&)> live_view(std::FILE* to, bool wanted) {

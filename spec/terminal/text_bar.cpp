@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "terminal/printable_text.hpp"
+
 namespace tpu::spec {
 namespace {
 
@@ -34,7 +36,7 @@ std::string duration_text(double seconds) {
 }
 
 TextBar::TextBar(std::string what, double quiet_seconds, std::FILE* to)
-    : what_(std::move(what)),
+    : what_(printable_text(what)),
       quiet_seconds_(quiet_seconds),
       to_(to),
       terminal_(isatty(fileno(to)) != 0),
@@ -57,9 +59,9 @@ void TextBar::show(double part, const std::string& text, const std::vector<std::
     return;
   }
   const size_t columns = columns_of(to_);
-  std::string words = text;
+  std::string words = printable_text(text);
   for (const std::string& each : more) {
-    const std::string next = each.empty() ? words : words + "  " + each;
+    const std::string next = each.empty() ? words : words + "  " + printable_text(each);
     words = what_.size() + kShortBar + next.size() < columns ? next : words;
   }
   constexpr size_t kAround = 5;  // blanks and brackets, and the last column stays free

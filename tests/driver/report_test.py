@@ -119,7 +119,7 @@ class Report(unittest.TestCase):
                     board = self.report(self.programs[name], "--changes", "0", *options)
                     # Without the time by which cores start apart, in which the firmware has a part.
                     cycles = board["cycles"] - max(core["begin"] for core in board["cores"])
-                    model = change["halved_cycles"] - change["halved_skew"]
+                    model = change["cycles_at_half"] - change["halved_skew"]
                     error = model / cycles - 1
                     print(f"{name}, {change['name']} halved: board {cycles}, model {model}, "
                           f"{100 * error:+.3f} %")
@@ -130,7 +130,7 @@ class Report(unittest.TestCase):
     def test_changes_come_in_order_and_shorten_the_step(self) -> None:
         for name, report in self.reports.items():
             with self.subTest(name):
-                removed = [change["removed_cycles"] for change in report["changes"]]
+                removed = [change["cycles_without"] for change in report["changes"]]
                 self.assertEqual(removed, sorted(removed))
                 self.assertLessEqual(len(removed), 10)
                 self.assertTrue(removed and removed[0] < report["retimed"]["cycles"])

@@ -224,10 +224,10 @@ TEST_F(StepReport, TheBestChangesDoNotDependOnThreads) {
   EXPECT_EQ(one[1].op, 1u);  // the same commands
   for (size_t i = 0; i < one.size(); ++i) {
     EXPECT_EQ(one[i].name, four[i].name);
-    EXPECT_EQ(one[i].removed_cycles, four[i].removed_cycles);
-    EXPECT_EQ(one[i].halved_cycles, four[i].halved_cycles);
-    EXPECT_LT(one[i].removed_cycles, timing.cycles());
-    EXPECT_LE(one[i].removed_cycles, one[i].halved_cycles);
+    EXPECT_EQ(one[i].cycles_without, four[i].cycles_without);
+    EXPECT_EQ(one[i].cycles_at_half, four[i].cycles_at_half);
+    EXPECT_LT(one[i].cycles_without, timing.cycles());
+    EXPECT_LE(one[i].cycles_without, one[i].cycles_at_half);
   }
 }
 

@@ -1,4 +1,7 @@
-"""Fails when a C++ or C file differs from what clang-format makes of it. Usage: format_test.py CLANG_FORMAT"""
+"""Fails when a C++ or C file differs from what clang-format makes of it, or prints text that it should not.
+
+Usage: format_test.py CLANG_FORMAT
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ import sys
 from sources import ROOT, files
 
 COLUMNS = 100
+# Commands show text of files and other processes: it goes through spec/terminal, which makes it printable.
+COMMANDS = ("host_driver", "training", "monitor", "compiler", "client")
+RAW_PRINT = re.compile(r"\bfmt::print\(")
 COMMENT = re.compile(r"\s*(//|/?\*)")
 
 
@@ -17,6 +23,13 @@ def long_comments() -> list[str]:
     return [f"{path.relative_to(ROOT)}:{number}" for path in files(".hpp", ".cpp", ".h", ".c")
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
             if len(line) > COLUMNS and COMMENT.match(line)]
+
+
+def raw_prints() -> list[str]:
+    """Lines of commands that print what a file may have a part in as it is."""
+    return [f"{path.relative_to(ROOT)}:{number}" for path in files(".hpp", ".cpp")
+            if path.relative_to(ROOT).parts[0] in COMMANDS
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if RAW_PRINT.search(line)]
 
 
 def main() -> int:
@@ -29,7 +42,10 @@ def main() -> int:
     long = long_comments()
     for name in long:
         print(f"{name}: a comment of more than {COLUMNS} columns; break it by hand")
-    return 1 if bad or long or run.returncode else 0
+    raw = raw_prints()
+    for name in raw:
+        print(f"{name}: fmt::print; use spec::print of terminal/printable_text.hpp")
+    return 1 if bad or long or raw or run.returncode else 0
 
 
 if __name__ == "__main__":

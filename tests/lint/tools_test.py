@@ -183,6 +183,10 @@ class Format(Tree):
         self.fails(r"not formatted: .*spec/a\.cpp", script, program)
         self.write("spec/a.cpp", f"// {'long ' * 25}\nint a = 1;\n")
         self.fails(r"spec/a\.cpp:1: a comment of more than 100 columns", script, program)
+        self.write("spec/a.cpp", 'void a() { fmt::print("a"); }\n')
+        self.passes(script, program)
+        self.write("training/a.cpp", 'void a() { fmt::print("a"); }\n')
+        self.fails(r"training/a\.cpp:1: fmt::print; use spec::print", script, program)
 
 
 class Database(Tree):

@@ -15,6 +15,7 @@
 #include "files/digest.hpp"
 #include "files/refuse.hpp"
 #include "loop/initial_state.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {
@@ -155,7 +156,7 @@ void Trainer::restart(const Checkpoint* from) {
     put_state(from->leaves);
   } else if (!config_.state_from.empty()) {
     put_state(load_state(config_.state_from, leaf_infos(), [](const std::string& text) {
-      fmt::print(stderr, "tpuboard: {}\n", text);
+      spec::print(stderr, "tpuboard: {}\n", text);
     }));
   } else {
     put_initial_state();

@@ -88,7 +88,7 @@ void debug(const DebugArguments& arguments) {
   std::cout << fmt::format("{} ops and {} commands on {} cores; `help` lists what to do\n",
                            run.kept().values.size(), run.commands().size(), run.devices().size());
   if (!run.failure().empty()) {
-    std::cout << "the launch failed: " << run.failure() << "\n";
+    spec::print(std::cout, "the launch failed: {}\n", run.failure());
   }
   std::cout.flush();
   run_session(session, arguments);

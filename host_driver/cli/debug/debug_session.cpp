@@ -12,6 +12,7 @@
 #include "cli/debug/debug_text.hpp"
 #include "files/npy.hpp"
 #include "files/refuse.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -95,7 +96,7 @@ bool DebugSession::command(const std::string& line, const std::string& where) {
     (this->*found->run)(words);
   } catch (const Error& error) {
     ++wrong_;
-    fmt::print(out_, "error: {}{}\n", where, error.message());
+    spec::print(out_, "error: {}{}\n", where, error.message());
   }
   out_.flush();
   return true;
@@ -139,24 +140,26 @@ size_t DebugSession::number(const Words& words, size_t index, size_t otherwise,
 
 void DebugSession::help(const Words& /*words*/) {
   for (const Command& each : commands()) {
-    fmt::print(out_, "  {} {}\n      {}\n", each.name, each.usage, each.help);
+    spec::print(out_, "  {} {}\n      {}\n", each.name, each.usage, each.help);
   }
 }
 
 void DebugSession::show_value(size_t value) const {
-  fmt::print(out_, "{}{}\n", place_.value() == value ? "> " : "  ", value_text(run_.kept(), value));
+  spec::print(out_, "{}{}\n", place_.value() == value ? "> " : "  ",
+              value_text(run_.kept(), value));
 }
 
 void DebugSession::show_place() const {
   const auto command = place_.command();
   if (!command) {
-    fmt::print(out_, "before the first command\n");
+    spec::print(out_, "before the first command\n");
     return;
   }
   for (const size_t value : place_.values_of(*command)) {
     show_value(value);
   }
-  fmt::print(out_, "  #{} {}\n", *command, command_text(run_.commands()[*command], run_.program()));
+  spec::print(out_, "  #{} {}\n", *command,
+              command_text(run_.commands()[*command], run_.program()));
 }
 
 void DebugSession::list(const Words& words) {
@@ -171,7 +174,7 @@ void DebugSession::list(const Words& words) {
 void DebugSession::move_ops(const Words& words) {
   const bool forth = words[0] == "next";
   if (!place_.move_values(number(words, 1, 1, SIZE_MAX), forth)) {
-    fmt::print(out_, "there is no op {}\n", forth ? "behind this place" : "before this one");
+    spec::print(out_, "there is no op {}\n", forth ? "behind this place" : "before this one");
     return;
   }
   show_place();
@@ -186,7 +189,7 @@ void DebugSession::move_lines(const Words& words) {
     const std::string from = line();
     while (line() == from) {
       if (!place_.move_values(1, true)) {
-        fmt::print(out_, "there is no op of another line behind this place\n");
+        spec::print(out_, "there is no op of another line behind this place\n");
         return show_place();
       }
     }
@@ -197,7 +200,7 @@ void DebugSession::move_lines(const Words& words) {
 void DebugSession::move_commands(const Words& words) {
   const bool forth = words[0] == "step";
   if (!place_.move_commands(number(words, 1, 1, SIZE_MAX), forth)) {
-    fmt::print(out_, "there is no command {}\n", forth ? "behind this place" : "before this one");
+    spec::print(out_, "there is no command {}\n", forth ? "behind this place" : "before this one");
     return;
   }
   show_place();
@@ -216,8 +219,8 @@ void DebugSession::go_to(const Words& words) {
 
 void DebugSession::choose_core(const Words& words) {
   place_.look_at(number(words, 1, place_.core(), run_.devices().size()));
-  fmt::print(out_, "core {} of {}: TPU:{}\n", place_.core(), run_.devices().size(),
-             place_.device());
+  spec::print(out_, "core {} of {}: TPU:{}\n", place_.core(), run_.devices().size(),
+              place_.device());
 }
 
 bool DebugSession::not_finite(size_t value) const {
@@ -269,12 +272,12 @@ void DebugSession::add_break(const Words& words) {
     refuse(fmt::format("break {}: no op of the program is that; `list` shows them", made.text));
   }
   breaks_.push_back(std::move(made));
-  fmt::print(out_, "breakpoint {}: {}\n", breaks_.size() - 1, breaks_.back().text);
+  spec::print(out_, "breakpoint {}: {}\n", breaks_.size() - 1, breaks_.back().text);
 }
 
 void DebugSession::list_breaks(const Words& /*words*/) {
   for (size_t i = 0; i < breaks_.size(); ++i) {
-    fmt::print(out_, "  {}: {}\n", i, breaks_[i].text);
+    spec::print(out_, "  {}: {}\n", i, breaks_[i].text);
   }
 }
 
@@ -293,7 +296,7 @@ bool DebugSession::stops(size_t command) {
     const Break& each = breaks_[b];
     if ((each.by_command && each.by_command(run_.commands()[command])) ||
         (each.by_value && std::any_of(values.begin(), values.end(), each.by_value))) {
-      fmt::print(out_, "breakpoint {}: {}\n", b, each.text);
+      spec::print(out_, "breakpoint {}: {}\n", b, each.text);
       return true;
     }
   }
@@ -313,8 +316,8 @@ void DebugSession::run_on(const Words& words) {
   }
   if (forth) {
     place_.to_end();
-    fmt::print(out_, "the program has ended{}{}\n", run_.failure().empty() ? "" : ": ",
-               run_.failure());
+    spec::print(out_, "the program has ended{}{}\n", run_.failure().empty() ? "" : ": ",
+                run_.failure());
   } else {
     place_.to_begin();
     show_place();
@@ -344,11 +347,11 @@ void DebugSession::print(const Words& words) {
   const size_t core = number(words, 2, place_.core(), run_.devices().size());
   const HostArray made = array(name, core);
   if (words.size() > 3) {
-    fmt::print(
+    spec::print(
         out_, "{}",
         elements_text(made, number(words, 3, 0, SIZE_MAX), number(words, 4, kPrinted, SIZE_MAX)));
   } else {
-    fmt::print(out_, "{}: {}", name, array_text(made));
+    spec::print(out_, "{}: {}", name, array_text(made));
   }
 }
 
@@ -372,27 +375,27 @@ void DebugSession::memory(const Words& words) {
   }
   const std::vector<std::byte> bytes = run_.memory_after(*command, range);
   const HostArray array{dtype, {static_cast<int64_t>(bytes.size() / dtype_bytes(dtype))}, bytes};
-  fmt::print(out_, "{}",
-             array.shape[0] == 0 ? "  less than an element\n" : elements_text(array, 0, kPrinted));
+  spec::print(out_, "{}",
+              array.shape[0] == 0 ? "  less than an element\n" : elements_text(array, 0, kPrinted));
 }
 
 void DebugSession::compare(const Words& /*words*/) {
   const compiler::ValueChecked& checked = run_.check(tolerance_);
   for (const size_t value : checked.not_covered) {
-    fmt::print(out_, "not compared, the reference does not evaluate it:\n");
+    spec::print(out_, "not compared, the reference does not evaluate it:\n");
     show_value(value);
   }
   const auto& first = checked.first;
   if (!first) {
-    fmt::print(out_, "all {} ops made what the reference makes (tolerance {})\n",
-               run_.kept().values.size() - checked.not_covered.size(), tolerance_);
+    spec::print(out_, "all {} ops made what the reference makes (tolerance {})\n",
+                run_.kept().values.size() - checked.not_covered.size(), tolerance_);
     return;
   }
   found_ = true;
-  fmt::print(out_,
-             "the first op that differs: on core {}, {} elements, the farthest is element {}: "
-             "{:.8g} instead of {:.8g}\n",
-             first->core, first->elements, first->element, first->made, first->expected);
+  spec::print(out_,
+              "the first op that differs: on core {}, {} elements, the farthest is element {}: "
+              "{:.8g} instead of {:.8g}\n",
+              first->core, first->elements, first->element, first->made, first->expected);
   place_.look_at(first->core);
   place_.to_value(first->value);
   show_place();

@@ -23,6 +23,7 @@
 #include "cli/sweep/sweep_table.hpp"
 #include "files/files.hpp"
 #include "files/json_output.hpp"
+#include "terminal/printable_text.hpp"
 #include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
 
@@ -149,7 +150,7 @@ class SweepRun {
       bar_.count(ended_, all_, "rows");
       return;
     }
-    fmt::print("{}/{}  row {} ({}): {}\n", ended_, all_, row, sweep_.rows[row].name, what);
+    spec::print("{}/{}  row {} ({}): {}\n", ended_, all_, row, sweep_.rows[row].name, what);
     std::fflush(stdout);
   }
 
@@ -176,31 +177,31 @@ std::vector<size_t> rows_to_run(const Sweep& sweep, const SweepFolder& folder,
 
 void print_plan(const Sweep& sweep, const SweepFolder& folder, const SweepArguments& arguments) {
   const std::vector<size_t> to_run = rows_to_run(sweep, folder, arguments);
-  fmt::print("{} rows, {} of them to run, in {}\ncd {}\n", sweep.rows.size(), to_run.size(),
-             folder.root().string(), shell_word(sweep.folder));
+  spec::print("{} rows, {} of them to run, in {}\ncd {}\n", sweep.rows.size(), to_run.size(),
+              folder.root().string(), shell_word(sweep.folder));
   for (size_t row = 0; row < sweep.rows.size(); ++row) {
     const bool runs = std::binary_search(to_run.begin(), to_run.end(), row);
-    fmt::print("# row {}{}: {}\n", row, runs ? "" : ", complete", sweep.rows[row].name);
-    fmt::print("tpuboard {}\n", shell_line(folder.words(row)));
+    spec::print("# row {}{}: {}\n", row, runs ? "" : ", complete", sweep.rows[row].name);
+    spec::print("tpuboard {}\n", shell_line(folder.words(row)));
   }
 }
 
 // The table in its forms; throws when there are rows without a result.
 void conclude(const Sweep& sweep, const SweepFolder& folder, const JsonOutput& json, int signal) {
   const SweepTable table(sweep, folder);
-  fmt::print("{}", table.text());
+  spec::print("{}", table.text());
   table.write();
   if (json.wanted()) {
     json.write(table.json());
   }
-  fmt::print("table: {}\n", (folder.root() / "sweep.csv").string());
+  spec::print("table: {}\n", (folder.root() / "sweep.csv").string());
   const auto done = std::find_if(table.records().begin(), table.records().end(),
                                  [](const RowRecord& row) { return row.state == RowState::kDone; });
   if (done != table.records().end() && !table.unknown_figures().empty()) {
     const auto row = static_cast<size_t>(done - table.records().begin());
-    fmt::print(stderr, "tpuboard: no row has a number {}; what there is: {}\n",
-               fmt::join(table.unknown_figures(), ", "),
-               (folder.row(row) / "figures.json").string());
+    spec::print(stderr, "tpuboard: no row has a number {}; what there is: {}\n",
+                fmt::join(table.unknown_figures(), ", "),
+                (folder.row(row) / "figures.json").string());
   }
   size_t failed = 0;
   size_t missing = 0;
@@ -214,8 +215,8 @@ void conclude(const Sweep& sweep, const SweepFolder& folder, const JsonOutput& j
   }
   const std::string of = fmt::format("{} of {} rows", failed + missing, sweep.rows.size());
   if (signal != 0) {
-    fmt::print(stderr, "tpuboard: {}: {} have no result; the same command goes on\n",
-               signal_name(signal), of);
+    spec::print(stderr, "tpuboard: {}: {} have no result; the same command goes on\n",
+                signal_name(signal), of);
     throw StoppedBySignal(signal);
   }
   if (failed + missing > 0) {
@@ -232,7 +233,7 @@ void run_task(const Sweep& sweep, const SweepFolder& folder, const SweepArgument
                                                          sweep.file, sweep.rows.size() - 1));
   }
   if (!arguments.again && folder.read(row).state == RowState::kDone) {
-    fmt::print("row {} ({}) is complete\n", row, sweep.rows[row].name);
+    spec::print("row {} ({}) is complete\n", row, sweep.rows[row].name);
     return;
   }
   if (const int signal = SweepRun(sweep, folder, {row}, 1).run(); signal != 0) {
@@ -259,7 +260,7 @@ void sweep(const SweepArguments& arguments) {
   }
   make_folder(folder.root());
   if (arguments.slurm) {
-    fmt::print("{}", slurm_script(sweep, this_program(), folder.root()));
+    spec::print("{}", slurm_script(sweep, this_program(), folder.root()));
     return;
   }
   if (arguments.task) {
@@ -271,8 +272,8 @@ void sweep(const SweepArguments& arguments) {
     const std::vector<size_t> rows = rows_to_run(sweep, folder, arguments);
     const unsigned jobs = arguments.jobs > 0 ? arguments.jobs : host_cores();
     if (rows.size() < sweep.rows.size()) {
-      fmt::print("{} of {} rows are complete\n", sweep.rows.size() - rows.size(),
-                 sweep.rows.size());
+      spec::print("{} of {} rows are complete\n", sweep.rows.size() - rows.size(),
+                  sweep.rows.size());
     }
     signal = SweepRun(sweep, folder, rows, jobs).run();
   }

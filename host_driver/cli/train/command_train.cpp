@@ -36,6 +36,7 @@
 #include "report/rate_finder.hpp"
 #include "report/report_page.hpp"
 #include "report/run_figures.hpp"
+#include "terminal/printable_text.hpp"
 #include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
 
@@ -284,30 +285,30 @@ void set_classes(TrainConfig& config, const CompiledFile& program, const Executa
 
 void print_notes(const Trainer& trainer, const TrainConfig& config, bool resumed) {
   if (config.cores > 0) {
-    fmt::print("{} core{}, {} examples a step\n", config.cores, config.cores == 1 ? "" : "s",
+    spec::print("{} core{}, {} examples a step\n", config.cores, config.cores == 1 ? "" : "s",
                config.batch);
   }
   if (config.cores > 1 && !config.scale_batch && config.learning_rate &&
       config.learning_rate->scale_with_cores) {
-    fmt::print(stderr,
+    spec::print(stderr,
                "tpuboard: learning_rate.scale_with_cores makes the learning rate {} times as "
                "large, and the batch of {} stays; run.scale_batch (--scale-batch) scales both\n",
                config.cores, config.batch);
   }
   if (resumed) {
-    fmt::print("resumed at step {}\n", trainer.first_step());
+    spec::print("resumed at step {}\n", trainer.first_step());
   }
   for (size_t i = 0; i < config.inputs.size(); ++i) {
     if (config.inputs[i].numbers && config.inputs[i].classes == 0 && trainer.has_data()) {
       const auto [low, high] = trainer.data().range(i);
-      fmt::print(stderr,
+      spec::print(stderr,
                  "tpuboard: {} go from {} to {}; they are not checked against the classes of the "
                  "program, since neither data.classes nor the program tells how many there are\n",
                  config.inputs[i].name, low, high);
     }
   }
   if (!config.checkpoint.empty() && !trainer.has_data()) {
-    fmt::print(stderr, "tpuboard: no checkpoint is written, since --no-data computes no state\n");
+    spec::print(stderr, "tpuboard: no checkpoint is written, since --no-data computes no state\n");
   }
 }
 
@@ -327,10 +328,10 @@ void find_rate(const TrainArguments& arguments, const TrainConfig& config, Train
   const double best = training::best_rate(points);
   const std::string curve = (fs::path(arguments.out) / "learning_rates.svg").string();
   if (best > 0) {
-    fmt::print("{} steps; the loss falls fastest at a learning rate of {:.3g}; curve: {}\n",
+    spec::print("{} steps; the loss falls fastest at a learning rate of {:.3g}; curve: {}\n",
                points.size(), best, curve);
   } else {
-    fmt::print("{} steps; the loss falls nowhere; curve: {}\n", points.size(), curve);
+    spec::print("{} steps; the loss falls nowhere; curve: {}\n", points.size(), curve);
   }
 }
 
@@ -389,9 +390,9 @@ void train(const TrainArguments& arguments) {
   run.write_results(signal, start, json, errors);
   profile.print(static_cast<double>(std::max<int64_t>(1, trainer.steps_run())));
   if (signal != 0) {
-    fmt::print(stderr, "tpuboard: {}\n", run.stop_text(signal));
+    spec::print(stderr, "tpuboard: {}\n", run.stop_text(signal));
   } else if (const std::string early = trainer.stopped_early(); !early.empty()) {
-    fmt::print("stopped after step {} of {}: {}\n", trainer.losses().size(),
+    spec::print("stopped after step {} of {}: {}\n", trainer.losses().size(),
                trainer.planned_steps(arguments.steps), early);
   }
   errors.attempt([&] { xprof.write(board); });

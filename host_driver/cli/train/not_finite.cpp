@@ -10,6 +10,7 @@
 
 #include "cli/compile_file.hpp"
 #include "cli/stop_signals.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -73,7 +74,7 @@ std::string NotFiniteSearch::search(int64_t step) {
   std::string before;
   for (int64_t first = step - 1;; first = 0) {
     const int64_t start = from ? from->step : 0;
-    fmt::print(
+    spec::print(
         stderr,
         "tpuboard: step {}: the loss is not finite; steps {} to {} are run again to find the "
         "operation (Ctrl-C leaves it out)\n",

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -20,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void say(const std::string& text) { fmt::print(stderr, "tpuboard: {}\n", text); }
+void say(const std::string& text) { spec::print(stderr, "tpuboard: {}\n", text); }
 
 double host_seconds_from(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();

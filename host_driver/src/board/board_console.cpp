@@ -43,7 +43,7 @@ void BoardImpl::deliver(const std::function<void(int, const std::string&)>& to,
     if (to) {
       to(line.device, line.text);
     } else {
-      fmt::print(stderr, "[TPU:{} firmware] {}\n", line.device, line.text);
+      spec::print(stderr, "[TPU:{} firmware] {}\n", line.device, line.text);
     }
   }
 }

@@ -9,6 +9,7 @@
 
 #include "board/board_host.hpp"
 #include "kernel/host_port.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/perf_regs.hpp"
 #include "tpu/transport.hpp"
@@ -37,9 +38,10 @@ class SimTransport : public Transport {
         board_({request.params, request.sim, request.firmware}, memory_),
         has_data_(!request.sim.no_data) {
     if (const std::string address = board_.gdb_address(); !address.empty()) {
-      fmt::print(stderr, "gdb: {} on {}\n",
-                 request.sim.gdb_wait ? "the board waits for a debugger" : "a debugger can connect",
-                 address);
+      spec::print(
+          stderr, "gdb: {} on {}\n",
+          request.sim.gdb_wait ? "the board waits for a debugger" : "a debugger can connect",
+          address);
     }
   }
 
