@@ -120,7 +120,7 @@ std::vector<double> launch(const Executable& program, std::vector<Array>& argume
 }
 
 nlohmann::ordered_json figures(const Window& window, const std::vector<double>& seconds,
-                               const std::string& digest, const Board& board) {
+                               const std::optional<std::string>& digest, const Board& board) {
   nlohmann::ordered_json json;
   json["sim_cycles"] = window.cycles();
   json["sim_cycles_per_core"] = window.run_cycles();
@@ -138,7 +138,7 @@ nlohmann::ordered_json figures(const Window& window, const std::vector<double>& 
   for (const NamedCounter& counter : window.counters()) {
     json["counters"][std::string(counter.name)] = counter.cores;
   }
-  json["digest"] = digest;
+  json["digest"] = digest ? nlohmann::ordered_json(*digest) : nullptr;
   json["lockstep"] = {{"tiles", window.last().lockstep_tiles},
                       {"mismatches", window.last().lockstep_mismatches}};
   json["late_calls"] = window.last().late_calls;
@@ -188,8 +188,8 @@ class OutputNpy {
 // Files and digest of the outputs, piece by piece; a file that cannot be written stops no other.
 // Without data in, the board without data has none to give out: its outputs are zeros, whose bytes
 // the host need not have.
-std::string take_outputs(const RunResult& result, const RunArguments& arguments,
-                         const OpenOptions& options, Attempts& attempts) {
+std::optional<std::string> take_outputs(const RunResult& result, const RunArguments& arguments,
+                                        const OpenOptions& options, Attempts& attempts) {
   const bool zeros = options.sim.no_data && options.transport == "sim" && arguments.inputs.empty();
   Digest digest(Digest::Zeros::kCounted);
   for (size_t k = 0; k < result.outputs.size(); ++k) {
@@ -219,6 +219,9 @@ std::string take_outputs(const RunResult& result, const RunArguments& arguments,
     if (file) {
       file->write([](FileWriter& to) { to.finish(); });
     }
+  }
+  if (options.sim.no_data) {
+    return std::nullopt;  // nothing was computed
   }
   return digest.finish();
 }
@@ -282,13 +285,13 @@ void run(const RunArguments& arguments) {
   window.close();
 
   Attempts attempts;
-  const std::string hash = take_outputs(result, arguments, options, attempts);
+  const std::optional<std::string> hash = take_outputs(result, arguments, options, attempts);
   if (json.wanted()) {
     attempts.attempt([&] { json.write(figures(window, seconds, hash, board)); });
   }
-  spec::print("{}: {} cycles, {:.3f} us, MXU {:.2f} %, idle {:.2f} %, digest {}\n", program.name(),
-             window.cycles(), window.seconds() * 1e6, window.mxu_utilization() * 100,
-             window.idle() * 100, hash.substr(0, 16));
+  spec::print("{}: {} cycles, {:.3f} us, MXU {:.2f} %, idle {:.2f} %{}\n", program.name(),
+              window.cycles(), window.seconds() * 1e6, window.mxu_utilization() * 100,
+              window.idle() * 100, hash ? ", digest " + hash->substr(0, 16) : "");
   profile.print(static_cast<double>(arguments.launches));
   if (!arguments.save_snapshot.empty()) {
     attempts.attempt([&] { save_run(board, arguments.save_snapshot, program, placed); });

@@ -183,7 +183,9 @@ TEST_F(Cli, JsonOnStandardOutputIsPure) {
   ASSERT_EQ(call({"run", path("p.tpuexe"), "--transport", "null", "--no-data", "--json", "-"}), 0)
       << error_;
   EXPECT_TRUE(nlohmann::json::parse(out_).contains("sim_cycles"));
+  EXPECT_TRUE(nlohmann::json::parse(out_).at("digest").is_null());
   EXPECT_NE(error_.find("halt_program:"), std::string::npos) << error_;
+  EXPECT_EQ(error_.find("digest"), std::string::npos) << error_;
   ASSERT_EQ(
       call({"bench", path("p.tpuexe"), "--transport", "null", "--launches", "5", "--json", "-"}), 0)
       << error_;

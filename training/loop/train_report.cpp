@@ -31,7 +31,7 @@ nlohmann::ordered_json epoch_figures(const EpochResult& epoch, bool has_data) {
 }  // namespace
 
 nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& transport,
-                                    const std::string& digest, double wall_seconds,
+                                    const std::optional<std::string>& digest, double wall_seconds,
                                     const std::string& stopped_by) {
   const Window& window = trainer.window();
   const bool has_data = trainer.has_data();
@@ -63,7 +63,7 @@ nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& t
   json["input"] = {{"examples", rates.examples},
                    {"bytes", rates.bytes},
                    {"waited_seconds", rates.waited_seconds}};
-  json["digest"] = digest;
+  json["digest"] = digest ? nlohmann::ordered_json(*digest) : nullptr;
   json["lockstep"] = {{"tiles", window.last().lockstep_tiles},
                       {"mismatches", window.last().lockstep_mismatches}};
   json["instructions_per_hart"] = window.hart_instructions();

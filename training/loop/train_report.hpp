@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "loop/trainer.hpp"
@@ -10,7 +11,7 @@ namespace tpu::training {
 
 /// `stopped_by`: name of the signal that stopped the run; empty: it was not.
 nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& transport,
-                                    const std::string& digest, double wall_seconds,
+                                    const std::optional<std::string>& digest, double wall_seconds,
                                     const std::string& stopped_by);
 
 }  // namespace tpu::training

@@ -149,12 +149,12 @@ class TrainRun {
   void write_results(int signal, Clock::time_point start, const JsonOutput& json,
                      Attempts& errors) {
     metrics_.sync();
-    std::string digest;
+    std::optional<std::string> digest;
     if (trainer_.has_data() && (keeps_ || signal != 0)) {
       const Checkpoint end = trainer_.checkpoint();
       digest = state_digest(end.leaves);
       errors.attempt([&] { save_at_the_end(end); });
-    } else {
+    } else if (trainer_.has_data()) {
       digest = trainer_.digest();
     }
     const std::chrono::duration<double> wall = Clock::now() - start;
@@ -286,14 +286,14 @@ void set_classes(TrainConfig& config, const CompiledFile& program, const Executa
 void print_notes(const Trainer& trainer, const TrainConfig& config, bool resumed) {
   if (config.cores > 0) {
     spec::print("{} core{}, {} examples a step\n", config.cores, config.cores == 1 ? "" : "s",
-               config.batch);
+                config.batch);
   }
   if (config.cores > 1 && !config.scale_batch && config.learning_rate &&
       config.learning_rate->scale_with_cores) {
     spec::print(stderr,
-               "tpuboard: learning_rate.scale_with_cores makes the learning rate {} times as "
-               "large, and the batch of {} stays; run.scale_batch (--scale-batch) scales both\n",
-               config.cores, config.batch);
+                "tpuboard: learning_rate.scale_with_cores makes the learning rate {} times as "
+                "large, and the batch of {} stays; run.scale_batch (--scale-batch) scales both\n",
+                config.cores, config.batch);
   }
   if (resumed) {
     spec::print("resumed at step {}\n", trainer.first_step());
@@ -302,9 +302,9 @@ void print_notes(const Trainer& trainer, const TrainConfig& config, bool resumed
     if (config.inputs[i].numbers && config.inputs[i].classes == 0 && trainer.has_data()) {
       const auto [low, high] = trainer.data().range(i);
       spec::print(stderr,
-                 "tpuboard: {} go from {} to {}; they are not checked against the classes of the "
-                 "program, since neither data.classes nor the program tells how many there are\n",
-                 config.inputs[i].name, low, high);
+                  "tpuboard: {} go from {} to {}; they are not checked against the classes of the "
+                  "program, since neither data.classes nor the program tells how many there are\n",
+                  config.inputs[i].name, low, high);
     }
   }
   if (!config.checkpoint.empty() && !trainer.has_data()) {
@@ -329,7 +329,7 @@ void find_rate(const TrainArguments& arguments, const TrainConfig& config, Train
   const std::string curve = (fs::path(arguments.out) / "learning_rates.svg").string();
   if (best > 0) {
     spec::print("{} steps; the loss falls fastest at a learning rate of {:.3g}; curve: {}\n",
-               points.size(), best, curve);
+                points.size(), best, curve);
   } else {
     spec::print("{} steps; the loss falls nowhere; curve: {}\n", points.size(), curve);
   }
@@ -393,7 +393,7 @@ void train(const TrainArguments& arguments) {
     spec::print(stderr, "tpuboard: {}\n", run.stop_text(signal));
   } else if (const std::string early = trainer.stopped_early(); !early.empty()) {
     spec::print("stopped after step {} of {}: {}\n", trainer.losses().size(),
-               trainer.planned_steps(arguments.steps), early);
+                trainer.planned_steps(arguments.steps), early);
   }
   errors.attempt([&] { xprof.write(board); });
   errors.attempt([&] { write_record_file(arguments.board.record, board); });
