@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -173,6 +174,33 @@ class Bench:
     def gone_before_a_word(self) -> None:
         with self.run("--gdb-wait") as run:
             Client(run).close()
+            self.attach_and_detach(run)
+
+    def attach_and_detach(self, run: Run) -> None:
+        client = Client(run)
+        assert client.packet(b"?") == b"T05thread:1;"
+        assert client.packet(b"D") == b"OK"
+        client.close()
+
+    def a_web_page_that_posts(self) -> None:
+        """A browser sends what any page says to a port of this host; the body is not obeyed."""
+        body = b"".join(b"$" + packet + b"#" + f"{sum(packet) % 256:02x}".encode() for packet in (
+            b"P0=efbeadde", b"qRcmd," + b"help".hex().encode(), b"vCont;c"))
+        request = (b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://page.example\r\nContent-Length: %d\r\n\r\n%s"
+                   % (len(body), body))
+        with self.run("--gdb-wait") as run:
+            page = Client(run)
+            page.send(request)
+            with contextlib.suppress(ConnectionResetError):
+                assert page.socket.recv(100) == b"", "the page hears an answer"
+            page.close()
+            time.sleep(0.2)
+            assert run.process.poll() is None, "the page let the board run"
+            self.attach_and_detach(run)
+        with self.run() as run:  # and it does not stop a board that runs
+            page = Client(run)
+            with contextlib.suppress(OSError):
+                page.send(request)
 
     def a_second_debugger(self) -> None:
         with self.run("--gdb-wait") as run:
@@ -244,7 +272,7 @@ class Bench:
         names = sorted(path.stem for path in (HERE / "gdb").glob("*.gdb"))
         scripts = {name: lambda name=name: self.session(name) for name in names}
         return scripts | {case.__name__: case for case in (
-            self.nobody_comes, self.attached_and_never_stopped, self.killed_in_a_stop, self.gone_before_a_word,
+            self.nobody_comes, self.attached_and_never_stopped, self.killed_in_a_stop, self.gone_before_a_word, self.a_web_page_that_posts,
             self.a_second_debugger, self.damaged_packets, self.waves_on_and_off, self.wrong_addresses)}
 
 

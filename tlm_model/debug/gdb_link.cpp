@@ -209,13 +209,13 @@ void GdbLink::accept_one() {
     return;
   }
   reader_ = RspReader();
+  greeted_ = false;
   {
     const std::lock_guard lock(mutex_);
     client_ = fd;
     acks_ = true;
     last_frame_.clear();
   }
-  post({GdbEvent::Kind::kConnected, {}});
 }
 
 // GDB hears an error as the answer to its first packet. False: it is gone.
@@ -239,11 +239,20 @@ void GdbLink::read_client() {
   if (got < 0 && errno == EINTR) {
     return;
   }
-  if (got <= 0) {
+  if (got <= 0 || !greet(buffer[0])) {
     drop_client();
     return;
   }
   take_items(reader_.push({buffer.data(), static_cast<size_t>(got)}));
+}
+
+// The first byte that a client sends tells whether it is a debugger.
+bool GdbLink::greet(char first) {
+  if (!greeted_ && rsp_begins(first)) {
+    greeted_ = true;
+    post({GdbEvent::Kind::kConnected, {}});
+  }
+  return greeted_;
 }
 
 void GdbLink::take_items(const std::vector<RspItem>& items) {
@@ -276,7 +285,9 @@ void GdbLink::drop_client() {
     const std::lock_guard lock(mutex_);
     close(std::exchange(client_, -1));
   }
-  post({GdbEvent::Kind::kGone, {}});
+  if (greeted_) {
+    post({GdbEvent::Kind::kGone, {}});
+  }
 }
 
 void GdbLink::post(GdbEvent event) {

@@ -1,6 +1,7 @@
-// The connection to a debugger: listens on a TCP port and takes one debugger at a time. A thread of
-// its own reads, acknowledges packets and puts them in line for the kernel thread, which takes and
-// answers them. What packets mean is in gdb_session.hpp.
+// The connection to a debugger: listens on a TCP port and takes one debugger at a time. A client
+// that does not begin as a debugger does is disconnected and changes nothing. A thread of its own
+// reads, acknowledges packets and puts them in line for the kernel thread, which takes and answers
+// them. What packets mean is in gdb_session.hpp.
 #pragma once
 
 #include <condition_variable>
@@ -60,6 +61,7 @@ class GdbLink {
   bool read_refused(Refused& refused);
   void take_items(const std::vector<RspItem>& items);
   void send_raw(std::string_view bytes);
+  bool greet(char first);
   void drop_client();
   void post(GdbEvent event);
 
@@ -68,6 +70,7 @@ class GdbLink {
   int wake_ = -1;  // eventfd: the reading thread is to end
   std::function<void()> on_event_;
   RspReader reader_;
+  bool greeted_ = false;  // the client has spoken as a debugger does
   std::vector<Refused> refused_;
 
   std::mutex mutex_;  // guards what follows

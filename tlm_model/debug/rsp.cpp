@@ -22,6 +22,10 @@ bool must_escape(char c) { return c == '$' || c == '#' || c == kEscape || c == '
 
 }  // namespace
 
+bool rsp_begins(char first) {
+  return first == '+' || first == '-' || first == '$' || first == kCtrlC;
+}
+
 std::vector<RspItem> RspReader::push(std::string_view bytes) {
   std::vector<RspItem> items;
   for (const char c : bytes) {

@@ -28,6 +28,10 @@ struct RspItem {
   std::string body;
 };
 
+// What a debugger says first: an acknowledgement, a packet or Ctrl-C. A web page whose request a
+// browser sends here begins otherwise, and the body of a request is not to be obeyed.
+bool rsp_begins(char first);
+
 class RspReader {
  public:
   // Items that the bytes complete. Bytes between packets that mean nothing are dropped.
