@@ -11,12 +11,34 @@ namespace tpu::monitor {
 namespace {
 
 constexpr const char* kHost = "127.0.0.1";
+constexpr int kForbidden = 403;
 constexpr int kFailed = 500;
+
+// Whether a request names this host, as it must: a page of another site can have a name of its own
+// resolve to this host, and would read the figures (DNS rebinding). Tools that send none are no
+// browsers.
+bool names_this_host(const httplib::Request& request) {
+  std::string host = request.get_header_value("Host");
+  const size_t port = host.rfind(':');
+  if (port != std::string::npos && host.find(']', port) == std::string::npos) {
+    host.resize(port);
+  }
+  return host.empty() || host == kHost || host == "localhost" || host == "[::1]";
+}
 
 class MetricsServer : public Server {
  public:
   MetricsServer(std::filesystem::path folder, int64_t pid, int port)
       : folder_(std::move(folder)), pid_(pid) {
+    http_.set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
+      if (names_this_host(request)) {
+        return httplib::Server::HandlerResponse::Unhandled;
+      }
+      response.status = kForbidden;
+      response.set_content("this server answers requests to 127.0.0.1 and localhost alone\n",
+                           "text/plain");
+      return httplib::Server::HandlerResponse::Handled;
+    });
     http_.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
       try {
         response.set_content(text(), "text/plain; version=0.0.4");

@@ -143,6 +143,19 @@ class Served(JobTest):
         with self.assertRaises(urllib.error.HTTPError):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30)
 
+    def test_requests_to_another_host_get_no_figures(self) -> None:
+        _, port = self.serve("--prometheus", "0")
+        url = f"http://127.0.0.1:{port}/metrics"
+        for host in (f"localhost:{port}", "127.0.0.1", "localhost", f"[::1]:{port}"):
+            request = urllib.request.Request(url, headers={"Host": host})
+            self.assertIn("tpuboard_loss", urllib.request.urlopen(request, timeout=30).read().decode())
+        for host in (f"page.example:{port}", "127.0.0.1.page.example", "localhost.example"):
+            request = urllib.request.Request(url, headers={"Host": host})
+            with self.assertRaises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(request, timeout=30)
+            self.assertEqual(caught.exception.code, 403)
+            self.assertNotIn("tpuboard_loss", caught.exception.read().decode())
+
     def test_a_port_that_is_taken(self) -> None:
         for option in ("--prometheus", "--tpu-info"):
             with self.job():
