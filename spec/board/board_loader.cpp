@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <set>
+#include <utility>
 
 #include "file/whole_file.hpp"
 
@@ -93,38 +95,118 @@ void read_entry(BoardParams& params, const BoardKey& key, const toml::node& node
   }
 }
 
-BoardParams parse(const std::string& text, const std::string& file) {
-  toml::table root;
+// What board files have said so far, in the order in which they are read: the files that others
+// include come first.
+struct ReadBoard {
+  BoardParams params;
+  std::set<const BoardKey*> seen;
+  std::vector<std::string> open;  // files that are being read, each included by the one before it
+};
+
+constexpr size_t kMostIncludes = 16;  // links of the file system can hide that two files are one
+
+toml::table parsed(const std::string& text, const std::string& file) {
   try {
-    root = toml::parse(text, file);
+    return toml::parse(text, file);
   } catch (const toml::parse_error& error) {
     throw BoardError(
         fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
   }
-  BoardParams params;
-  std::set<const BoardKey*> seen;
+}
+
+bool is_path(const std::string& name_or_path) {
+  return name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml");
+}
+
+// What the user or an including file calls a board, and its text.
+std::pair<std::string, std::string> file_and_text(const std::string& name_or_path) {
+  if (is_path(name_or_path)) {
+    return {name_or_path, file_text(name_or_path)};
+  }
+  for (const BoardPreset& preset : kBoardPresets) {
+    if (preset.name == name_or_path) {
+      return {name_or_path + ".toml", std::string(preset.text)};
+    }
+  }
+  throw BoardError(fmt::format("unknown board '{}'; built in: {}; or give the path of a .toml file",
+                               name_or_path, fmt::join(board_preset_names(), ", ")));
+}
+
+void read_board(ReadBoard& board, const std::string& name_or_path);
+
+// Paths are relative to the folder of the file that includes.
+void read_included(ReadBoard& board, const toml::node& node, const std::string& file) {
+  const auto name = node.value_exact<std::string>();
+  if (!name || name->empty()) {
+    throw BoardError(fmt::format(
+        "{}: include must be the name of a board or the path of a .toml file", place(file, node)));
+  }
+  const std::string included =
+      is_path(*name)
+          ? (std::filesystem::path(file).parent_path() / *name).lexically_normal().string()
+          : *name;
+  try {
+    read_board(board, included);
+  } catch (const BoardError& error) {
+    throw BoardError(fmt::format("{}: include: {}", place(file, node), error.what()));
+  }
+  // The name says which board it is, in reports and errors: the included one's would be wrong.
+  std::erase_if(board.seen,
+                [](const BoardKey* key) { return key->section == "board" && key->name == "name"; });
+}
+
+void read_section(ReadBoard& board, std::string_view section, const toml::table& entries,
+                  const std::string& file) {
+  for (const auto& [name, value] : entries) {
+    const BoardKey* key = find_key(section, name.str());
+    if (key == nullptr) {
+      throw BoardError(
+          fmt::format("{}: unknown key {}.{}; the keys are listed in docs/timing_model.md",
+                      place(file, value), section, name.str()));
+    }
+    read_entry(board.params, *key, value, file);
+    board.seen.insert(key);
+  }
+}
+
+void read_board(ReadBoard& board, const std::string& name_or_path) {
+  if (std::find(board.open.begin(), board.open.end(), name_or_path) != board.open.end()) {
+    throw BoardError(
+        fmt::format("{} includes itself, by way of {}", name_or_path, fmt::join(board.open, ", ")));
+  }
+  if (board.open.size() == kMostIncludes) {
+    throw BoardError(fmt::format("more than {} files include each other", kMostIncludes));
+  }
+  const auto [file, text] = file_and_text(name_or_path);
+  board.open.push_back(name_or_path);
+  const toml::table root = parsed(text, file);
+  if (const toml::node* include = root.get("include")) {
+    read_included(board, *include, file);
+  }
   for (const auto& [section, node] : root) {
+    if (section.str() == "include") {
+      continue;
+    }
     const toml::table* entries = node.as_table();
     if (entries == nullptr) {
       throw BoardError(fmt::format("{}: '{}' must be a section", place(file, node), section.str()));
     }
-    for (const auto& [name, value] : *entries) {
-      const BoardKey* key = find_key(section.str(), name.str());
-      if (key == nullptr) {
-        throw BoardError(
-            fmt::format("{}: unknown key {}.{}; the keys are listed in docs/timing_model.md",
-                        place(file, value), section.str(), name.str()));
-      }
-      read_entry(params, *key, value, file);
-      seen.insert(key);
-    }
+    read_section(board, section.str(), *entries, file);
   }
+  board.open.pop_back();
+}
+
+BoardParams whole_board(const std::string& name_or_path) {
+  ReadBoard board;
+  read_board(board, name_or_path);
   for (const BoardKey& key : kBoardKeys) {
-    if (!seen.contains(&key)) {
-      throw BoardError(fmt::format("{}: {}.{} is missing", file, key.section, key.name));
+    if (!board.seen.contains(&key)) {
+      throw BoardError(fmt::format(
+          "{}: {}.{} is missing; give it, or include a board that has it: include = \"v3_8\"",
+          is_path(name_or_path) ? name_or_path : name_or_path + ".toml", key.section, key.name));
     }
   }
-  return params;
+  return board.params;
 }
 
 void apply_override(BoardParams& params, const std::string& text) {
@@ -202,25 +284,7 @@ std::vector<std::string> board_preset_names() {
 }
 
 BoardParams load_board(const std::string& name_or_path, const std::vector<std::string>& overrides) {
-  BoardParams params;
-  const bool is_path =
-      name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml");
-  if (is_path) {
-    params = parse(file_text(name_or_path), name_or_path);
-  } else {
-    const BoardPreset* found = nullptr;
-    for (const BoardPreset& preset : kBoardPresets) {
-      if (preset.name == name_or_path) {
-        found = &preset;
-      }
-    }
-    if (found == nullptr) {
-      throw BoardError(
-          fmt::format("unknown board '{}'; built in: {}; or give the path of a .toml file",
-                      name_or_path, fmt::join(board_preset_names(), ", ")));
-    }
-    params = parse(std::string(found->text), name_or_path + ".toml");
-  }
+  BoardParams params = whole_board(name_or_path);
   for (const std::string& text : overrides) {
     apply_override(params, text);
   }

@@ -20,7 +20,8 @@ class BoardError : public std::runtime_error {
 };
 
 /// `name_or_path` is a preset ("v3_8", "v2_8") or the path of a board file (recognised by a '/' or
-/// ".toml"). `overrides` are "section.key=value". Throws BoardError.
+/// ".toml"). A file may include another board and then has the keys that differ, with a board.name
+/// of its own (docs/boards.md). `overrides` are "section.key=value". Throws BoardError.
 BoardParams load_board(const std::string& name_or_path,
                        const std::vector<std::string>& overrides = {});
 

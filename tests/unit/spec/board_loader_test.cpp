@@ -116,6 +116,79 @@ TEST(BoardLoader, RefusesMissingKey) {
   EXPECT_THAT(error_of(path), HasSubstr("core.clock_mhz is missing"));
 }
 
+// A folder of board files of this process.
+class IncludedBoards : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(::testing::TempDir()) / ("boards_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_ / "deeper");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+    return folder_ / name;
+  }
+  static std::string clock(int mhz) {
+    return "[core]\nclock_mhz = { value = " + std::to_string(mhz) +
+           ", unit = \"MHz\", origin = \"chosen\", source = \"test\" }\n";
+  }
+  static std::string named(const std::string& name) {
+    return "[board]\nname = { value = \"" + name +
+           "\", unit = \"-\", origin = \"chosen\", source = \"test\" }\n";
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(IncludedBoards, GiveTheKeysThatAFileDoesNotHave) {
+  const BoardParams board =
+      load_board(write("a.toml", "include = \"v3_8\"\n" + named("mine") + clock(1000)));
+  const BoardParams v3 = load_board("v3_8");
+  EXPECT_EQ(board.board.name, "mine");
+  EXPECT_EQ(board.core.clock_mhz, 1000);
+  for (const BoardKey& key : kBoardKeys) {
+    if (key.name != "name" && key.name != "clock_mhz") {
+      EXPECT_EQ(value_text(key, board), value_text(key, v3)) << key.section << "." << key.name;
+    }
+  }
+}
+
+TEST_F(IncludedBoards, AreFoundFromTheFileThatIncludes) {
+  write("base.toml", "include = \"v2_8\"\n" + named("base") + clock(800));
+  const std::string path = write("deeper/a.toml", "include = \"../base.toml\"\n" + named("mine"));
+  EXPECT_EQ(load_board(path).core.clock_mhz, 800);
+  EXPECT_EQ(load_board(path).core.mxus, 1);
+  EXPECT_EQ(load_board(path, {"core.clock_mhz=900"}).core.clock_mhz, 900);
+}
+
+TEST_F(IncludedBoards, MayHaveTheFileNameOfAPreset) {
+  EXPECT_EQ(load_board(write("v3_8.toml", "include = \"v3_8\"\n" + named("mine"))).board.name,
+            "mine");
+}
+
+TEST_F(IncludedBoards, DoNotGiveTheirName) {
+  EXPECT_THAT(error_of(write("a.toml", "include = \"v3_8\"\n" + clock(1000))),
+              HasSubstr("board.name is missing"));
+}
+
+TEST_F(IncludedBoards, ThatCannotBeReadAreNamedWithTheLine) {
+  EXPECT_THAT(error_of(write("a.toml", "# head\ninclude = \"v9_8\"\n")),
+              AllOf(HasSubstr("a.toml:2: include"), HasSubstr("unknown board 'v9_8'")));
+  EXPECT_THAT(error_of(write("a.toml", "include = \"no.toml\"\n")),
+              AllOf(HasSubstr("a.toml:1: include"), HasSubstr("no.toml")));
+  EXPECT_THAT(error_of(write("a.toml", "include = 3\n")),
+              HasSubstr("include must be the name of a board"));
+  write("bad.toml", "include = \"v3_8\"\n[core]\nclock_ghz = 1\n");
+  EXPECT_THAT(error_of(write("a.toml", "include = \"bad.toml\"\n")),
+              HasSubstr("bad.toml:3: unknown key core.clock_ghz"));
+}
+
+TEST_F(IncludedBoards, MayNotIncludeThemselves) {
+  const std::string one = write("one.toml", "include = \"deeper/two.toml\"\n" + named("one"));
+  write("deeper/two.toml", "include = \"../one.toml\"\n" + named("two"));
+  EXPECT_THAT(error_of(one), HasSubstr("includes itself"));
+}
+
 TEST(BoardLoader, RefusesBadOverrides) {
   EXPECT_THAT(error_of("v3_8", {"hbm.gbps"}), HasSubstr("expected section.key=value"));
   EXPECT_THAT(error_of("v3_8", {"hbm.speed=1"}), HasSubstr("unknown key hbm.speed"));
