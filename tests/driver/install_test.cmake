@@ -26,7 +26,7 @@ find_program(pkg_config pkg-config REQUIRED)
 execute_process(COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${pc_folder} ${pkg_config} --cflags --libs tpuboard
                 OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 separate_arguments(flags UNIX_COMMAND ${flags})
-need(${CXX} -std=c++20 ${SOURCE}/examples/driver_api/main.cpp -o ${WORK}/driver_api/by_pkg_config ${flags}
+need(${CXX} ${SOURCE}/examples/driver_api/main.cpp -o ${WORK}/driver_api/by_pkg_config ${flags}
      -Wl,-rpath,${libraries})
 need(${TPUC} --asm ${SOURCE}/tests/driver/installed/copy.s -o ${WORK}/copy.tpuexe)
 set(transports null)
