@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "board/board_loader.hpp"
+#include "board/chip_kind.hpp"
 #include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
@@ -22,10 +23,6 @@ PJRT_NamedValue named(const char* name, PJRT_NamedValue_Type type) {
   value.type = type;
   value.value_size = 1;
   return value;
-}
-
-std::string kind_of(const spec::BoardParams& board) {
-  return board.board.name.starts_with("v2") ? "TPU v2" : "TPU v3";
 }
 
 std::string serialized(const std::string& platform, const spec::BoardParams& board) {
@@ -68,15 +65,16 @@ std::shared_ptr<const Topology> make_topology(const std::string& platform,
     auto device = std::make_unique<PJRT_DeviceDescription>();
     const int64_t chip = id / per_chip;
     device->id = static_cast<int>(id);
-    device->kind = kind_of(board);
+    device->kind = spec::chip_kind(board);
     device->coords[0] = chip % board.board.torus_x;
     device->coords[1] = chip / board.board.torus_x;
     device->text = fmt::format("TPU:{}", id);
     device->debug = fmt::format("TPU:{} (chip {} at {},{}, core {})", id, chip, device->coords[0],
                                 device->coords[1], id % per_chip);
+    // A device is one core: JAX takes more for a megacore, cores that work as one device.
     device->attributes = {named_integers("coords", device->coords, 3),
                           named_integer("core_on_chip", id % per_chip),
-                          named_integer("num_cores", per_chip), named_integer("slice_index", 0)};
+                          named_integer("num_cores", 1), named_integer("slice_index", 0)};
     topology->devices.push_back(device.get());
     topology->owned.push_back(std::move(device));
   }

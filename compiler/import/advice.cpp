@@ -36,9 +36,9 @@ constexpr std::array kTargets = std::to_array<Advice>({
     {"xla_python_", kOfPython},
     {"xla_ffi_python_", kOfPython},
     {"tpu_custom_call",
-     "a Pallas kernel is machine code of another chip: with Keras call "
-     "keras.config.disable_flash_attention(), elsewhere leave its switch off or write the kernel "
-     "with jax.numpy operations"},
+     "a Pallas kernel for TPUs carries MLIR of the Mosaic compiler, which is not read here: give "
+     "pallas_call interpret=True, which runs the kernel on the board as jax.numpy operations; with "
+     "Keras call keras.config.disable_flash_attention()"},
     {"InspectSharding", "return the array and look at its sharding outside of jax.jit"},
     {"__gpu$xla.gpu.triton", "write the kernel with jax.numpy operations"},
 });

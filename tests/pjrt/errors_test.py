@@ -86,7 +86,8 @@ def operations_and_types() -> None:
         return pallas.pallas_call(twice, out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32))(a)
 
     expect("Pallas", lambda: jax.jit(kernel)(jnp.ones((8, 128))), "UNIMPLEMENTED", line(kernel, "pallas_call") + ":",
-           "'tpu_custom_call'", "keras.config.disable_flash_attention()")
+           "'tpu_custom_call'", "MLIR of the Mosaic compiler", "interpret=True",
+           "keras.config.disable_flash_attention()")
     expect("dynamic shape", lambda: compile_text("""func.func public @main(%a: tensor<?xf32>) -> tensor<?xf32> {
         %0 = stablehlo.add %a, %a : tensor<?xf32>
         return %0 : tensor<?xf32> }"""), "UNIMPLEMENTED", "dynamic shapes", "fixed sizes")

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "board/board_loader.hpp"
+#include "board/chip_kind.hpp"
 #include "exe/executable.hpp"
 #include "timeline/hlo_memory.hpp"
 
@@ -162,7 +163,7 @@ void XprofSink::add_core_stats(XPlane& plane, size_t index) const {
   const auto flops =
       static_cast<double>(2 * params_.core.mxus * params_.mxu.rows * params_.mxu.cols);
   const double bandwidth = static_cast<double>(params_.hbm.gbps_per_chip);
-  plane.add_stat({"device_type_string", std::string("TPU v3")});
+  plane.add_stat({"device_type_string", spec::chip_kind(params_)});
   plane.add_stat({"peak_teraflops_per_second", flops * ghz * 1e-3});
   plane.add_stat({"peak_hbm_bw_gigabytes_per_second", bandwidth / static_cast<double>(cores)});
   for (const char* none :

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "board/board_loader.hpp"
 
 namespace tpu::model {
@@ -41,6 +43,18 @@ TEST(XprofSink, TakesWhatIsOverAndForgetsIt) {
   run_step(sink, 1);
   // The same again but for the number of the step: times begin with the first step.
   EXPECT_EQ(sink.take_xspace().size(), space.size());
+}
+
+TEST(XprofSink, NamesTheKindOfTheChip) {
+  const LaunchPrograms programs;
+  for (const auto& [board, kind, other] :
+       {std::tuple{"v3_8", "TPU v3", "TPU v2"}, std::tuple{"v2_8", "TPU v2", "TPU v3"}}) {
+    XprofSink sink(spec::load_board(board), 0, UINT64_MAX, programs);
+    run_step(sink, 0);
+    const std::string space = sink.take_xspace();
+    EXPECT_THAT(space, HasSubstr(kind));
+    EXPECT_THAT(space, Not(HasSubstr(other)));
+  }
 }
 
 TEST(XprofSink, AStepThatIsNotOverIsLeftOut) {

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <string>
 
+#include "board/chip_kind.hpp"
+
 namespace tpu::spec {
 namespace {
 
@@ -53,6 +55,11 @@ TEST(BoardLoader, ReadsPresets) {
   EXPECT_EQ(core_count(v3), 8);
   EXPECT_EQ(load_board("v2_8").core.mxus, 1);
   EXPECT_NE(board_hash(v3), board_hash(load_board("v2_8")));
+}
+
+TEST(BoardLoader, ChipsHaveTheKindThatFrameworksName) {
+  EXPECT_EQ(chip_kind(load_board("v3_8")), "TPU v3");
+  EXPECT_EQ(chip_kind(load_board("v2_8")), "TPU v2");
 }
 
 TEST(BoardLoader, StructuralOverridesChangeTheHash) {
