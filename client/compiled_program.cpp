@@ -28,16 +28,20 @@ void refuse_text(std::span<const std::byte> artifact) {
   }
 }
 
-// Of what the key does not hold otherwise; empty for what frameworks ask for.
+// Of what the key does not hold otherwise; empty where nothing is asked for.
 std::string form_text(const ProgramForm& form) {
-  const compiler::Style style = ProcessBoard::options().style;
-  const std::string styled =
-      style == compiler::Style::kBest ? "" : std::string(compiler::name_of(style));
   const ProgramForm usual;
-  if (form.name == usual.name && form.update_sharding == usual.update_sharding) {
-    return styled;
+  const compiler::ImportOptions& import = form.import;
+  const compiler::Style style = ProcessBoard::options().style;
+  std::string text(style == compiler::Style::kBest ? "" : compiler::name_of(style));
+  if (import != usual.import) {
+    text += std::to_string(import.replicas) + "x" + std::to_string(import.partitions) +
+            (import.layouts ? " layouts " : " ");
   }
-  return std::to_string(static_cast<int>(form.update_sharding)) + styled + " " + form.name;
+  if (form.name != usual.name || form.update_sharding != usual.update_sharding) {
+    text += std::to_string(static_cast<int>(form.update_sharding)) + " " + form.name;
+  }
+  return text;
 }
 
 // `call` of the compiler, with its errors as those of the driver.
@@ -64,6 +68,7 @@ compiler::Compiled compiled(std::span<const std::byte> artifact, const ProgramFo
   options.style = ProcessBoard::options().style;
   options.update_sharding = form.update_sharding;
   options.cores = form.cores;
+  options.import = form.import;
   compiler::Compiled made = of_compiler(
       [&] { return compiler::compile(artifact, form.name, ProcessBoard::params(), options); });
   std::vector<std::string>& notes = made.executable.notes;
@@ -77,7 +82,8 @@ compiler::Compiled compiled(std::span<const std::byte> artifact, const ProgramFo
 }  // namespace
 
 std::shared_ptr<const CompiledProgram> stored_program(std::span<const std::byte> container,
-                                                      std::vector<std::byte> artifact) {
+                                                      std::vector<std::byte> artifact,
+                                                      const compiler::ImportOptions& import) {
   auto program = std::make_shared<CompiledProgram>();
   try {
     program->executable = std::make_shared<exe::ExecutableT>(exe::read_executable(container));
@@ -85,9 +91,10 @@ std::shared_ptr<const CompiledProgram> stored_program(std::span<const std::byte>
     throw driver::Error(driver::ErrorCode::kInvalidArgument, error.what());
   }
   const std::vector<uint8_t>& cores = program->executable->cores;
-  program->fingerprint =
-      program_key(artifact, ProcessBoard::params(), {cores.begin(), cores.end()});
+  program->fingerprint = program_key(artifact, ProcessBoard::params(), {cores.begin(), cores.end()},
+                                     form_text({.import = import}));
   program->artifact = std::move(artifact);
+  program->import = import;
   return program;
 }
 
@@ -151,6 +158,7 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
   auto program = std::make_shared<CompiledProgram>();
   program->artifact.assign(artifact.begin(), artifact.end());
   program->fingerprint = fingerprint;
+  program->import = named.import;
   if (auto kept = program_cache().find(fingerprint)) {
     program->executable = std::make_shared<exe::ExecutableT>(std::move(*kept));
   } else {
@@ -164,12 +172,13 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
 }
 
 std::string program_text(const CompiledProgram& program) {
-  return of_compiler(
-      [&] { return compiler::core_program_text(program.artifact, ProcessBoard::params()); });
+  return of_compiler([&] {
+    return compiler::core_program_text(program.artifact, ProcessBoard::params(), program.import);
+  });
 }
 
 std::vector<std::vector<std::vector<int64_t>>> argument_parts(const CompiledProgram& program) {
-  return of_compiler([&] { return compiler::argument_parts(program.artifact); });
+  return of_compiler([&] { return compiler::argument_parts(program.artifact, program.import); });
 }
 
 }  // namespace tpu::client

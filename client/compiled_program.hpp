@@ -19,11 +19,13 @@ struct ProgramForm {
   compiler::UpdateSharding update_sharding = compiler::UpdateSharding::kAuto;
   // Of the board, by partition; none or one: partition p on core p, one core anywhere.
   std::vector<int> cores = {};
+  compiler::ImportOptions import = {};  // what the framework says beside the program
 };
 
 struct CompiledProgram {
   std::shared_ptr<const exe::ExecutableT> executable;
   std::vector<std::byte> artifact;  // what it was made from
+  compiler::ImportOptions import;   // and how that was read
   std::string fingerprint;          // of artifact, board and compiler, in hexadecimal digits
   // What sharding makes the cores exchange, as lines of text; none where the cache had the program.
   std::vector<std::string> moved;
@@ -50,6 +52,7 @@ std::vector<std::vector<std::vector<int64_t>>> argument_parts(const CompiledProg
 // From the bytes of an executable file and what it was made from. Throws driver::Error
 // (InvalidArgument).
 std::shared_ptr<const CompiledProgram> stored_program(std::span<const std::byte> container,
-                                                      std::vector<std::byte> artifact);
+                                                      std::vector<std::byte> artifact,
+                                                      const compiler::ImportOptions& import = {});
 
 }  // namespace tpu::client

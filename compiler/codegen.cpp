@@ -140,10 +140,12 @@ void add_parameters(exe::ExecutableT& e, const Module& module,
     e.args.push_back(tensor(module, host_type(main.args[i]), main.body.args[i]->type,
                             main.args[i].sharding, main.args[i].name, static_cast<int>(i)));
     e.args.back()->donated_to = main.args[i].alias_result;
+    e.args.back()->layout.assign(main.args[i].layout.begin(), main.args[i].layout.end());
   }
   for (size_t i = 0; i < ret->operands.size(); ++i) {
     e.results.push_back(tensor(module, host_type(main.results[i]), ret->operands[i]->type,
                                main.results[i].sharding, main.results[i].name, result_slots[i]));
+    e.results.back()->layout.assign(main.results[i].layout.begin(), main.results[i].layout.end());
   }
 }
 

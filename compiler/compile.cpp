@@ -181,11 +181,12 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
 
 Compiled compile(std::span<const std::byte> artifact, const std::string& name,
                  const spec::BoardParams& board, const CompileOptions& options) {
-  return compile(import_vhlo(artifact, name), board, options);
+  return compile(import_vhlo(artifact, name, options.import), board, options);
 }
 
-std::string core_program_text(std::span<const std::byte> artifact, const spec::BoardParams& board) {
-  Module module = import_vhlo(artifact, "");
+std::string core_program_text(std::span<const std::byte> artifact, const spec::BoardParams& board,
+                              const ImportOptions& options) {
+  Module module = import_vhlo(artifact, "", options);
   run_passes(module, canonical_passes());
   join_buckets(module.main->body, exchange_piece_bytes(board));
   return stablehlo_text(module);
@@ -200,8 +201,9 @@ ProgramInterface interface_of(std::span<const std::byte> artifact) {
   return found;
 }
 
-std::vector<std::vector<Dims>> argument_parts(std::span<const std::byte> artifact) {
-  const Module module = import_vhlo(artifact, "");
+std::vector<std::vector<Dims>> argument_parts(std::span<const std::byte> artifact,
+                                              const ImportOptions& options) {
+  const Module module = import_vhlo(artifact, "", options);
   std::vector<std::vector<Dims>> all;
   for (size_t i = 0; i < module.main->args.size(); ++i) {
     const auto& wanted = module.main->args[i].wanted;

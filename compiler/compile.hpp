@@ -11,6 +11,7 @@
 
 #include "exe/executable.hpp"
 #include "finite_watch.hpp"
+#include "import/import.hpp"
 #include "ir/error_kinds.hpp"
 #include "ir/graph.hpp"
 #include "style.hpp"
@@ -29,6 +30,7 @@ enum class UpdateSharding : uint8_t {
 struct CompileOptions {
   // Values have the same bits in all styles but those whose rules say otherwise (style.hpp).
   Style style = Style::kBest;
+  ImportOptions import = {};
   UpdateSharding update_sharding = UpdateSharding::kAuto;
   // Of the numbers that `rng` ops draw: the same seed gives the same numbers.
   uint64_t rng_seed = 0;
@@ -85,7 +87,8 @@ Compiled compile(std::span<const std::byte> artifact, const std::string& name,
 // The program of one core as StableHLO in MLIR's text: imported, partitioned and simplified, before
 // it becomes kernels (export/stablehlo_text.hpp), with the sums that cores exchange together as one
 // op. Throws Error as compile() does.
-std::string core_program_text(std::span<const std::byte> artifact, const spec::BoardParams& board);
+std::string core_program_text(std::span<const std::byte> artifact, const spec::BoardParams& board,
+                              const ImportOptions& options = {});
 
 // What an artifact says of itself before it is compiled.
 struct ProgramInterface {
@@ -98,7 +101,8 @@ ProgramInterface interface_of(std::span<const std::byte> artifact);
 // By argument and core the part that the program wants the core to have, a number a dimension; no
 // parts for an argument of which it says nothing. For arguments without elements: an executable
 // says which elements a core has, and of those there are none to tell parts by.
-std::vector<std::vector<Dims>> argument_parts(std::span<const std::byte> artifact);
+std::vector<std::vector<Dims>> argument_parts(std::span<const std::byte> artifact,
+                                              const ImportOptions& options = {});
 
 // The same of a module as the import makes it (import.hpp).
 Compiled compile(Module module, const spec::BoardParams& board, const CompileOptions& options = {});

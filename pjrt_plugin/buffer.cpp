@@ -68,13 +68,19 @@ PJRT_Buffer_Type buffer_type(exe::Elem elem) {
   return PJRT_Buffer_Type_INVALID;
 }
 
-PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, driver::Buffer buffer) {
+PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, driver::Buffer buffer,
+                        std::shared_ptr<const ArrayForm> form) {
   auto made = std::make_unique<PJRT_Buffer>();
   made->client = device.client->shared_from_this();
   made->device = &device;
   made->type = type;
   made->buffer = std::move(buffer);
+  made->form = std::move(form);
   return made.release();
+}
+
+const driver::Shape& dims_of(const PJRT_Buffer& buffer) {
+  return buffer.form == nullptr ? buffer.buffer.shape() : buffer.form->dims;
 }
 
 const driver::Buffer& live_buffer(const PJRT_Buffer* buffer, const std::string& what) {
@@ -96,13 +102,13 @@ void call(PJRT_Buffer_Destroy_Args& args) { delete args.buffer; }
 void call(PJRT_Buffer_ElementType_Args& args) { args.type = need(args.buffer, "buffer").type; }
 
 void call(PJRT_Buffer_Dimensions_Args& args) {
-  const driver::Shape& shape = need(args.buffer, "buffer").buffer.shape();
+  const driver::Shape& shape = dims_of(need(args.buffer, "buffer"));
   args.dims = shape.data();
   args.num_dims = shape.size();
 }
 
 void call(PJRT_Buffer_UnpaddedDimensions_Args& args) {
-  const driver::Shape& shape = need(args.buffer, "buffer").buffer.shape();
+  const driver::Shape& shape = dims_of(need(args.buffer, "buffer"));
   args.unpadded_dims = shape.data();
   args.num_dims = shape.size();
 }
@@ -121,7 +127,8 @@ void call(PJRT_Buffer_GetMemoryLayout_Args& args) {
     }
     return order;
   }();
-  const size_t rank = need(args.buffer, "buffer").buffer.shape().size();
+  const PJRT_Buffer& buffer = need(args.buffer, "buffer");
+  const size_t rank = dims_of(buffer).size();
   if (rank > descending.size()) {
     throw_unimplemented("layouts of more than 64 dimensions");
   }
@@ -129,7 +136,9 @@ void call(PJRT_Buffer_GetMemoryLayout_Args& args) {
   args.layout.struct_size = kPjrtStructSize<PJRT_Buffer_MemoryLayout>;
   args.layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
   args.layout.tiled.struct_size = kPjrtStructSize<PJRT_Buffer_MemoryLayout_Tiled>;
-  args.layout.tiled.minor_to_major = descending.data() + (descending.size() - rank);
+  args.layout.tiled.minor_to_major = buffer.form == nullptr
+                                         ? descending.data() + (descending.size() - rank)
+                                         : buffer.form->minor_to_major.data();
   args.layout.tiled.minor_to_major_size = rank;
 }
 

@@ -13,13 +13,25 @@ namespace tpu::pjrt {
 driver::DType dtype_of(PJRT_Buffer_Type type);
 PJRT_Buffer_Type buffer_type(exe::Elem elem);
 
-PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, driver::Buffer buffer);
+PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, driver::Buffer buffer,
+                        std::shared_ptr<const ArrayForm> form = nullptr);
+
+/// Dimensions of an array as the framework sees it.
+const driver::Shape& dims_of(const PJRT_Buffer& buffer);
 
 /// The buffer of a handle that can be used. Throws driver::Error: null, deleted or donated.
 const driver::Buffer& live_buffer(const PJRT_Buffer* buffer, const std::string& what);
 
+/// The order of dimensions that a dense layout asks for, from minor to major; row-major where it is
+/// null. Throws driver::Error: Unimplemented for tiles and for strides that leave gaps,
+/// InvalidArgument for an order that does not name each dimension once.
+std::vector<int64_t> minor_to_major(const PJRT_Buffer_MemoryLayout* layout,
+                                    const driver::Shape& dims, size_t element_bytes);
+bool is_row_major(const std::vector<int64_t>& minor_to_major);
+
 /// Throws driver::Error (Unimplemented) for any other layout; null: none is asked for.
-void need_row_major(const PJRT_Buffer_MemoryLayout* layout, size_t rank);
+void need_row_major(const PJRT_Buffer_MemoryLayout* layout, const driver::Shape& dims,
+                    size_t element_bytes);
 
 /// The device of `memory`, or `device` where there is none; one of them must be given.
 PJRT_Device& place_of(PJRT_Memory* memory, PJRT_Device* device);

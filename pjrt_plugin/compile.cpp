@@ -20,6 +20,10 @@ struct PJRT_SerializedCompileOptions {
 namespace tpu::pjrt {
 namespace {
 
+compiler::ImportOptions import_options(const BuildOptions& build) {
+  return {.replicas = build.replicas, .partitions = build.partitions, .layouts = true};
+}
+
 std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* program,
                                                        std::string_view options) {
   const PJRT_Program& source = need(program, "program");
@@ -29,9 +33,10 @@ std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* progr
                         "'; the plugin reads \"mlir\" (with PyTorch/XLA set "
                         "XLA_STABLEHLO_COMPILE=1)");
   }
+  const BuildOptions build = read_build_options(options);
   auto compiled =
       client::compile_program({reinterpret_cast<const std::byte*>(source.code), source.code_size},
-                              {.cores = read_build_options(options).devices});
+                              {.cores = build.devices, .import = import_options(build)});
   for (const std::string& line : compiled->moved) {
     CallLog::note(line);
   }
@@ -66,8 +71,8 @@ PJRT_LoadedExecutable* new_loaded(PJRT_Client* client, std::shared_ptr<const Exe
   for (const PJRT_Device* device : loaded->devices) {
     ids.push_back(device->id);
   }
-  loaded->assignment =
-      info->build.assignment.empty() ? device_assignment(ids) : info->build.assignment;
+  loaded->assignment = info->build.assignment.empty() ? device_assignment(ids, info->build.replicas)
+                                                      : info->build.assignment;
   loaded->info = std::move(info);
   return loaded.release();
 }
@@ -150,9 +155,11 @@ void call(PJRT_Executable_DeserializeAndLoad_Args& args) {
     options.assign(args.overridden_serialized_compile_options,
                    args.overridden_serialized_compile_options_size);
   }
-  args.loaded_executable =
-      new_loaded(args.client,
-                 executable_info(client::stored_program(container, std::move(artifact)), options));
+  args.loaded_executable = new_loaded(
+      args.client,
+      executable_info(client::stored_program(container, std::move(artifact),
+                                             import_options(read_build_options(options))),
+                      options));
 }
 
 void call(PJRT_Executable_GetCompileOptions_Args& args) {

@@ -9,25 +9,59 @@
 namespace tpu::pjrt {
 namespace {
 
-driver::Layout layout_of(const exe::TensorT& tensor, uint32_t partitions) {
+using Tensors = std::vector<std::unique_ptr<exe::TensorT>>;
+
+// What the framework counts in the dimensions of its own array. Ours has them in the order in which
+// they lie in memory, and in front of them the replicas, where a program has several.
+driver::Shape of_framework(const driver::Shape& counts, const exe::TensorT& tensor,
+                           int64_t replicas) {
+  driver::Shape out = counts;
+  for (size_t k = 0; k < tensor.layout.size(); ++k) {
+    out[tensor.layout[k]] = counts[k];
+  }
+  out.erase(out.begin(), out.begin() + (replicas > 1 ? 1 : 0));
+  return out;
+}
+
+// Null: the array is as the framework's, row-major.
+std::shared_ptr<const ArrayForm> form_of(const exe::TensorT& tensor, int64_t replicas) {
+  if (tensor.layout.empty() && replicas == 1) {
+    return nullptr;
+  }
+  ArrayForm form{of_framework(tensor.local_dims, tensor, replicas), {}};
+  const size_t first = replicas > 1 ? 1 : 0;
+  for (size_t k = tensor.local_dims.size(); k-- > first;) {
+    const size_t dim = tensor.layout.empty() ? k : tensor.layout[k];
+    form.minor_to_major.push_back(static_cast<int64_t>(dim - first));
+  }
+  return std::make_shared<const ArrayForm>(std::move(form));
+}
+
+// How devices hold the framework's array. Replicas count as copies: shardings say no more.
+driver::Layout layout_of(const exe::TensorT& tensor, const BuildOptions& build) {
   driver::Layout layout;
-  layout.local = tensor.local_dims;
-  layout.replicated = tensor.replicated;
+  layout.local = of_framework(tensor.local_dims, tensor, build.replicas);
   const size_t rank = tensor.local_dims.size();
-  for (size_t p = 0; p < partitions; ++p) {
-    const auto first = tensor.offsets.begin() + static_cast<ptrdiff_t>(p * rank);
-    layout.offsets.emplace_back(first, first + static_cast<ptrdiff_t>(rank));
+  const auto devices = static_cast<size_t>(build.replicas * build.partitions);
+  for (size_t d = 0; d < devices; ++d) {
+    const auto first = tensor.offsets.begin() + static_cast<ptrdiff_t>(d * rank);
+    layout.offsets.push_back(of_framework(
+        driver::Shape(first, first + static_cast<ptrdiff_t>(rank)), tensor, build.replicas));
   }
   layout.terms.assign(tensor.terms.begin(), tensor.terms.end());
+  layout.replicated =
+      build.replicas == 1
+          ? tensor.replicated
+          : layout.terms.empty() &&
+                layout.local == of_framework(tensor.global_dims, tensor, build.replicas);
   return layout;
 }
 
-using Tensors = std::vector<std::unique_ptr<exe::TensorT>>;
-
-std::vector<std::string> shardings_of(const Tensors& tensors, uint32_t partitions) {
+std::vector<std::string> shardings_of(const Tensors& tensors, const BuildOptions& build) {
   std::vector<std::string> shardings;
   for (const auto& tensor : tensors) {
-    shardings.push_back(op_sharding(layout_of(*tensor, partitions), tensor->global_dims));
+    shardings.push_back(op_sharding(layout_of(*tensor, build),
+                                    of_framework(tensor->global_dims, *tensor, build.replicas)));
   }
   return shardings;
 }
@@ -38,10 +72,10 @@ bool is_empty(const std::unique_ptr<exe::TensorT>& tensor) {
 }
 
 // Parts without elements cannot be told by where they lie in the array: the program says it.
-void add_empty_shardings(const client::CompiledProgram& program,
+void add_empty_shardings(const client::CompiledProgram& program, const BuildOptions& build,
                          std::vector<std::string>& shardings) {
   const exe::ExecutableT& exe = *program.executable;
-  if (exe.partitions == 1 || std::none_of(exe.args.begin(), exe.args.end(), is_empty)) {
+  if (build.partitions == 1 || std::none_of(exe.args.begin(), exe.args.end(), is_empty)) {
     return;
   }
   const auto parts = client::argument_parts(program);
@@ -49,9 +83,11 @@ void add_empty_shardings(const client::CompiledProgram& program,
     if (!is_empty(exe.args[i]) || parts.at(i).empty()) {
       continue;
     }
-    driver::Layout layout = layout_of(*exe.args[i], exe.partitions);
+    driver::Layout layout = layout_of(*exe.args[i], build);
     layout.local.assign(layout.local.size(), 1);
-    layout.offsets = parts[i];
+    for (size_t p = 0; p < layout.offsets.size(); ++p) {
+      layout.offsets[p] = of_framework(parts[i].at(p), *exe.args[i], build.replicas);
+    }
     driver::Shape counts = layout.local;
     for (const driver::Shape& part : layout.offsets) {
       for (size_t d = 0; d < part.size(); ++d) {
@@ -73,23 +109,42 @@ void add_pointers(const std::vector<std::string>& shardings, std::vector<const c
 
 void add_layouts(ExecutableInfo& info, const exe::ExecutableT& exe) {
   info.owned_layouts.reserve(exe.results.size() + exe.args.size());  // pointers stay
-  const auto add = [&info](const auto& tensors, std::vector<PJRT_Layouts_MemoryLayout*>& to) {
+  const auto add = [&info](const Tensors& tensors, auto& forms,
+                           std::vector<PJRT_Layouts_MemoryLayout*>& to) {
     for (const auto& tensor : tensors) {
-      info.owned_layouts.push_back(row_major_layout(tensor->local_dims.size()));
+      forms.push_back(form_of(*tensor, info.build.replicas));
+      info.owned_layouts.push_back(layout_of(forms.back().get(), tensor->local_dims.size()));
       to.push_back(&info.owned_layouts.back());
     }
   };
-  add(exe.results, info.output_layouts);
-  add(exe.args, info.parameter_layouts);
+  add(exe.results, info.output_forms, info.output_layouts);
+  add(exe.args, info.parameter_forms, info.parameter_layouts);
+}
+
+// Every array has an entry for each replica.
+void check_replicas(const Tensors& tensors, int64_t replicas) {
+  const auto counts = [&](const auto& tensor) {
+    return !tensor->global_dims.empty() && tensor->global_dims[0] == replicas &&
+           tensor->local_dims[0] == 1 && (tensor->layout.empty() || tensor->layout[0] == 0);
+  };
+  if (replicas > 1 && !std::all_of(tensors.begin(), tensors.end(), counts)) {
+    throw_invalid("compile options: num_replicas is " + std::to_string(replicas) +
+                  ", the program was compiled for another number of replicas");
+  }
 }
 
 void check_options(const BuildOptions& build, const exe::ExecutableT& program) {
   const int64_t devices = build.replicas * build.partitions;
+  if (build.replicas < 1 || build.partitions < 1) {
+    throw_invalid("compile options: num_replicas and num_partitions must be 1 or more");
+  }
   if (devices != program.partitions) {
     throw_invalid("compile options: " + std::to_string(devices) +
                   " devices (num_replicas * num_partitions), the program is for " +
                   std::to_string(program.partitions));
   }
+  check_replicas(program.args, build.replicas);
+  check_replicas(program.results, build.replicas);
   if (!build.devices.empty() && static_cast<int64_t>(build.devices.size()) != devices) {
     throw_invalid("compile options: the device assignment has " +
                   std::to_string(build.devices.size()) + " devices, the program " +
@@ -135,17 +190,17 @@ std::shared_ptr<const ExecutableInfo> executable_info(
   const exe::ExecutableT& exe = *info->program->executable;
   check_options(info->build, exe);
   for (const auto& result : exe.results) {
+    const driver::Shape dims = of_framework(result->local_dims, *result, info->build.replicas);
     info->output_types.push_back(buffer_type(result->elem));
-    info->output_dims.insert(info->output_dims.end(), result->local_dims.begin(),
-                             result->local_dims.end());
-    info->output_ranks.push_back(result->local_dims.size());
+    info->output_dims.insert(info->output_dims.end(), dims.begin(), dims.end());
+    info->output_ranks.push_back(dims.size());
     info->memory_kinds.push_back("device");
     info->memory_kind_sizes.push_back(std::strlen("device"));
   }
-  info->output_shardings = shardings_of(exe.results, exe.partitions);
+  info->output_shardings = shardings_of(exe.results, info->build);
   add_pointers(info->output_shardings, info->output_sharding_data, info->output_sharding_sizes);
-  info->parameter_shardings = shardings_of(exe.args, exe.partitions);
-  add_empty_shardings(*info->program, info->parameter_shardings);
+  info->parameter_shardings = shardings_of(exe.args, info->build);
+  add_empty_shardings(*info->program, info->build, info->parameter_shardings);
   add_pointers(info->parameter_shardings, info->parameter_sharding_data,
                info->parameter_sharding_sizes);
   add_layouts(*info, exe);

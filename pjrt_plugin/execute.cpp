@@ -51,18 +51,36 @@ driver::Executable executable_on(PJRT_LoadedExecutable& executable,
   return made;
 }
 
+void check_layout(const PJRT_Buffer& part, const ArrayForm* form, const std::string& what) {
+  if (part.form == nullptr && form == nullptr) {
+    return;
+  }
+  const size_t rank = dims_of(part).size();
+  const std::string lies = layout_of(part.form.get(), rank).text;
+  const std::string wanted = layout_of(form, rank).text;
+  if (lies != wanted) {
+    throw_invalid(what + " lies in memory as " + lies + ", the program wants " + wanted +
+                  " (minor to major)");
+  }
+}
+
 // Argument i of the program, from the lists by device.
 driver::Array argument(const PJRT_LoadedExecutable_Execute_Args& args, size_t i,
                        const driver::ParameterInfo& info) {
+  const ArrayForm* form = args.executable->info->parameter_forms.at(i).get();
+  const driver::Shape& dims = form == nullptr ? info.layout.local : form->dims;
   std::vector<driver::Buffer> parts;
   for (size_t d = 0; d < args.num_devices; ++d) {
-    const driver::Buffer& part =
-        live_buffer(args.argument_lists[d][i], "argument " + std::to_string(i));
-    if (part.dtype() != info.dtype || part.shape() != info.layout.local) {
-      throw_invalid("argument " + std::to_string(i) + " on TPU:" + std::to_string(part.device()) +
-                    " is " + driver::type_text(part.dtype(), part.shape()) + ", must be " +
-                    driver::type_text(info.dtype, info.layout.local));
+    const PJRT_Buffer* given = args.argument_lists[d][i];
+    const driver::Buffer& part = live_buffer(given, "argument " + std::to_string(i));
+    const auto what = [&] {
+      return "argument " + std::to_string(i) + " on TPU:" + std::to_string(part.device());
+    };
+    if (part.dtype() != info.dtype || dims_of(*given) != dims) {
+      throw_invalid(what() + " is " + driver::type_text(part.dtype(), dims_of(*given)) +
+                    ", must be " + driver::type_text(info.dtype, dims));
     }
+    check_layout(*given, form, what());
     parts.push_back(part);
   }
   return {info.dtype, info.shape, info.layout, std::move(parts)};
@@ -92,9 +110,11 @@ void check_counts(const PJRT_LoadedExecutable_Execute_Args& args,
 void give_outputs(const PJRT_LoadedExecutable_Execute_Args& args,
                   const std::vector<PJRT_Device*>& devices, const driver::RunResult& result) {
   const auto& types = args.executable->info->output_types;
+  const auto& forms = args.executable->info->output_forms;
   for (size_t d = 0; d < args.num_devices; ++d) {
     for (size_t i = 0; i < result.outputs.size(); ++i) {
-      args.output_lists[d][i] = new_buffer(*devices[d], types[i], result.outputs[i].parts()[d]);
+      args.output_lists[d][i] =
+          new_buffer(*devices[d], types[i], result.outputs[i].parts()[d], forms[i]);
     }
     if (args.device_complete_events != nullptr) {
       args.device_complete_events[d] = new PJRT_Event{result.done};

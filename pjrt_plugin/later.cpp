@@ -100,7 +100,8 @@ void call(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args& args) {
   for (size_t i = 0; i < args.num_shape_specs; ++i) {
     const PJRT_ShapeSpec& spec = args.shape_specs[i];
     if (i < args.num_device_layouts) {
-      need_row_major(args.device_layouts[i], spec.num_dims);
+      need_row_major(args.device_layouts[i], driver::Shape(spec.dims, spec.dims + spec.num_dims),
+                     driver::dtype_bytes(dtype_of(spec.element_type)));
     }
     manager->parts.push_back(
         part_of(*manager->device, spec.element_type, spec.dims, spec.num_dims));
@@ -121,9 +122,10 @@ void call(PJRT_AsyncHostToDeviceTransferManager_TransferData_Args& args) {
 
 void call(PJRT_AsyncHostToDeviceTransferManager_TransferLiteral_Args& args) {
   Manager& manager = need(args.transfer_manager, "transfer_manager");
-  need_row_major(args.shape_layout, args.shape_num_dims);
   const driver::Shape shape(args.shape_dims, args.shape_dims + args.shape_num_dims);
-  const uint64_t bytes = driver::byte_count(dtype_of(args.shape_element_type), shape);
+  const driver::DType dtype = dtype_of(args.shape_element_type);
+  need_row_major(args.shape_layout, shape, driver::dtype_bytes(dtype));
+  const uint64_t bytes = driver::byte_count(dtype, shape);
   args.done_with_h2d_transfer =
       fill(manager, args.buffer_index, args.data, 0, static_cast<int64_t>(bytes), true);
 }
@@ -170,7 +172,9 @@ void call(PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args& args) {
 
 void call(PJRT_Client_CreateErrorBuffer_Args& args) {
   need(args.client, "client");
-  need_row_major(args.shape_layout, args.shape_num_dims);
+  need_row_major(args.shape_layout,
+                 driver::Shape(args.shape_dims, args.shape_dims + args.shape_num_dims),
+                 driver::dtype_bytes(dtype_of(args.shape_element_type)));
   PJRT_Device& device = *need(args.memory, "memory").device;
   Part part = part_of(device, args.shape_element_type, args.shape_dims, args.shape_num_dims);
   part.filled.fail(error_of(args.error_code, args.error_message, args.error_message_size));

@@ -1,5 +1,6 @@
-// How arrays lie in memory: row-major, all of them. Frameworks that cannot ask derive it from the
-// text of the program, which costs them more than our compilation of a small one.
+// How arrays lie in memory: dense, row-major, or with their dimensions in the order that the
+// program asks for. Frameworks that cannot ask derive it from the text of the program, which costs
+// them more than our compilation of a small one.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,6 +20,12 @@ PJRT_Layouts_MemoryLayout row_major_layout(size_t rank) {
     minor_to_major.push_back(d - 1);
   }
   return {fmt::format("{{{}}}", fmt::join(minor_to_major, ","))};
+}
+
+PJRT_Layouts_MemoryLayout layout_of(const ArrayForm* form, size_t rank) {
+  return form == nullptr ? row_major_layout(rank)
+                         : PJRT_Layouts_MemoryLayout{
+                               fmt::format("{{{}}}", fmt::join(form->minor_to_major, ","))};
 }
 
 void call(PJRT_Layouts_MemoryLayout_Destroy_Args& args) { delete args.layout; }
@@ -42,7 +49,8 @@ void call(PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args& args) {
 
 void call(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args& args) {
   const PJRT_Buffer& buffer = need(args.buffer, "buffer");
-  args.layout = new PJRT_Layouts_MemoryLayout(row_major_layout(buffer.buffer.shape().size()));
+  args.layout =
+      new PJRT_Layouts_MemoryLayout(layout_of(buffer.form.get(), buffer.buffer.shape().size()));
 }
 
 }  // namespace tpu::pjrt

@@ -50,10 +50,21 @@ struct PJRT_Event {
   tpu::driver::HostEvent host = {};  ///< of an event that the caller sets
 };
 
+namespace tpu::pjrt {
+
+/// How the framework sees an array whose bytes lie otherwise than its dimensions say.
+struct ArrayForm {
+  driver::Shape dims;
+  std::vector<int64_t> minor_to_major;  ///< of its dimensions in memory
+};
+
+}  // namespace tpu::pjrt
+
 struct PJRT_Buffer {
   std::shared_ptr<PJRT_Client> client;  ///< whose device it is
   PJRT_Device* device = nullptr;
   tpu::driver::Buffer buffer;
+  std::shared_ptr<const tpu::pjrt::ArrayForm> form;  ///< null: that of `buffer`, row-major
   PJRT_Buffer_Type type = PJRT_Buffer_Type_INVALID;
   std::atomic<bool> deleted{false};
 };
@@ -64,8 +75,10 @@ struct PJRT_Layouts_MemoryLayout {
 
 namespace tpu::pjrt {
 
-/// The layout of every array on the board: "{2,1,0}" for three dimensions.
+/// "{2,1,0}" for three dimensions.
 PJRT_Layouts_MemoryLayout row_major_layout(size_t rank);
+/// Of an array; row-major with `rank` dimensions without a form.
+PJRT_Layouts_MemoryLayout layout_of(const ArrayForm* form, size_t rank);
 
 /// What a PJRT_Executable shows of a program. Strings and lists lie here because getters give out
 /// pointers into them.
@@ -81,6 +94,7 @@ struct ExecutableInfo {
   std::vector<std::string> output_shardings, parameter_shardings;
   std::vector<const char*> output_sharding_data, parameter_sharding_data;
   std::vector<size_t> output_sharding_sizes, parameter_sharding_sizes;
+  std::vector<std::shared_ptr<const ArrayForm>> output_forms, parameter_forms;  ///< null: as it is
   std::vector<PJRT_Layouts_MemoryLayout> owned_layouts;
   std::vector<PJRT_Layouts_MemoryLayout*> output_layouts, parameter_layouts;
   std::vector<PJRT_NamedValue> costs;

@@ -267,13 +267,18 @@ BuildOptions read_build_options(std::string_view bytes) {
   return options;
 }
 
-std::string device_assignment(const std::vector<int>& devices) {
+std::string device_assignment(const std::vector<int>& devices, int64_t replicas) {
+  const size_t partitions = devices.size() / static_cast<size_t>(replicas);
   std::string bytes;
-  put_number(bytes, 1, 1);
-  put_number(bytes, 2, devices.size());
-  for (const int device : devices) {
+  put_number(bytes, 1, static_cast<uint64_t>(replicas));
+  put_number(bytes, 2, partitions);
+  for (size_t p = 0; p < partitions; ++p) {
+    std::vector<int> in_each;
+    for (size_t at = p; at < devices.size(); at += partitions) {
+      in_each.push_back(devices[at]);
+    }
     std::string computation;
-    put_bytes(computation, 1, packed(std::vector{device}));
+    put_bytes(computation, 1, packed(in_each));
     put_bytes(bytes, 3, computation);
   }
   return bytes;

@@ -26,8 +26,8 @@ struct BuildOptions {
 /// named twice, and for an option that is neither ours nor XLA's.
 BuildOptions read_build_options(std::string_view bytes);
 
-/// DeviceAssignmentProto of one replica on these devices.
-std::string device_assignment(const std::vector<int>& devices);
+/// DeviceAssignmentProto of so many replicas on these devices, replicas outermost.
+std::string device_assignment(const std::vector<int>& devices, int64_t replicas);
 
 /// OpSharding of an array that lies on cores as `layout` says; empty bytes: all of it on each.
 std::string op_sharding(const driver::Layout& layout, const driver::Shape& global);

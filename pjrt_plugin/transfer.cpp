@@ -1,6 +1,7 @@
 // Copies between host and cores, and between cores.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "buffers.hpp"
 #include "calls.hpp"
@@ -45,25 +46,128 @@ driver::HostView view_of(const PJRT_Client_BufferFromHostBuffer_Args& args) {
                       {args.byte_strides, args.byte_strides + args.num_byte_strides});
 }
 
+// The view of the same array with its dimensions in another order, major first as they shall lie.
+void turn(driver::HostView& view, const std::vector<int64_t>& minor_to_major) {
+  const driver::HostView old = view;
+  std::vector<int64_t> strides = old.strides;
+  for (auto step = static_cast<int64_t>(driver::dtype_bytes(old.dtype));
+       strides.size() < old.shape.size();) {
+    strides.insert(strides.begin(), step);
+    step *= old.shape[old.shape.size() - strides.size()];
+  }
+  view.strides.resize(strides.size());
+  for (size_t k = 0; k < minor_to_major.size(); ++k) {
+    const auto dim = static_cast<size_t>(minor_to_major[minor_to_major.size() - 1 - k]);
+    view.shape[k] = old.shape[dim];
+    view.strides[k] = strides[dim];
+  }
+}
+
 PJRT_Buffer* copy_to(const PJRT_Buffer* source, PJRT_Device& target) {
   const driver::Board& board = target.client->process->board();
   const driver::Buffer& from = live_buffer(source, "buffer");
-  return new_buffer(target, source->type, board.copy(from, target.id));
+  return new_buffer(target, source->type, board.copy(from, target.id), source->form);
+}
+
+std::vector<int64_t> dense_strides(const driver::Shape& dims,
+                                   const std::vector<int64_t>& minor_to_major, size_t bytes) {
+  std::vector<int64_t> strides(dims.size());
+  auto step = static_cast<int64_t>(bytes);
+  for (const int64_t dim : minor_to_major) {
+    strides[static_cast<size_t>(dim)] = step;
+    step *= dims[static_cast<size_t>(dim)];
+  }
+  return strides;
+}
+
+// Minor to major as it follows from strides; dimensions of one element lie anywhere.
+std::vector<int64_t> order_of_strides(const driver::Shape& dims, const int64_t* strides,
+                                      size_t bytes) {
+  std::vector<int64_t> order(dims.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  const auto stride = [&](int64_t dim) { return strides[static_cast<size_t>(dim)]; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return stride(a) < stride(b); });
+  const std::vector<int64_t> dense = dense_strides(dims, order, bytes);
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (dims[d] > 1 && dense[d] != strides[d]) {
+      throw_unimplemented("a layout whose strides leave gaps");
+    }
+  }
+  return order;
+}
+
+// `from`, which lies dense by `from_order`, to `to` by `to_order`.
+void reorder(const driver::Shape& dims, size_t bytes, const std::byte* from,
+             const std::vector<int64_t>& from_order, std::byte* to,
+             const std::vector<int64_t>& to_order) {
+  const std::vector<int64_t> source = dense_strides(dims, from_order, bytes);
+  uint64_t left = 1;
+  for (const int64_t n : dims) {
+    left *= static_cast<uint64_t>(n);
+  }
+  std::vector<int64_t> at(dims.size());
+  int64_t offset = 0;
+  for (; left > 0; --left, to += bytes) {
+    std::memcpy(to, from + offset, bytes);
+    for (const int64_t dim : to_order) {
+      const auto d = static_cast<size_t>(dim);
+      offset += source[d];
+      if (++at[d] < dims[d]) {
+        break;
+      }
+      offset -= source[d] * dims[d];
+      at[d] = 0;
+    }
+  }
+}
+
+// Waits: the host reorders what has arrived.
+PJRT_Event* read_reordered(const driver::Buffer& buffer, const ArrayForm& form,
+                           const std::vector<int64_t>& order, std::byte* to) {
+  std::vector<std::byte> bytes(buffer.bytes());
+  buffer.read(bytes).wait();
+  reorder(form.dims, driver::dtype_bytes(buffer.dtype()), bytes.data(), form.minor_to_major, to,
+          order);
+  return new PJRT_Event;
 }
 
 }  // namespace
 
-void need_row_major(const PJRT_Buffer_MemoryLayout* layout, size_t rank) {
+bool is_row_major(const std::vector<int64_t>& minor_to_major) {
+  return std::is_sorted(minor_to_major.rbegin(), minor_to_major.rend());
+}
+
+std::vector<int64_t> minor_to_major(const PJRT_Buffer_MemoryLayout* layout,
+                                    const driver::Shape& dims, size_t element_bytes) {
+  std::vector<int64_t> order(dims.size());
+  std::iota(order.rbegin(), order.rend(), 0);
   if (layout == nullptr) {
-    return;
+    return order;
   }
-  bool row_major = layout->type == PJRT_Buffer_MemoryLayout_Type_Tiled &&
-                   layout->tiled.num_tiles == 0 && layout->tiled.minor_to_major_size == rank;
-  for (size_t i = 0; row_major && i < rank; ++i) {
-    row_major = layout->tiled.minor_to_major[i] == static_cast<int64_t>(rank - 1 - i);
+  if (layout->type == PJRT_Buffer_MemoryLayout_Type_Strides) {
+    if (layout->strides.num_byte_strides != dims.size()) {
+      throw_invalid("a layout needs a stride for each dimension");
+    }
+    return order_of_strides(dims, layout->strides.byte_strides, element_bytes);
   }
-  if (!row_major) {
-    throw_unimplemented("a layout that is not row-major without tiles");
+  if (layout->tiled.num_tiles != 0) {
+    throw_unimplemented("a layout with tiles; arrays lie dense in the board's memory");
+  }
+  const std::vector<int64_t> asked(
+      layout->tiled.minor_to_major,
+      layout->tiled.minor_to_major + layout->tiled.minor_to_major_size);
+  if (!std::is_permutation(asked.begin(), asked.end(), order.begin(), order.end())) {
+    throw_invalid("a layout that does not name each of " + std::to_string(dims.size()) +
+                  " dimensions once");
+  }
+  return asked;
+}
+
+void need_row_major(const PJRT_Buffer_MemoryLayout* layout, const driver::Shape& dims,
+                    size_t element_bytes) {
+  if (!is_row_major(minor_to_major(layout, dims, element_bytes))) {
+    throw_unimplemented("a layout that is not row-major, for this way of making a buffer");
   }
 }
 
@@ -71,26 +175,34 @@ void need_row_major(const PJRT_Buffer_MemoryLayout* layout, size_t rank) {
 void call(PJRT_Client_BufferFromHostBuffer_Args& args) {
   const PJRT_Client& client = need(args.client, "client");
   PJRT_Device& device = place_of(args.memory, args.device);
-  need_row_major(args.device_layout, args.num_dims);
-  const driver::HostView view = view_of(args);
-  args.buffer = new_buffer(device, args.type, client.process->board().put(device.id, view));
+  driver::HostView view = view_of(args);
+  const size_t bytes = driver::dtype_bytes(view.dtype);
+  std::vector<int64_t> order = minor_to_major(args.device_layout, view.shape, bytes);
+  std::shared_ptr<const ArrayForm> form;
+  if (!is_row_major(order)) {
+    form = std::make_shared<ArrayForm>(ArrayForm{view.shape, order});
+    turn(view, order);
+  }
+  args.buffer =
+      new_buffer(device, args.type, client.process->board().put(device.id, view), std::move(form));
   args.done_with_host_buffer = new PJRT_Event;
 }
 
 void call(PJRT_Client_CreateUninitializedBuffer_Args& args) {
   const PJRT_Client& client = need(args.client, "client");
   PJRT_Device& device = place_of(args.memory, args.device);
-  need_row_major(args.shape_layout, args.shape_num_dims);
-  args.buffer =
-      new_buffer(device, args.shape_element_type,
-                 client.process->board().zeros(
-                     device.id, dtype_of(args.shape_element_type),
-                     driver::Shape(args.shape_dims, args.shape_dims + args.shape_num_dims)));
+  const driver::Shape shape(args.shape_dims, args.shape_dims + args.shape_num_dims);
+  const driver::DType dtype = dtype_of(args.shape_element_type);
+  need_row_major(args.shape_layout, shape, driver::dtype_bytes(dtype));
+  args.buffer = new_buffer(device, args.shape_element_type,
+                           client.process->board().zeros(device.id, dtype, shape));
 }
 
 void call(PJRT_Buffer_ToHostBuffer_Args& args) {
   const driver::Buffer& buffer = live_buffer(args.src, "src");
-  need_row_major(args.host_layout, buffer.shape().size());
+  const std::vector<int64_t> order =
+      minor_to_major(args.host_layout, dims_of(*args.src), driver::dtype_bytes(buffer.dtype()));
+  const ArrayForm* form = args.src->form.get();
   if (args.dst == nullptr) {
     args.dst_size = buffer.bytes();
     args.event = nullptr;
@@ -101,7 +213,13 @@ void call(PJRT_Buffer_ToHostBuffer_Args& args) {
                   std::to_string(buffer.bytes()) + " bytes");
   }
   refuse_in_host_call();
-  args.event = new PJRT_Event{buffer.read({static_cast<std::byte*>(args.dst), buffer.bytes()})};
+  auto* dst = static_cast<std::byte*>(args.dst);
+  if (form == nullptr ? is_row_major(order) : order == form->minor_to_major) {
+    args.event = new PJRT_Event{buffer.read({dst, buffer.bytes()})};
+    return;
+  }
+  const ArrayForm row_major{dims_of(*args.src), minor_to_major(nullptr, dims_of(*args.src), 1)};
+  args.event = read_reordered(buffer, form == nullptr ? row_major : *form, order, dst);
 }
 
 void call(PJRT_Buffer_CopyRawToHost_Args& args) {

@@ -49,7 +49,7 @@ void Normaliser::host_transfer(const OpReader& reader, Kind kind, Region& to) {
 
 // Whole arrays go by one device, which the sharding names; parts of jax.shard_map by each.
 int64_t Normaliser::speaking_partition(const OpReader& reader) {
-  if (cores_.num_cores == 1) {
+  if (cores_.partitions == 1) {
     return -1;
   }
   const uint32_t shardy = tables_.entry(reader.raw().dictionary, "sdy.sharding");
@@ -60,9 +60,14 @@ int64_t Normaliser::speaking_partition(const OpReader& reader) {
                  tables_.text(tables_.entry(reader.raw().dictionary, "mhlo.sharding"))) {
     partition = gspmd_device(*text).value_or(-1);
   }
-  if (partition >= cores_.num_cores) {
+  if (partition >= cores_.partitions) {
     reader.contradict("the device " + std::to_string(partition) + " is none of the program's " +
-                      std::to_string(cores_.num_cores));
+                      std::to_string(cores_.partitions));
+  }
+  if (partition >= 0 && cores_.replicas > 1) {
+    reader.fail(
+        "a callback that gives all partitions its result is not supported in a program of several "
+        "replicas; call it inside of jax.shard_map, or compile with num_replicas = 1");
   }
   return partition;
 }

@@ -24,11 +24,12 @@ std::string name_of(const bytecode::RawModule& raw) {
 
 }  // namespace
 
-Module import_vhlo(std::span<const std::byte> artifact, const std::string& name) {
+Module import_vhlo(std::span<const std::byte> artifact, const std::string& name,
+                   const ImportOptions& options) {
   bytecode::RawModule raw = bytecode::read_bytecode(artifact);
   bytecode::to_vhlo_form(raw);
   frontend::flatten_tuples(raw);
-  Module module = frontend::normalise(raw, name.empty() ? name_of(raw) : name);
+  Module module = frontend::normalise(raw, name.empty() ? name_of(raw) : name, options);
   verify(module);
   return module;
 }

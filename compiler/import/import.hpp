@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -10,11 +11,23 @@
 
 namespace tpu::compiler {
 
+// What whoever compiles a program knows beside it.
+struct ImportOptions {
+  // The number of replicas and partitions; 0: as the program says, else one. A program that says
+  // another number above one is refused.
+  int64_t replicas = 0, partitions = 0;
+  // Arguments and results lie in memory as the attribute `mhlo.layout_mode` says
+  // (jax.experimental.layout); else the program's arrays are as in files, row-major.
+  bool layouts = false;
+  bool operator==(const ImportOptions&) const = default;
+};
+
 // Reads `artifact` (Exported.mlir_module_serialized). The module is the global graph: whole arrays,
 // shardings as attributes. Calls and composites are kept: run the passes `inline` and `partition`
 // next. `name`: of the module; empty: its own. Throws compiler::Error
 // for damaged files and for anything that is not supported.
-Module import_vhlo(std::span<const std::byte> artifact, const std::string& name);
+Module import_vhlo(std::span<const std::byte> artifact, const std::string& name,
+                   const ImportOptions& options = {});
 
 // The same from a file; the module is named after the file.
 Module import_vhlo_file(const std::string& path);

@@ -5,6 +5,7 @@
 
 #include "import/advice.hpp"
 #include "import/normaliser.hpp"
+#include "import/replicas.hpp"
 
 namespace tpu::compiler::frontend {
 namespace {
@@ -48,6 +49,9 @@ Module Normaliser::run() {
   }
   out_.global = true;
   out_.mesh = atoms_.mesh();
+  if (cores_.replicas > 1) {
+    add_replicas(out_, cores_);
+  }
   out_.number_ops();
   return std::move(out_);
 }
@@ -69,19 +73,25 @@ void Normaliser::convert_functions() {
   }
 }
 
-CoreCounts Normaliser::core_counts(const Tables& tables) {
-  const auto number = [&](std::string_view key) {
+CoreCounts Normaliser::core_counts(const Tables& tables, const ImportOptions& options) {
+  const auto number = [&](std::string_view key, int64_t given) {
     const auto v = tables.integer(tables.entry(tables.raw().module.dictionary, key));
     if (v && (*v < 1 || *v > kMaxCores)) {
       throw Error("the artifact asks for an impossible number of devices");
     }
-    return v.value_or(1);
+    const int64_t own = v.value_or(1);
+    if (given > 0 && own > 1 && own != given) {
+      throw Contradiction("the program says " + std::string(key) + " = " + std::to_string(own) +
+                              ", who compiles it asks for " + std::to_string(given),
+                          "", nullptr);
+    }
+    return given > 0 ? given : own;
   };
   CoreCounts cores;
-  cores.partitions = number("mhlo.num_partitions");
-  cores.replicas = number("mhlo.num_replicas");
-  if (cores.partitions > 1 && cores.replicas > 1) {
-    throw Error("programs with both replicas and partitions are not supported; use jax.shard_map");
+  cores.partitions = number("mhlo.num_partitions", options.partitions);
+  cores.replicas = number("mhlo.num_replicas", options.replicas);
+  if (cores.partitions > kMaxCores / cores.replicas) {
+    throw Error("the artifact asks for an impossible number of devices");
   }
   cores.num_cores = cores.partitions * cores.replicas;
   return cores;
@@ -245,12 +255,22 @@ void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
 
 const Op& Normaliser::core_number(const OpReader& reader, Kind kind, const Type& type,
                                   Region& to) const {
-  const int64_t ids = kind == Kind::kPartitionId ? cores_.partitions : cores_.replicas;
+  const bool counts_partitions = kind == Kind::kPartitionId;
+  const int64_t ids = counts_partitions ? cores_.partitions : cores_.replicas;
+  const auto number = [&](int64_t n) {
+    return to.append(Kind::kConstant, {}, {type}, ConstantAttrs{make_splat_int(type, n)},
+                     reader.loc());
+  };
   if (ids == 1) {
-    return *to.append(Kind::kConstant, {}, {type}, ConstantAttrs{make_splat_int(type, 0)},
-                      reader.loc());
+    return *number(0);
   }
-  return *to.append(Kind::kPartitionId, {}, {type}, NoAttrs{}, reader.loc());
+  const Op* core = to.append(Kind::kPartitionId, {}, {type}, NoAttrs{}, reader.loc());
+  if (ids == cores_.num_cores) {
+    return *core;
+  }
+  return *to.append(counts_partitions ? Kind::kRemainder : Kind::kDivide,
+                    {core->result(), number(cores_.partitions)->result()}, {type}, NoAttrs{},
+                    reader.loc());
 }
 
 const Op& Normaliser::product_of_truths(const OpReader& reader, const DotAttrs& attrs,
@@ -294,8 +314,9 @@ void Normaliser::define_results(const OpReader& reader, const Op& out) {
   }
 }
 
-Module normalise(const bytecode::RawModule& raw, const std::string& name) {
-  return Normaliser(raw, name).run();
+Module normalise(const bytecode::RawModule& raw, const std::string& name,
+                 const ImportOptions& options) {
+  return Normaliser(raw, name, options).run();
 }
 
 }  // namespace tpu::compiler::frontend

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "import/bytecode.hpp"
+#include "import/import.hpp"
 #include "ir/graph.hpp"
 
 namespace tpu::compiler::frontend {
 
 // The result is not verified. Calls and composites stay; see the pass `inline`.
-Module normalise(const bytecode::RawModule& raw, const std::string& name);
+Module normalise(const bytecode::RawModule& raw, const std::string& name,
+                 const ImportOptions& options);
 
 }  // namespace tpu::compiler::frontend

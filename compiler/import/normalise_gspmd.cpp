@@ -41,7 +41,7 @@ GspmdSharding Normaliser::gspmd_of(const OpReader& reader, size_t rank) {
     reader.fail("the attribute 'mhlo.sharding' is missing");
   }
   try {
-    GspmdSharding sharding = read_gspmd(*text, rank, cores_.num_cores, atoms_);
+    GspmdSharding sharding = read_gspmd(*text, rank, cores_.partitions, atoms_);
     read_open_dims(reader.text("backend_config"), rank, sharding.attrs);
     return sharding;
   } catch (const Error& e) {
@@ -71,7 +71,7 @@ bool Normaliser::gspmd_custom_call(const OpReader& reader, Region& to) {
   const GspmdSharding sharding = gspmd_of(reader, type.dims.size());
   const bool says_nothing = sharding.manual || sharding.unknown ||
                             (type.dims.empty() && sharding.attrs.sharding.unreduced.empty());
-  if (gspmd_.belongs(op) || cores_.num_cores == 1 || says_nothing) {
+  if (gspmd_.belongs(op) || cores_.partitions == 1 || says_nothing) {
     identity(reader);
   } else {
     check_group(reader, sharding.attrs.group, type.dims);

@@ -2,6 +2,7 @@
 // and where to point at when an argument is refused. See normaliser.hpp.
 #include <algorithm>
 
+#include "import/layouts.hpp"
 #include "import/normaliser.hpp"
 #include "ir/error_kinds.hpp"
 
@@ -99,6 +100,9 @@ void Normaliser::convert_main(const RawOp& op) {
   }
   convert_ops(body, f.body);
   finish_results(reader, body.ops.back(), f);
+  if (options_.layouts) {
+    lay_out(f);
+  }
   if (cores_.num_cores > 1) {
     release_unlike(f);
   }
@@ -177,6 +181,9 @@ void Normaliser::read_arg_attrs(const OpReader& reader, const RawRegion& body, s
   }
   try {
     info.wanted = wanted_sharding(reader, dictionary, info.global);
+    info.layout = wanted_layout(dictionary, info.global);
+  } catch (const Unsupported& e) {
+    user_of_argument(reader, body, i).fail(argument_text(body, i) + ": " + e.message());
   } catch (const Error& e) {
     user_of_argument(reader, body, i).contradict(argument_text(body, i) + ": " + e.message());
   }
@@ -191,7 +198,7 @@ std::optional<ShardingAttrs> Normaliser::wanted_sharding(const OpReader& reader,
     wanted = shardings_.tensor(reader, sharding, rank);
   }
   if (const auto text = tables_.text(tables_.entry(dictionary, "mhlo.sharding"))) {
-    const GspmdSharding gspmd = read_gspmd(*text, rank, cores_.num_cores, atoms_);
+    const GspmdSharding gspmd = read_gspmd(*text, rank, cores_.partitions, atoms_);
     if (gspmd.manual) {
       throw Error("the sharding '" + std::string(*text) +
                   "' is possible inside of jax.shard_map alone");
@@ -210,6 +217,11 @@ std::optional<ShardingAttrs> Normaliser::wanted_sharding(const OpReader& reader,
   return wanted;
 }
 
+Dims Normaliser::wanted_layout(uint32_t dictionary, const Type& type) const {
+  const auto text = tables_.text(tables_.entry(dictionary, "mhlo.layout_mode"));
+  return options_.layouts && text ? read_layout(*text, type.dims.size()) : Dims{};
+}
+
 void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Function& f) {
   const auto res_attrs = tables_.array(reader.property("res_attrs"));
   for (size_t i = 0; i < ret.operands.size(); ++i) {
@@ -225,6 +237,9 @@ void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Functi
       info.name = tables_.text(tables_.entry(dictionary, "jax.result_info")).value_or("");
       try {
         info.wanted = wanted_sharding(reader, dictionary, info.global);
+        info.layout = wanted_layout(dictionary, info.global);
+      } catch (const Unsupported& e) {
+        reader.fail("result " + std::to_string(i) + ": " + e.message());
       } catch (const Error& e) {
         reader.contradict("result " + std::to_string(i) + ": " + e.message());
       }

@@ -53,7 +53,7 @@ void Normaliser::sharding_constraint(const OpReader& reader, Kind kind, Region& 
   if (op.operands.size() != 1 || op.results.size() != 1) {
     reader.fail("wrong number of operands or results");
   }
-  if (cores_.num_cores == 1) {  // one core has the whole of every array
+  if (cores_.partitions == 1) {  // one core has the whole of every array
     identity(reader);
     return;
   }
@@ -88,7 +88,7 @@ void Normaliser::sharding_group(const OpReader& reader, Region& to) {
   const Dims dims = value->type.dims;
   check_group(reader, group, dims);
   const Region* const maker = value->def != nullptr ? value->def->parent : value->owner;
-  if (cores_.num_cores == 1 || dims.empty() || maker != &to) {
+  if (cores_.partitions == 1 || dims.empty() || maker != &to) {
     return;
   }
   ShardingAttrs attrs{.sharding = {}, .open = std::vector<bool>(dims.size(), true), .group = group};

@@ -13,6 +13,7 @@
 
 #include "import/attr_reader.hpp"
 #include "import/gspmd.hpp"
+#include "import/import.hpp"
 #include "import/op_attrs.hpp"
 #include "import/sharding.hpp"
 
@@ -26,11 +27,12 @@ constexpr int kMaxCallDepth = 64;
 
 class Normaliser {
  public:
-  Normaliser(const bytecode::RawModule& raw, const std::string& name)
+  Normaliser(const bytecode::RawModule& raw, const std::string& name, const ImportOptions& options)
       : raw_(raw),
+        options_(options),
         tables_(raw),
-        cores_(core_counts(tables_)),
-        shardings_(tables_, cores_.num_cores, atoms_),
+        cores_(core_counts(tables_, options)),
+        shardings_(tables_, cores_.partitions, atoms_),
         gspmd_(tables_, raw.module),
         values_(raw.num_values, nullptr) {
     out_.name = name;
@@ -43,7 +45,7 @@ class Normaliser {
     return {tables_, op, display_name(op), nested_loc(outer_loc_, tables_.loc(op.loc))};
   }
 
-  static CoreCounts core_counts(const Tables& tables);
+  static CoreCounts core_counts(const Tables& tables, const ImportOptions& options);
 
   // call_nesting.cpp: refuses recursion and what lies too deep in calls and regions.
   struct CallNode;
@@ -81,6 +83,9 @@ class Normaliser {
   // caller knows.
   std::optional<ShardingAttrs> wanted_sharding(const OpReader& reader, uint32_t dictionary,
                                                const Type& type);
+
+  // Where the dimensions of an argument or result should lie in memory; none: in order.
+  Dims wanted_layout(uint32_t dictionary, const Type& type) const;
 
   Value* made_token(const LocRef& loc, const Type& type, Region& to);
   bool gives_token(const OpReader& reader, size_t i) const;  // main, as its result i
@@ -133,7 +138,7 @@ class Normaliser {
   void survey_function(const RawOp& op, Survey& survey);
   void survey_region(const RawRegion& region, const OpReader& owner, Survey& survey);
 
-  // The core's own number is partition_id; the id that does not count cores is 0.
+  // The core's own number is partition_id of the graph, from which both ids follow.
   const Op& core_number(const OpReader& reader, Kind kind, const Type& type, Region& to) const;
   // dot_general of i1: an element is true if any of its products is. A sum of ones on the matrix
   // unit is never 0; with a result of numbers it counts.
@@ -148,6 +153,7 @@ class Normaliser {
   const Op* convert_form(const OpReader& reader, const std::string& name, Region& to);
 
   const bytecode::RawModule& raw_;
+  const ImportOptions options_;
   Tables tables_;
   const CoreCounts cores_;
   MeshAtoms atoms_;

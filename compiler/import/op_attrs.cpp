@@ -2,7 +2,11 @@
 // stand here.
 #include "import/op_attrs.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "import/codes.hpp"
+#include "import/process_groups.hpp"
 
 namespace tpu::compiler::frontend {
 namespace {
@@ -145,31 +149,27 @@ ScatterAttrs scatter(const OpReader& op) {
   return a;
 }
 
-// Group members are replica ids, partition ids or both flattened, by channel and flag. With either
-// one replica or one partition all three are core numbers, or the op does not leave its core.
+// Ids of the rows of replica_groups; -1 fills up those of groups that are smaller than others.
+Groups listed_groups(const OpReader& op) {
+  Groups listed;
+  for (const Dims& row : op.matrix("replica_groups")) {
+    std::vector<int64_t> group;
+    std::copy_if(row.begin(), row.end(), std::back_inserter(group),
+                 [](int64_t id) { return id != -1; });
+    if (!group.empty()) {
+      listed.push_back(std::move(group));
+    }
+  }
+  return listed;
+}
+
 CollectiveAttrs collective(Kind kind, const OpReader& op, const CoreCounts& cores) {
   CollectiveAttrs a;
   a.channel = op.integer("channel_id");
-  for (const Dims& row : op.matrix("replica_groups")) {
-    std::vector<int64_t> group;
-    for (const int64_t id : row) {
-      if (id != -1) {
-        group.push_back(id);
-      }
-    }
-    if (!group.empty()) {
-      a.groups.push_back(std::move(group));
-    }
+  if (op.has("has_dynamic_root") && op.boolean("has_dynamic_root")) {
+    op.fail("a root that the program computes is not supported; the root is the first of a group");
   }
-  if (a.channel <= 0 && cores.replicas == 1 && cores.partitions > 1) {
-    op.fail("a collective over replicas in a program of partitions; use the axes of jax.shard_map");
-  }
-  if (a.groups.empty()) {
-    a.groups.emplace_back();
-    for (int64_t i = 0; i < cores.num_cores; ++i) {
-      a.groups.back().push_back(i);
-    }
-  }
+  a.groups = process_groups(kind, op, listed_groups(op), cores);
   if (kind == Kind::kAllGather) {
     a.dim = op.integer("all_gather_dim");
   } else if (kind == Kind::kReduceScatter) {
@@ -182,14 +182,20 @@ CollectiveAttrs collective(Kind kind, const OpReader& op, const CoreCounts& core
   return a;
 }
 
-PermuteAttrs permute(const OpReader& op) {
+PermuteAttrs permute(const OpReader& op, const CoreCounts& cores) {
   PermuteAttrs a;
   a.channel = op.integer("channel_id");
+  Groups pairs;
   for (const Dims& row : op.matrix("source_target_pairs")) {
     if (row.size() != 2) {
       op.fail("the property 'source_target_pairs' must be N x 2");
     }
-    a.pairs.push_back({row[0], row[1]});
+    pairs.push_back({row[0], row[1]});
+  }
+  if (!pairs.empty()) {
+    for (const auto& pair : process_groups(Kind::kCollectivePermute, op, pairs, cores)) {
+      a.pairs.push_back({pair[0], pair[1]});
+    }
   }
   return a;
 }
@@ -266,7 +272,7 @@ Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores) {
     case Kind::kCollectiveBroadcast:
       return collective(kind, op, cores);
     case Kind::kCollectivePermute:
-      return permute(op);
+      return permute(op, cores);
     case Kind::kBatchNormTraining:
     case Kind::kBatchNormInference:
     case Kind::kBatchNormGrad:

@@ -10,7 +10,7 @@
 
 namespace tpu::compiler::frontend {
 
-// `num_cores` expands empty replica groups; `replicas` is the module's mhlo.num_replicas.
+// num_cores = replicas * partitions; partition p of replica r is core r * partitions + p.
 struct CoreCounts {
   int64_t num_cores = 1;
   int64_t replicas = 1;

@@ -79,6 +79,7 @@ struct ArgInfo {
   bool donated = false;   // the argument's memory may be reused (`jax.buffer_donor` or aliasing)
   std::optional<ShardingAttrs> wanted = {};  // what the program says; nothing: it leaves it open
   bool is_complex = false;  // the host's array is complex64; `global` has its parts as [.., 2]
+  Dims layout = {};  // which dimension of the program's array each of `global` is; empty: in order
 };
 struct ResultInfo {
   std::string name;  // from `jax.result_info`; may be empty
@@ -86,6 +87,7 @@ struct ResultInfo {
   Sharding sharding;
   std::optional<ShardingAttrs> wanted = {};
   bool is_complex = false;  // as in ArgInfo
+  Dims layout = {};
 };
 
 struct Function {

@@ -132,12 +132,21 @@ void check_terms(const TensorT& tensor, uint32_t partitions, const std::string& 
   }
 }
 
+void check_layout(const TensorT& tensor, const std::string& what) {
+  const std::set<uint8_t> dims(tensor.layout.begin(), tensor.layout.end());
+  check(tensor.layout.empty() ||
+            (tensor.layout.size() == tensor.global_dims.size() &&
+             dims.size() == tensor.layout.size() && *dims.rbegin() < tensor.layout.size()),
+        "{} has a layout that does not name each dimension once", what);
+}
+
 void check_tensor(const TensorT& tensor, const ExecutableT& exe, SlotKind kind, size_t index) {
   const std::string what = fmt::format("{} {}", EnumNameSlotKind(kind), index);
   check_shape(tensor, what);
   check_boxes(tensor, exe.partitions, what);
   check_owners(tensor, exe.partitions, what);
   check_terms(tensor, exe.partitions, what);
+  check_layout(tensor, what);
   check(tensor.slot < exe.slots.size(), "{} names a slot that does not exist", what);
   const SlotT& slot = *exe.slots[tensor.slot];
   // A result may lie in the slot of the argument that is donated to it.

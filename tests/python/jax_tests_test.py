@@ -47,7 +47,6 @@ class JaxTests(unittest.TestCase):
             (refused + "a.py:1:2: stablehlo.custom_call: the program places an array in the memory 'pinned_host'",
              "memory"),
             ("ValueError: Could not find memory addressable by device TPU v3. Device TPU v3 can", "memory"),
-            ("AssertionError: Unexpected XLA layout override: (XLA) Layout(major_to_minor=(0, 1)", "layout"),
             (refused + "a.py:1:2: stablehlo.custom_call: custom_call target 'CustomSPMDPartitioning' is not supported",
              "partitioner"),
             ("UNKNOWN: a.py:1: error: 'sdy.sharding_constraint' op unsupported op for export to XLA", "text of XLA"),
