@@ -1,7 +1,7 @@
 // The strategies of the StableHLO specification ("Collective ops"), for 2 replicas of 2 partitions:
 //   cross_replica                [[0, 1]]   =>   [[0, 2], [1, 3]]
 //   cross_partition              [[0, 1]]   =>   [[0, 1], [2, 3]]
-//   cross_replica_and_partition  [[0, 1]]   =>   [[0, 2, 1, 3]]     all partitions of these replicas
+//   cross_replica_and_partition  [[0, 1]]   =>   [[0, 2, 1, 3]]     with all their partitions
 //   flattened_ids                [[0, 3]]   =>   [[0, 3]]
 #include "import/process_groups.hpp"
 

@@ -1,6 +1,6 @@
 // Who takes part in a collective. StableHLO numbers processes by replica and partition; which of
-// the two the ids of an op name depends on its kind, channel_id and use_global_device_ids. The graph
-// has cores alone: core = replica * partitions + partition. Private to the import.
+// the two the ids of an op name depends on its kind, channel_id and use_global_device_ids. The
+// graph has cores alone: core = replica * partitions + partition. Private to the import.
 #pragma once
 
 #include "import/op_attrs.hpp"

@@ -1,7 +1,7 @@
 // See replicas.hpp.
 //   main(x: f32[4])                        main(X: f32[2,4])      dimension 0 cut by "replica"
 //     y = all_reduce x over replicas   =>    Y = manual_computation X {
-//     return y                                 (p: f32[1,4]) { x = reshape p; ..; return reshape y }
+//     return y                                (p: f32[1,4]) { x = reshape p; ..; reshape y }
 //                                            }
 // Along the axes of partitions the body stays global, so that their shardings are spread within
 // it. Without a mesh the partitions are manual too: every core works on what it is given.

@@ -1,8 +1,8 @@
 // Collectives that the exchange kernels do not have, said by those that they have:
 //   groups of one core        the operand itself
-//   collective_broadcast      all_gather on a new dim, entry 0; with cores outside of all groups, or
-//                             groups of several sizes: collective_permutes from those that have it
-//                             to as many others, and zeros outside
+//   collective_broadcast      all_gather on a new dim, entry 0; with cores outside of all groups,
+//                             or groups of several sizes: collective_permutes from those that have
+//                             it to as many others, and zeros outside
 //   reduce_scatter            all_to_all on a new dim, then the body over its entries in pairs:
 //                             ((0+1)+(2+3))+..; a lone last one goes up unchanged
 //   all_reduce                of groups that are not closed under xor, or by a body of several ops:

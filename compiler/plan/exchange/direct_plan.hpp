@@ -22,8 +22,8 @@ struct GroupSteps {
 };
 
 // collective_permute: the pairs made a permutation of all cores, the end of each chain with its
-// beginning. Cores that send nothing send zeros to those that receive nothing; then every piece passes
-// through VMEM.
+// beginning. Cores that send nothing send zeros to those that receive nothing; then every piece
+// passes through VMEM.
 struct PermuteSteps {
   std::vector<int64_t> receiver, sends;  // by core; sends: 0 or 1
   bool partial = false;
