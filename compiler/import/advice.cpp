@@ -39,6 +39,10 @@ constexpr std::array kTargets = std::to_array<Advice>({
      "a Pallas kernel for TPUs carries MLIR of the Mosaic compiler, which is not read here: give "
      "pallas_call interpret=True, which runs the kernel on the board as jax.numpy operations; with "
      "Keras call keras.config.disable_flash_attention()"},
+    {"CustomSPMDPartitioning",
+     "jax.experimental.custom_partitioning calls back into XLA's partitioner: call the function "
+     "inside of jax.shard_map over all axes of the mesh, where JAX sends the function itself, or "
+     "leave custom_partitioning out"},
     {"InspectSharding", "return the array and look at its sharding outside of jax.jit"},
     {"__gpu$xla.gpu.triton", "write the kernel with jax.numpy operations"},
 });
