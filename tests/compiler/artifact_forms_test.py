@@ -135,8 +135,7 @@ def forms(text: str) -> Iterator[tuple[str, str, bytes]]:
                 assert version != newest, error
                 continue
             yield version, version, artifact
-            yield version, f"{version}_plain", plain(
-                ir.Module.parse(hlo.deserialize_portable_artifact_str(artifact)), BYTECODES[-1])
+            yield version, f"{version}_plain", plain(_jax.mlir.deserialize_portable_artifact(artifact), BYTECODES[-1])
             if version == newest and "chlo." in text:  # an artifact says it by composites
                 yield "bytecode", version, artifact
         for version in BYTECODES:
