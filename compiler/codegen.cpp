@@ -41,7 +41,7 @@ std::unique_ptr<exe::TensorT> tensor(const Module& module, const Type& global, c
   t->name = name;
   t->elem = exe_elem(global.elem);
   t->global_dims = global.dims;
-  t->local_dims = Dims(local.dims.begin(),  // without the words of a 64-bit or complex element
+  t->local_dims = Dims(local.dims.begin(),  // without the parts of a complex element
                        local.dims.begin() + static_cast<ptrdiff_t>(global.dims.size()));
   t->replicated = sharding.is_replicated();
   t->slot = static_cast<uint32_t>(slot);
@@ -109,14 +109,14 @@ void check_format(const Module& module) {
     }
   };
   for (size_t i = 0; i < main.args.size(); ++i) {
-    check(host_type(main.args[i]), "argument " + std::to_string(i), main.args[i].name, "",
-          main.loc);
+    check(host_type(main.args[i]), "argument " + std::to_string(parameter_number(main.args, i)),
+          main.args[i].name, "", main.loc);
   }
   const Op* ret = main.body.terminator();
   for (size_t i = 0; i < ret->operands.size(); ++i) {
     const Op* def = ret->operands[i]->def;
-    check(host_type(main.results[i]), "result " + std::to_string(i), main.results[i].name,
-          def == nullptr ? "" : std::string(kind_name(def->kind)),
+    check(host_type(main.results[i]), "result " + std::to_string(parameter_number(main.results, i)),
+          main.results[i].name, def == nullptr ? "" : std::string(kind_name(def->kind)),
           def == nullptr ? main.loc : def->loc);
   }
 }
@@ -136,16 +136,26 @@ void add_parameters(exe::ExecutableT& e, const Module& module,
                     const std::vector<int>& result_slots) {
   const Function& main = *module.main;
   const Op* ret = main.body.terminator();
-  for (size_t i = 0; i < main.body.args.size(); ++i) {
-    e.args.push_back(tensor(module, host_type(main.args[i]), main.body.args[i]->type,
-                            main.args[i].sharding, main.args[i].name, static_cast<int>(i)));
-    e.args.back()->donated_to = main.args[i].alias_result;
-    e.args.back()->layout.assign(main.args[i].layout.begin(), main.args[i].layout.end());
+  for (size_t i = 0; i < main.args.size(); ++i) {
+    const ArgInfo& info = main.args[i];
+    if (info.part == WordPart::kHigh) {
+      continue;  // behind the low words, in their slot
+    }
+    e.args.push_back(tensor(module, host_type(info), main.body.args[i]->type, info.sharding,
+                            info.name, static_cast<int>(e.args.size())));
+    e.args.back()->donated_to = info.alias_result < 0
+                                    ? -1
+                                    : static_cast<int>(parameter_number(
+                                          main.results, static_cast<size_t>(info.alias_result)));
+    e.args.back()->layout.assign(info.layout.begin(), info.layout.end());
   }
-  for (size_t i = 0; i < ret->operands.size(); ++i) {
-    e.results.push_back(tensor(module, host_type(main.results[i]), ret->operands[i]->type,
-                               main.results[i].sharding, main.results[i].name, result_slots[i]));
-    e.results.back()->layout.assign(main.results[i].layout.begin(), main.results[i].layout.end());
+  for (size_t i = 0; i < main.results.size(); ++i) {
+    const ResultInfo& info = main.results[i];
+    if (info.part != WordPart::kHigh) {
+      e.results.push_back(tensor(module, host_type(info), ret->operands[i]->type, info.sharding,
+                                 info.name, result_slots[i]));
+      e.results.back()->layout.assign(info.layout.begin(), info.layout.end());
+    }
   }
 }
 
@@ -284,6 +294,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   exe::ExecutableT e;
   e.name = module.name;
   e.isa_version = spec::kIsaVersion;
+  e.wide_layout = exe::WideLayout::planes;
   e.board_name = board.board.name;
   e.board_hash = spec::board_hash(board);
   e.partitions = static_cast<uint32_t>(module.num_cores);
@@ -304,8 +315,9 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   add_host_calls(e, listing);
   add_temporaries(e, emitted.scratch);
   for (const ShardedState& state : kernels.sharded) {
-    own(*e.args[state.argument], state, module);
-    own(*e.results[state.result], state, module);
+    const Function& main = *module.main;
+    own(*e.args[parameter_number(main.args, state.argument)], state, module);
+    own(*e.results[parameter_number(main.results, state.result)], state, module);
   }
   e.sharded_update_bytes = static_cast<uint64_t>(report.bytes);
   e.notes = report.notes;

@@ -92,6 +92,7 @@ class Assembler {
  public:
   explicit Assembler(const spec::BoardParams& board) : board_(board) {
     exe_.isa_version = spec::kIsaVersion;
+    exe_.wide_layout = exe::WideLayout::planes;
     exe_.board_name = board.board.name;
     exe_.board_hash = own_hash();
     exe_.partitions = 1;

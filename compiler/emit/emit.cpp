@@ -199,7 +199,9 @@ EmittedProgram finished(EmitContext& ctx) {
   out.scratch = std::move(scratch);
   out.ops = plan.ops.list();
   out.constants = plan.slots.constants;
-  out.result_slots = plan.slots.results;
+  for (const ResultPlace& place : plan.slots.results) {
+    out.result_slots.push_back(place.slot);
+  }
   out.matmul_flops = plan.ops.matmul_flops();
   out.vmem_peak = plan.memory.vmem_peak();
   out.first_remote_semaphore = ctx.channels.first_semaphore();

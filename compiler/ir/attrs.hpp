@@ -106,6 +106,7 @@ struct IndexedAttrs {
 struct SortAttrs {
   int64_t dim = 0;
   bool stable = false;
+  bool equal_ties = false;  // elements that compare equal have equal bits
   bool operator==(const SortAttrs&) const = default;
 };
 // Groups hold core numbers (partition ids), explicit and without padding: a member of a group takes

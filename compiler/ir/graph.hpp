@@ -6,6 +6,8 @@
 // shares nothing but constant bytes and locations: several compilations may run at once.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,6 +73,10 @@ struct Op {
   void add_result(Type type);
 };
 
+// What a value of the function is of a parameter or result: 64-bit integers have two values each
+// behind the pass `split_wide`, the low words and next to them the high words.
+enum class WordPart : uint8_t { kWhole, kLow, kHigh };
+
 struct ArgInfo {
   std::string name;       // from the location or `jax.arg_info`; may be empty
   Type global;            // the array the host sees
@@ -80,6 +86,7 @@ struct ArgInfo {
   std::optional<ShardingAttrs> wanted = {};  // what the program says; nothing: it leaves it open
   bool is_complex = false;  // the host's array is complex64; `global` has its parts as [.., 2]
   Dims layout = {};  // which dimension of the program's array each of `global` is; empty: in order
+  WordPart part = WordPart::kWhole;
 };
 struct ResultInfo {
   std::string name;  // from `jax.result_info`; may be empty
@@ -88,6 +95,7 @@ struct ResultInfo {
   std::optional<ShardingAttrs> wanted = {};
   bool is_complex = false;  // as in ArgInfo
   Dims layout = {};
+  WordPart part = WordPart::kWhole;
 };
 
 struct Function {
@@ -97,6 +105,15 @@ struct Function {
   Region body;
   LocRef loc;
 };
+
+// Number of the parameter (result) that entry `i` of the list is of, or is a word of.
+template <typename Info>
+size_t parameter_number(const std::vector<Info>& list, size_t i) {
+  const auto begin = list.begin(), end = begin + static_cast<ptrdiff_t>(i) + 1;
+  const auto later_words =
+      std::count_if(begin, end, [](const Info& info) { return info.part == WordPart::kHigh; });
+  return i - static_cast<size_t>(later_words);
+}
 
 // What the cores exchange so that an op of the global graph can be computed: made by the pass
 // `partition` for what does not lie as the op needs it.

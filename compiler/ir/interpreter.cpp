@@ -468,31 +468,6 @@ class Interpreter {
   const ValueHook& hook_;
 };
 
-// Calls fn(offset in global, offset in local, bytes of a run) for each innermost run of a shard.
-void for_each_run(const Type& global, const Type& local, const Dims& shard,
-                  const std::function<void(size_t, size_t, size_t)>& fn) {
-  const auto size = static_cast<size_t>(elem_bytes(global.elem));
-  const Dims strides = row_major_strides(global.dims);
-  const size_t rank = local.dims.size();
-  const int64_t run = rank == 0 ? 1 : local.dims[rank - 1];
-  const int64_t count = local.count();
-  Dims at(rank, 0);
-  for (int64_t i = 0; i < count; i += run) {
-    int64_t to = 0;
-    for (size_t d = 0; d < rank; ++d) {
-      to += (shard[d] * local.dims[d] + at[d]) * strides[d];
-    }
-    fn(static_cast<size_t>(to) * size, static_cast<size_t>(i) * size,
-       static_cast<size_t>(run) * size);
-    for (size_t d = rank - (rank > 0 ? 1 : 0); d-- > 0;) {
-      if (++at[d] < local.dims[d]) {
-        break;
-      }
-      at[d] = 0;
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<std::vector<Tensor>> interpret(const Module& module,
@@ -500,66 +475,6 @@ std::vector<std::vector<Tensor>> interpret(const Module& module,
                                            const EvalOptions& options, const ValueHook& hook) {
   const spec::ScopedFlushMode flush;
   return Interpreter(module, options, hook).run(args);
-}
-
-std::vector<std::vector<Tensor>> split_arguments(const Module& module,
-                                                 const std::vector<Tensor>& global) {
-  const Function& f = *module.main;
-  if (global.size() != f.args.size()) {
-    throw Error("the program takes " + std::to_string(f.args.size()) + " arguments, not " +
-                std::to_string(global.size()));
-  }
-  std::vector<std::vector<Tensor>> out(static_cast<size_t>(module.num_cores));
-  for (size_t c = 0; c < out.size(); ++c) {
-    for (size_t i = 0; i < global.size(); ++i) {
-      if (global[i].type != f.args[i].global) {
-        throw Error("argument " + std::to_string(i) + " must be " + to_string(f.args[i].global) +
-                    ", not " + to_string(global[i].type));
-      }
-      Tensor local = make_tensor(f.body.args[i]->type);
-      const Sharding& sharding = f.args[i].sharding;
-      const auto core = static_cast<int64_t>(c);
-      const Dims shard = sharding.shard_index(module.mesh, core, local.type.dims.size());
-      if (sharding.term_index(module.mesh, core) == 0) {  // the other terms of a sum are zero
-        for_each_run(global[i].type, local.type, shard, [&](size_t from, size_t to, size_t n) {
-          std::memcpy(local.data.data() + to, global[i].data.data() + from, n);
-        });
-      }
-      out[c].push_back(std::move(local));
-    }
-  }
-  return out;
-}
-
-std::vector<Tensor> join_results(const Module& module,
-                                 const std::vector<std::vector<Tensor>>& per_core) {
-  std::vector<Tensor> out;
-  for (size_t i = 0; i < module.main->results.size(); ++i) {
-    const ResultInfo& info = module.main->results[i];
-    if (!info.sharding.unreduced.empty()) {
-      throw Error("result " + std::to_string(i) + " is a sum of which each core has a term");
-    }
-    Tensor global = make_tensor(info.global);
-    std::vector<bool> written(global.data.size());
-    for (size_t c = 0; c < per_core.size(); ++c) {
-      const Tensor& local = per_core[c].at(i);
-      const Dims shard =
-          info.sharding.shard_index(module.mesh, static_cast<int64_t>(c), local.type.dims.size());
-      for_each_run(info.global, local.type, shard, [&](size_t to, size_t from, size_t n) {
-        if (n != 0 && written[to] &&
-            std::memcmp(global.data.data() + to, local.data.data() + from, n) != 0) {
-          throw Error("result " + std::to_string(i) + " is replicated but core " +
-                      std::to_string(c) + " holds another value than a core before it");
-        }
-        std::memcpy(global.data.data() + to, local.data.data() + from, n);
-        if (n != 0) {
-          written[to] = true;
-        }
-      });
-    }
-    out.push_back(std::move(global));
-  }
-  return out;
 }
 
 }  // namespace tpu::compiler

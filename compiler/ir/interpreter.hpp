@@ -33,7 +33,8 @@ std::vector<std::vector<Tensor>> interpret(const Module& module,
                                            const EvalOptions& options = {},
                                            const ValueHook& hook = {});
 
-// Global arrays to per-core pieces and back, by the shardings of main. A result that is replicated
+// Global arrays, one for each argument (result) of the program, to the values of cores and back, by
+// the shardings of main. A result that is replicated
 // must be equal on all cores that hold a copy; otherwise a compiler::Error names it.
 std::vector<std::vector<Tensor>> split_arguments(const Module& module,
                                                  const std::vector<Tensor>& global);

@@ -211,6 +211,9 @@ struct AttrPrinter {
   void operator()(const SortAttrs& a) {
     f.add("dim", a.dim);
     f.add("stable", a.stable);
+    if (a.equal_ties) {
+      f.add("equal_ties", true);
+    }
   }
   void operator()(const CollectiveAttrs& a) {
     std::string groups = "[";
@@ -390,6 +393,14 @@ class Printer {
                : " sharded " + to_string(info.global) + " by " + axes_text(&m.mesh, info.sharding);
   }
 
+  template <typename Info>
+  static std::string part_text(const Info& info) {
+    return info.part == WordPart::kWhole
+               ? ""
+               : std::string(info.part == WordPart::kLow ? " low" : " high") + " words of " +
+                     std::string(elem_name(info.global.elem));
+  }
+
   void print_function(const Module& m, const Function& f) {
     out_ << "func @" << f.name << "(";
     for (size_t i = 0; i < f.body.args.size(); ++i) {
@@ -397,7 +408,7 @@ class Printer {
       out_ << (i ? ",\n    " : "") << define(v) << ": " << to_string(v->type);
       if (i < f.args.size()) {
         const ArgInfo& a = f.args[i];
-        out_ << sharding_text(m, a);
+        out_ << part_text(a) << sharding_text(m, a);
         if (a.alias_result >= 0) {
           out_ << " donated to result " << a.alias_result;
         } else if (a.donated) {
@@ -409,7 +420,7 @@ class Printer {
     print_region(f.body, 1);
     out_ << "}";
     for (size_t i = 0; i < f.results.size(); ++i) {
-      const std::string text = sharding_text(m, f.results[i]);
+      const std::string text = part_text(f.results[i]) + sharding_text(m, f.results[i]);
       if (!text.empty()) {
         out_ << "\nresult " << i << text;
       }

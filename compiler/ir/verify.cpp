@@ -76,9 +76,12 @@ class Verifier {
     if (!is_main) {
       return;
     }
+    check(words_pair(f.args, [&](size_t i) { return f.body.args[i]->type; }) &&
+              words_pair(f.results, [&](size_t i) { return ret->operands[i]->type; }),
+          "words of a 64-bit argument or result without the other word beside them");
     std::set<int> taken;
     for (size_t i = 0; i < f.args.size(); ++i) {
-      check(fits(f.args[i].global, f.args[i].sharding, f.body.args[i]->type),
+      check(fits(f.args[i], f.body.args[i]->type),
             "argument " + std::to_string(i) + " does not fit its sharding");
       const int alias = f.args[i].alias_result;
       check(alias >= -1 && (alias < 0 || taken.insert(alias).second),
@@ -89,26 +92,39 @@ class Verifier {
             "argument " + std::to_string(i) + " is donated to a result of another type");
     }
     for (size_t i = 0; i < f.results.size(); ++i) {
-      check(fits(f.results[i].global, f.results[i].sharding, ret->operands[i]->type),
+      check(fits(f.results[i], ret->operands[i]->type),
             "result " + std::to_string(i) + " does not fit its sharding");
     }
   }
 
   // The type of an argument or result in the graph: the whole array, or one core's part of it.
-  bool fits(const Type& global, const Sharding& sharding, const Type& type) const {
-    return module_.global ? type == global && sharding.is_replicated()
-                          : local_matches(global, sharding, type);
-  }
-
-  bool local_matches(const Type& global, const Sharding& sharding, const Type& local) const {
-    // 64-bit elements may be split in words already: [.., 2].
-    const bool split = elem_bytes(global.elem) == 8 && local.elem == Elem::kU32 &&
-                       local.dims.size() == global.dims.size() + 1 && local.dims.back() == 2;
-    if (!split && (global.elem != local.elem || global.dims.size() != local.dims.size())) {
+  template <typename Info>
+  bool fits(const Info& info, const Type& type) const {
+    if (module_.global) {
+      return type == info.global && info.sharding.is_replicated();
+    }
+    const Type& global = info.global;
+    const bool word = info.part != WordPart::kWhole;
+    if ((word && elem_bytes(global.elem) != 8) || type.elem != (word ? Elem::kU32 : global.elem) ||
+        type.dims.size() != global.dims.size()) {
       return false;
     }
     for (size_t d = 0; d < global.dims.size(); ++d) {
-      if (local.dims[d] * sharding.parts(module_.mesh, d) != global.dims[d]) {
+      if (type.dims[d] * info.sharding.parts(module_.mesh, d) != global.dims[d]) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // The words of 64-bit integers come in pairs, low and high, of one type.
+  template <typename Info, typename TypeOf>
+  static bool words_pair(const std::vector<Info>& list, TypeOf type_of) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      const bool low = list[i].part == WordPart::kLow;
+      const bool high_next = i + 1 < list.size() && list[i + 1].part == WordPart::kHigh;
+      if (low != high_next || (low && type_of(i) != type_of(i + 1)) ||
+          (i == 0 && list[i].part == WordPart::kHigh)) {
         return false;
       }
     }

@@ -206,6 +206,12 @@ class Sharder {
     return module_.main->body.args[static_cast<size_t>(i)].get();
   }
 
+  // One of the two words of a 64-bit array, of which all cores keep all: runs that a core owns are
+  // of whole elements.
+  bool is_word(int i) const {
+    return module_.main->args[static_cast<size_t>(i)].part != WordPart::kWhole;
+  }
+
   void close(Candidate& c) {
     std::vector<const Value*> work{c.sum};
     while (!work.empty()) {
@@ -258,7 +264,8 @@ class Sharder {
           continue;  // temporary
         }
         const int a = results.size() == 1 ? results[0].second : -1;
-        const bool state = a >= 0 && argument(a)->type == w->type && uniform(argument(a));
+        const bool state =
+            a >= 0 && argument(a)->type == w->type && !is_word(a) && uniform(argument(a));
         has_state = has_state || state;
         if (state && !read && only_here(c, argument(a))) {
           c.update.sharded.push_back(w);

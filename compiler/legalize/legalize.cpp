@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "legalize/builder.hpp"
 #include "legalize/int64/split_wide.hpp"
 #include "legalize/int64/wide_collectives.hpp"
 
@@ -54,8 +55,49 @@ std::vector<Value*> legalize_op(Op& op, Rewriter& rw, int64_t cores) {
 
 bool is_int64(const Value* v) { return v->type.elem == Elem::kI64 || v->type.elem == Elem::kU64; }
 
-// Contractions and windows of 64-bit integers become elementwise ops and sums first: those have
-// halves. So do reductions over cores whose body has no halves.
+// Extremes over the last dimensions: over groups of whole vector rows first, since a tree over
+// neighbours in a row moves lanes. (Extremes may meet the initial value twice.)
+//   before   y = reduce max x over dim 1 : i64[8,4096]
+//   after    y = reduce max (reduce max x' : i64[8,4,1024] over dim 1) over dim 1
+std::vector<Value*> wide_extreme(Op& op, Rewriter& rw) {
+  constexpr int64_t kLeast = 256;  // elements
+  const auto body = op.operands.size() == 2 ? simple_reducer(*op.regions[0]) : std::nullopt;
+  if (body != Kind::kMaximum && body != Kind::kMinimum) {
+    return {};
+  }
+  const Dims& in = op.operand_type(0).dims;
+  const Dims& reduced = op.as<DimsAttrs>().dims;
+  const auto is_reduced = [&](size_t d) {
+    return std::find(reduced.begin(), reduced.end(), static_cast<int64_t>(d)) != reduced.end();
+  };
+  size_t first = in.size();  // of the last dims that are reduced
+  int64_t n = 1;
+  while (first > 0 && is_reduced(first - 1)) {
+    n *= in[--first];
+  }
+  int64_t row = 1024;
+  while (row >= 128 && (n % row != 0 || n < 2 * row)) {
+    row /= 2;
+  }
+  if (n < kLeast || row < 128) {
+    return {};
+  }
+  Builder b(rw);
+  Dims shape(in.begin(), in.begin() + static_cast<ptrdiff_t>(first));
+  shape.insert(shape.end(), {n / row, row});
+  Dims outer{static_cast<int64_t>(first)};
+  Value* rows = b.reduce(*body, b.reshape(op.operands[0], shape), op.operands[1], outer);
+  Dims rest;
+  for (size_t d = 0; d <= first; ++d) {
+    if (d == first || is_reduced(d)) {
+      rest.push_back(static_cast<int64_t>(d));
+    }
+  }
+  return {b.reduce(*body, rows, op.operands[1], rest)};
+}
+
+// Contractions and windows of 64-bit integers, and scatters that compare, become elementwise ops
+// and reductions first: those have halves. So do reductions over cores whose body has no halves.
 std::vector<Value*> legalize_wide_op(Op& op, Rewriter& rw, int64_t cores) {
   const bool wide = std::any_of(op.operands.begin(), op.operands.end(), is_int64) ||
                     (!op.results.empty() && is_int64(op.result(0)));
@@ -76,6 +118,12 @@ std::vector<Value*> legalize_wide_op(Op& op, Rewriter& rw, int64_t cores) {
       }
       return wide && !reduces_by_halves(op) ? legalization::collective(op, rw, cores)
                                             : std::vector<Value*>{};
+    case Kind::kScatter:
+      return !op.results.empty() && is_int64(op.result(0))
+                 ? legalization::scatter_by_comparing(op, rw)
+                 : std::vector<Value*>{};
+    case Kind::kReduce:
+      return wide ? wide_extreme(op, rw) : std::vector<Value*>{};
     default:
       return {};
   }

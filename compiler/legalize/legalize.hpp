@@ -46,8 +46,12 @@ std::vector<Value*> collective_by_operand(Op& op, Rewriter& rw);      // an op f
 std::vector<Value*> permute(Op& op, Rewriter& rw);
 std::vector<Value*> gather(Op& op, Rewriter& rw);
 std::vector<Value*> scatter(Op& op, Rewriter& rw);
+// The first two ways of `scatter` alone, which need no body of their own; nothing for the others.
+std::vector<Value*> scatter_by_comparing(Op& op, Rewriter& rw);
 std::vector<Value*> bitcast(Op& op, Rewriter& rw);  // types of different sizes
-std::vector<Value*> random(Op& op, Rewriter& rw);   // makes 64-bit integers: part of split_wide
+// True if equal elements of a sort cannot be told apart: one integer operand compared as it is.
+bool ties_are_equal(const Op& sort);
+std::vector<Value*> random(Op& op, Rewriter& rw);  // makes 64-bit integers: part of split_wide
 
 }  // namespace legalization
 

@@ -44,21 +44,9 @@ class Scatter {
       throw Error("a target of more than 2^31 - 1 elements cannot be indexed; cut it into parts",
                   "stablehlo.scatter", op_.loc);
     }
-    IndexSpace space(b_, op_.operands[n_], a_.index_vector_dim, a_.scatter_dims_to_operand_dims,
-                     a_.input_batching_dims, a_.scatter_indices_batching_dims,
-                     targets_[0]->type.dims, window());
-    for (Value*& u : updates_) {
-      u = arrange(space, u);
-    }
-    if (can_compare(space)) {
-      const int64_t target = targets_[0]->type.count(), batch = batch_count(space);
-      const bool cheap = target / batch <= kComparedPerUpdate;
-      if (space.count() == batch && (cheap || target <= kSmallTarget)) {
-        return one_update(space);
-      }
-      if (n_ == 1 && reducer() && cheap && target * (space.count() / batch) <= kComparedInAll) {
-        return {compared(space)};
-      }
+    IndexSpace space = prepared();
+    if (const auto made = by_comparing(space); !made.empty()) {
+      return made;
     }
     if (gives_update()) {
       return {write(targets_[0], space.places(false, 1), updates_[0])};
@@ -66,7 +54,41 @@ class Scatter {
     return rounds(space);
   }
 
+  // Nothing if comparing is not the cheapest way.
+  std::vector<Value*> run_by_comparing() {
+    if (updates_[0]->type.count() == 0 || targets_[0]->type.count() > INT32_MAX) {
+      return {};
+    }
+    IndexSpace space = prepared();
+    return by_comparing(space);
+  }
+
  private:
+  IndexSpace prepared() {
+    IndexSpace space(b_, op_.operands[n_], a_.index_vector_dim, a_.scatter_dims_to_operand_dims,
+                     a_.input_batching_dims, a_.scatter_indices_batching_dims,
+                     targets_[0]->type.dims, window());
+    for (Value*& u : updates_) {
+      u = arrange(space, u);
+    }
+    return space;
+  }
+
+  std::vector<Value*> by_comparing(IndexSpace& space) {
+    if (!can_compare(space)) {
+      return {};
+    }
+    const int64_t target = targets_[0]->type.count(), batch = batch_count(space);
+    const bool cheap = target / batch <= kComparedPerUpdate;
+    if (space.count() == batch && (cheap || target <= kSmallTarget)) {
+      return one_update(space);
+    }
+    if (n_ == 1 && reducer() && cheap && target * (space.count() / batch) <= kComparedInAll) {
+      return {compared(space)};
+    }
+    return {};
+  }
+
   Dims window() const {
     Dims sorted = a_.update_window_dims, out;
     std::sort(sorted.begin(), sorted.end());
@@ -427,5 +449,9 @@ class Scatter {
 }  // namespace
 
 std::vector<Value*> scatter(Op& op, Rewriter& rw) { return Scatter(op, rw).run(); }
+
+std::vector<Value*> scatter_by_comparing(Op& op, Rewriter& rw) {
+  return Scatter(op, rw).run_by_comparing();
+}
 
 }  // namespace tpu::compiler::legalization

@@ -11,13 +11,6 @@
 namespace tpu::compiler::legalization {
 namespace {
 
-// True if equal elements cannot be told apart: one integer operand compared as it is.
-bool ties_are_equal(const Op& op) {
-  const Region& body = *op.regions[0];
-  return op.operands.size() == 1 && !is_float(op.type().elem) && body.ops.size() == 2 &&
-         body.ops[0]->kind == Kind::kCompare;
-}
-
 class SortLowering {
  public:
   SortLowering(Op& op, Rewriter& rw)
@@ -107,6 +100,13 @@ class SortLowering {
 };
 
 }  // namespace
+
+bool ties_are_equal(const Op& sort) {
+  const Region& body = *sort.regions[0];
+  return sort.as<SortAttrs>().equal_ties ||
+         (sort.operands.size() == 1 && !is_float(sort.type().elem) && body.ops.size() == 2 &&
+          body.ops[0]->kind == Kind::kCompare);
+}
 
 std::vector<Value*> sort(Op& op, Rewriter& rw) {
   const int64_t n = op.type().dims[static_cast<size_t>(op.as<SortAttrs>().dim)];

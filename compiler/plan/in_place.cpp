@@ -61,27 +61,23 @@ bool may_replace(const KernelProgram& program, const Value* made, const Value* o
 
 // A result lies in the slot of an argument: it may be written where it is made only if nobody reads
 // the argument afterwards; a loop kernel may read it element by element at the same time.
-static bool result_may_overwrite(const Module& module, const KernelProgram& kernels,
-                                 const Slots& slots, const Value* result, int slot) {
-  if (slots.list[static_cast<size_t>(slot)].kind == exe::SlotKind::result) {
-    return true;
-  }
-  const Value* argument = module.main->body.args[static_cast<size_t>(slot)].get();
-  return may_replace(kernels, result, argument);
+static bool result_may_overwrite(const KernelProgram& kernels, const Value* result,
+                                 const ResultPlace& place) {
+  return place.replaces == nullptr || may_replace(kernels, result, place.replaces);
 }
 
-std::vector<const Value*> place_results(const Module& module, const KernelProgram& kernels,
-                                        const Slots& slots, Residency& memory) {
-  const Op* ret = module.main->body.terminator();
-  std::vector<const Value*> homes(ret->operands.size(), nullptr);
+std::vector<const Value*> place_results(const KernelProgram& kernels, const Slots& slots,
+                                        Residency& memory) {
+  std::vector<const Value*> homes(slots.results.size(), nullptr);
   for (const Kernel& k : kernels.kernels) {
     if (k.kind != KernelClass::kCopyOut) {
       continue;
     }
     Buffer& b = memory.at(k.reads[0]);
-    const int slot = slots.results[k.move().result];
-    if (b.slot < 0 && result_may_overwrite(module, kernels, slots, k.reads[0], slot)) {
-      b.slot = slot;
+    const ResultPlace& place = slots.results[k.move().result];
+    if (b.slot < 0 && result_may_overwrite(kernels, k.reads[0], place)) {
+      b.slot = place.slot;
+      b.offset = place.offset;
       b.must_store = true;
       homes[k.move().result] = k.reads[0];
     }
@@ -89,16 +85,17 @@ std::vector<const Value*> place_results(const Module& module, const KernelProgra
   return homes;
 }
 
-void revise_results(const Module& module, const KernelProgram& kernels, const Slots& slots,
-                    int order, Residency& memory, std::vector<const Value*>& homes) {
+void revise_results(const KernelProgram& kernels, const Slots& slots, int order, Residency& memory,
+                    std::vector<const Value*>& homes) {
   for (size_t r = 0; r < homes.size(); ++r) {
     const Value* v = homes[r];
     if (v == nullptr || made_before(kernels, order, v) ||
-        result_may_overwrite(module, kernels, slots, v, slots.results[r])) {
+        result_may_overwrite(kernels, v, slots.results[r])) {
       continue;
     }
     Buffer& b = memory.at(v);
     b.slot = -1;
+    b.offset = 0;
     b.must_store = false;
     homes[r] = nullptr;
   }

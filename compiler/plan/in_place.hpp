@@ -24,12 +24,12 @@ bool stores_last(const Kernel& k, const Value* made, const Value* old);
 
 // Gives values the slots of the results that they are, where they may be written there at once.
 // By result: the value whose home it is, or null.
-std::vector<const Value*> place_results(const Module& module, const KernelProgram& kernels,
-                                        const Slots& slots, Residency& memory);
+std::vector<const Value*> place_results(const KernelProgram& kernels, const Slots& slots,
+                                        Residency& memory);
 
 // After kernel `order` has been cut: results that are not made yet and may no longer be written
 // over an argument lose their homes. `homes`: of place_results.
-void revise_results(const Module& module, const KernelProgram& kernels, const Slots& slots,
-                    int order, Residency& memory, std::vector<const Value*>& homes);
+void revise_results(const KernelProgram& kernels, const Slots& slots, int order, Residency& memory,
+                    std::vector<const Value*>& homes);
 
 }  // namespace tpu::compiler

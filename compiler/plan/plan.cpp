@@ -33,7 +33,7 @@ PlanContext::PlanContext(const Module& m, KernelProgram& k, const spec::BoardPar
       slots(make_slots(m, k, b)),
       pads(find_virtual_pads(m, k, whole_limit(b))),
       memory(k, slots, pads, b, whole_limit(b)),
-      result_home(place_results(m, k, slots, memory)) {
+      result_home(place_results(k, slots, memory)) {
   check_least_memory(k, slots, pads, b);
 }
 
@@ -110,7 +110,7 @@ bool cut_kernel(PlanContext& ctx, const Kernel& k) {
     return false;
   }
   ctx.memory.find_reads(ctx.kernels, ctx.pads);
-  revise_results(ctx.module, ctx.kernels, ctx.slots, k.order, ctx.memory, ctx.result_home);
+  revise_results(ctx.kernels, ctx.slots, k.order, ctx.memory, ctx.result_home);
   return true;
 }
 

@@ -20,7 +20,7 @@ struct PlanContext {
   const Slots slots;
   const VirtualPads pads;
   Residency memory;
-  std::vector<const Value*> result_home;  // value whose home is result slot i, or null
+  std::vector<const Value*> result_home;  // value whose home is result i, or null
   OpTable ops;
   bool arguments_saved = false;
   int regions = 0, counters = 0;      // around the kernel: regions, and loops that are counted

@@ -16,6 +16,11 @@ std::optional<Step> plan_virtual(PlanContext& ctx, const Kernel& k) {
   return begin_step(ctx, k);
 }
 
+// True if the home of the buffer is the place of a result.
+bool lies_at(const Buffer& b, const SlotPlace& result) {
+  return result.slot == b.slot && result.offset == b.offset;
+}
+
 // Arguments that are results too, in slots that other results will take, move to scratch first.
 void save_overwritten_arguments(PlanContext& ctx, uint32_t id) {
   if (ctx.arguments_saved) {
@@ -31,14 +36,15 @@ void save_overwritten_arguments(PlanContext& ctx, uint32_t id) {
       continue;
     }
     for (const Kernel& w : ctx.kernels.kernels) {
-      const int target = ctx.slots.results[w.move().result];
-      if (w.kind != KernelClass::kCopyOut || w.order == k.order || target != b.slot ||
+      if (w.kind != KernelClass::kCopyOut || w.order == k.order ||
+          !lies_at(b, ctx.slots.results[w.move().result]) ||
           ctx.result_home[w.move().result] == k.reads[0]) {
         continue;
       }
       const spec::Addr from = home_of(b);
       ctx.memory.touch(b);
       b.slot = -1;
+      b.offset = 0;
       ctx.memory.give_home(b);
       ctx.memory.move({from, home_of(b), b.bytes, elem_bytes(b.value->type.elem), id});
       break;
@@ -132,10 +138,11 @@ std::optional<Step> plan_copy_out(PlanContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
   save_overwritten_arguments(ctx, id);
   const Buffer& b = ctx.memory.at(k.reads[0]);
-  const int slot = ctx.slots.results[k.move().result];
-  const bool same_place = b.slot >= 0 && !b.scratch && b.in_hbm && b.offset == 0 && slot == b.slot;
+  const SlotPlace& place = ctx.slots.results[k.move().result];
+  const bool same_place = b.slot >= 0 && !b.scratch && b.in_hbm && lies_at(b, place);
   if (b.bytes > 0 && ctx.result_home[k.move().result] != k.reads[0] && !same_place) {
-    ctx.memory.move({place_of(b), hbm_addr(slot, 0), b.bytes, elem_bytes(b.value->type.elem), id});
+    ctx.memory.move({place_of(b), hbm_addr(place.slot, place.offset), b.bytes,
+                     elem_bytes(b.value->type.elem), id});
   }
   return begin_step(ctx, k);
 }

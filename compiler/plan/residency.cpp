@@ -19,9 +19,10 @@ Residency::Residency(const KernelProgram& kernels, const Slots& slots, const Vir
                      const spec::BoardParams& board, int64_t lock_limit)
     : vmem_bytes_(board.core.vmem_kib * 1024), scratch_slot_(slots.scratch), vmem_(vmem_bytes_) {
   locks_.limit = lock_limit;
-  for (const auto& [value, slot] : slots.homes) {
+  for (const auto& [value, place] : slots.homes) {
     Buffer& b = add(value);
-    b.slot = slot;
+    b.slot = place.slot;
+    b.offset = place.offset;
     b.in_hbm = true;
   }
   find_reads(kernels, pads);

@@ -23,18 +23,43 @@ int add_slot(Slots& slots, exe::SlotKind kind, int64_t bytes, size_t index,
   return static_cast<int>(slots.list.size()) - 1;
 }
 
+// Place of value `i` of main's arguments (results), all of which have been asked for before: in a
+// slot of its own, or, for the high words of 64-bit integers, behind the low ones.
+template <typename Info>
+SlotPlace add_place(Slots& slots, exe::SlotKind kind, const std::vector<Info>& infos, size_t i,
+                    int64_t bytes) {
+  if (infos[i].part == WordPart::kHigh) {
+    SlotInfo& slot = slots.list.back();
+    const auto offset = static_cast<int64_t>(slot.bytes);
+    slot.bytes += static_cast<uint64_t>(bytes);
+    return {static_cast<int>(slots.list.size()) - 1, offset};
+  }
+  return {add_slot(slots, kind, bytes, parameter_number(infos, i), infos[i].name), 0};
+}
+
+void add_arguments(Slots& slots, const Function& main) {
+  for (size_t i = 0; i < main.args.size(); ++i) {
+    const Value* v = main.body.args[i].get();
+    const SlotPlace place =
+        add_place(slots, exe::SlotKind::argument, main.args, i, v->type.bytes());
+    slots.homes.emplace_back(v, place);
+  }
+}
+
+// A result that takes a donated argument's memory lies in its slot.
 void add_results(Slots& slots, const Function& main) {
   const Op* ret = main.body.terminator();
-  slots.results.assign(ret->operands.size(), -1);
+  slots.results.resize(ret->operands.size());
   for (size_t i = 0; i < main.args.size(); ++i) {
     if (const int r = main.args[i].alias_result; r >= 0) {
-      slots.results[static_cast<size_t>(r)] = static_cast<int>(i);
+      const auto& [argument, place] = slots.homes[i];
+      slots.results[static_cast<size_t>(r)] = {place, argument};
     }
   }
   for (size_t i = 0; i < slots.results.size(); ++i) {
-    if (slots.results[i] < 0) {
-      slots.results[i] = add_slot(slots, exe::SlotKind::result, ret->operands[i]->type.bytes(), i,
-                                  main.results[i].name);
+    if (slots.results[i].replaces == nullptr) {
+      const int64_t bytes = ret->operands[i]->type.bytes();
+      slots.results[i] = {add_place(slots, exe::SlotKind::result, main.results, i, bytes)};
     }
   }
 }
@@ -51,8 +76,9 @@ void add_constants(Slots& slots, const KernelProgram& kernels) {
       }
       const size_t n = slots.constants.size();
       slots.constants.push_back(v->def->as<ConstantAttrs>().value.expanded());
-      slots.homes.emplace_back(v, add_slot(slots, exe::SlotKind::constant, v->type.bytes(), n,
-                                           "constant " + std::to_string(n)));
+      const int slot = add_slot(slots, exe::SlotKind::constant, v->type.bytes(), n,
+                                "constant " + std::to_string(n));
+      slots.homes.emplace_back(v, SlotPlace{slot, 0});
     }
   });
 }
@@ -84,11 +110,7 @@ Slots make_slots(const Module& module, const KernelProgram& kernels,
                  const spec::BoardParams& board) {
   Slots slots;
   const Function& main = *module.main;
-  for (size_t i = 0; i < main.body.args.size(); ++i) {
-    const Value* v = main.body.args[i].get();
-    slots.homes.emplace_back(
-        v, add_slot(slots, exe::SlotKind::argument, v->type.bytes(), i, main.args[i].name));
-  }
+  add_arguments(slots, main);
   add_results(slots, main);
   add_constants(slots, kernels);
   slots.scratch = add_slot(slots, exe::SlotKind::scratch, 0, 0, "scratch");

@@ -13,11 +13,21 @@
 
 namespace tpu::compiler {
 
+// Bytes of a slot from `offset` on.
+struct SlotPlace {
+  int slot = -1;
+  int64_t offset = 0;
+};
+
+struct ResultPlace : SlotPlace {
+  const Value* replaces = nullptr;  // donated argument that lies there
+};
+
 struct Slots {
   std::vector<SlotInfo> list;
   std::vector<std::vector<std::byte>> constants;
-  std::vector<std::pair<const Value*, int>> homes;  // arguments and constants
-  std::vector<int> results;                         // slot of each result
+  std::vector<std::pair<const Value*, SlotPlace>> homes;  // arguments and constants
+  std::vector<ResultPlace> results;                       // by value that the graph returns
   int scratch = -1;
 };
 

@@ -380,9 +380,10 @@ void BoardImpl::send_constants(const LoadedProgram& program, const Residence::Pa
   for (size_t s = 0; s < exe.slots.size(); ++s) {
     if (exe.slots[s]->kind == exe::SlotKind::constant) {
       const auto& data = exe.constants[exe.slots[s]->index]->data;
-      send_up({op}, {part.slots[s]}, data.size(), [&](uint64_t at, std::span<std::byte> piece) {
+      const auto source = [&](uint64_t at, std::span<std::byte> piece) {
         std::memcpy(piece.data(), data.data() + at, piece.size());
-      });
+      };
+      send_up({op}, {part.slots[s]}, data.size(), false, source);
     }
   }
 }

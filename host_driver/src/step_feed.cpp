@@ -9,6 +9,7 @@
 
 #include "src/access.hpp"
 #include "src/board/board_impl.hpp"
+#include "src/memory/word_planes.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -155,6 +156,9 @@ StepFeedState::Batch BoardImpl::stage_batch(const StepFeedState& feed,
       const Box box(batch[i], info.layout.offsets[p], info.layout.local);
       parts.push_back(stage_now(box.bytes()));
       box.cut(batch[i].bytes, 0, parts.back()->bytes());
+      if (in_planes(info.dtype)) {
+        to_planes(parts.back()->bytes());
+      }
     }
   }
   return staged;

@@ -106,6 +106,23 @@ void check_boxes(const TensorT& tensor, uint32_t partitions, const std::string& 
         "{} is replicated, but no core holds all of it", what);
 }
 
+// Readers and writers of HBM agree on the places of 64-bit integers.
+void check_wide_layout(const ExecutableT& exe) {
+  check(exe.wide_layout <= WideLayout::MAX, "layout of 64-bit integers");
+  const auto wide = [](const auto& entry) {
+    return entry->elem == Elem::i64 || entry->elem == Elem::ui64;
+  };
+  const auto has_wide = [&](const auto& list) {
+    return std::any_of(list.begin(), list.end(), wide);
+  };
+  if (exe.wide_layout != WideLayout::planes &&
+      (has_wide(exe.args) || has_wide(exe.results) || has_wide(exe.host_calls))) {
+    throw ExecutableError(
+        "the executable keeps the words of 64-bit integers in pairs, this board in two planes; "
+        "compile the program again");
+  }
+}
+
 void check_owners(const TensorT& tensor, uint32_t partitions, const std::string& what) {
   check(tensor.owned_elements.size() == tensor.owned_by.size(), "{} has unequal lists of owners",
         what);
@@ -119,6 +136,8 @@ void check_owners(const TensorT& tensor, uint32_t partitions, const std::string&
     left -= tensor.owned_elements[i];
   }
   check(left == 0 && tensor.replicated, "{} has elements without an owner", what);
+  check(tensor.elem != Elem::i64 && tensor.elem != Elem::ui64,
+        "{} of 64-bit integers lies in two planes and cannot have owners", what);
 }
 
 void check_terms(const TensorT& tensor, uint32_t partitions, const std::string& what) {
@@ -263,6 +282,7 @@ void check_tables(const ExecutableT& exe) {
   check_counts(exe);
   check_image(exe);
   check_slots(exe);
+  check_wide_layout(exe);
   for (size_t i = 0; i < exe.args.size(); ++i) {
     check_tensor(*exe.args[i], exe, SlotKind::argument, i);
   }

@@ -67,8 +67,10 @@ void run(const std::vector<std::string>& args) {
     });
   }
   std::vector<Tensor> inputs;
-  for (size_t i = 0; i < module.main->args.size(); ++i) {
-    inputs.push_back(read_tensor(files.at(2 + i), module.main->args[i].global));
+  for (const ArgInfo& argument : module.main->args) {
+    if (argument.part != WordPart::kHigh) {
+      inputs.push_back(read_tensor(files.at(2 + inputs.size()), argument.global));
+    }
   }
   const auto results =
       join_results(module, interpret(module, split_arguments(module, inputs), options));

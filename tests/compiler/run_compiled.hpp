@@ -151,10 +151,14 @@ inline Outcome run_executable(const Module& module, exe::ExecutableT executable,
   out.executable = std::move(executable);
   tpu::test::UntimedMachine machine(out.executable, board, untimed);
   for (size_t c = 0; c < args.size(); ++c) {
+    std::vector<uint8_t> bytes;
+    size_t number = 0;
     for (size_t i = 0; i < args[c].size(); ++i) {
-      std::vector<uint8_t> bytes(args[c][i].data.size());
-      std::memcpy(bytes.data(), args[c][i].data.data(), bytes.size());
-      machine.set_argument(static_cast<int>(c), i, bytes);
+      const auto* data = reinterpret_cast<const uint8_t*>(args[c][i].data.data());
+      bytes.insert(bytes.end(), data, data + args[c][i].data.size());
+      if (module.main->args[i].part != WordPart::kLow) {  // the high words come behind
+        machine.set_argument(static_cast<int>(c), number++, std::exchange(bytes, {}));
+      }
     }
   }
   machine.run();
@@ -163,8 +167,11 @@ inline Outcome run_executable(const Module& module, exe::ExecutableT executable,
     out.results.emplace_back();
     for (size_t i = 0; i < ret->operands.size(); ++i) {
       Tensor t = make_tensor(ret->operands[i]->type);
-      const std::vector<uint8_t> bytes = machine.result(static_cast<int>(c), i);
-      std::memcpy(t.data.data(), bytes.data(), t.data.size());
+      const auto& infos = module.main->results;
+      const std::vector<uint8_t> bytes =
+          machine.result(static_cast<int>(c), parameter_number(infos, i));
+      const size_t words = infos[i].part == WordPart::kHigh ? t.data.size() : 0;  // low ones first
+      std::memcpy(t.data.data(), bytes.data() + words, t.data.size());
       out.results[c].push_back(std::move(t));
     }
   }
@@ -177,7 +184,9 @@ inline std::vector<std::vector<Tensor>> random_arguments(const Module& module,
   std::mt19937 random(o.data_seed);
   std::vector<Tensor> global;
   for (const ArgInfo& a : module.main->args) {
-    global.push_back(random_tensor(a.global, random, o));
+    if (a.part != WordPart::kHigh) {
+      global.push_back(random_tensor(a.global, random, o));
+    }
   }
   return split_arguments(module, global);
 }

@@ -69,6 +69,28 @@ TEST_P(Conformance, FillAndCloneMakeTheirContents) {
   EXPECT_EQ(zero.to_host().bytes, std::vector<std::byte>(2002));
 }
 
+// In HBM they are planes of words: an array in several pieces, from and to any byte, cut and
+// gathered, cloned and copied.
+TEST_P(Conformance, IntegersOf64BitsComeBackAsTheyWere) {
+  const HostArray sent = counting(DType::kI64, {(33 << 20) / 8, 3});
+  const Buffer buffer = board_.put(1, sent);
+  EXPECT_EQ(buffer.to_host().bytes, sent.bytes);
+  EXPECT_EQ(board_.clone(buffer).to_host().bytes, sent.bytes);
+  for (const auto& [first, bytes] : std::vector<std::pair<uint64_t, size_t>>{
+           {0, 8}, {5, 1}, {7, 2}, {12, 100}, {(16 << 20) - 3, 9}, {sent.bytes.size() - 17, 17}}) {
+    std::vector<std::byte> out(bytes);
+    buffer.read_part(first, out).wait();
+    EXPECT_TRUE(std::equal(out.begin(), out.end(),
+                           sent.bytes.begin() + static_cast<ptrdiff_t>(first)))
+        << first;
+  }
+  const HostArray small = counting(DType::kU64, {16, 5});
+  EXPECT_EQ(board_.replicate(small).to_host_checked("x").bytes, small.bytes);
+  EXPECT_EQ(board_.shard(small).to_host().bytes, small.bytes);
+  EXPECT_EQ(board_.shard(counting(DType::kI64, {3, 16}), 4, 1).to_host().bytes,
+            counting(DType::kI64, {3, 16}).bytes);
+}
+
 TEST_P(Conformance, ReplicatesAndShards) {
   const HostArray sent = counting(DType::kI32, {16, 5});
   EXPECT_EQ(board_.replicate(sent).to_host_checked("x").bytes, sent.bytes);

@@ -21,6 +21,7 @@ class ProgramBuilder {
                           const std::vector<std::string>& overrides = {}) {
     exe_.name = "halt_program";
     exe_.isa_version = spec::kIsaVersion;
+    exe_.wide_layout = exe::WideLayout::planes;
     exe_.board_name = preset;
     exe_.board_hash = spec::board_hash(spec::load_board(preset, overrides));
     exe_.partitions = partitions;

@@ -91,6 +91,60 @@ def arrays() -> list[Case]:
     return cases
 
 
+def _scatters(dtype: type) -> list[Case]:
+    """Updates of equal places, of a table that is compared as a whole and of one that is not."""
+    rng = np.random.default_rng(11)
+    tag = np.dtype(dtype).name
+    updates = rng.integers(0, 2**64, 700, dtype=np.uint64).view(dtype)
+    cases = []
+    for size in (50, 30000):
+        table = rng.integers(0, 2**64, size, dtype=np.uint64).view(dtype)
+        places = rng.integers(-3, size + 3, 700).astype(np.int64)
+        numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+        cases += [
+            Case(f"{tag}_scatter_{size}", lambda v, k, u: v.at[k].set(u), (table, np.unique(places % size),
+                                                                          updates[:np.unique(places % size).size])),
+            Case(f"{tag}_scatter_add_{size}", lambda v, k, u: v.at[k].add(u), (table, places, updates)),
+            Case(f"{tag}_scatter_extremes_{size}", lambda v, k, u: (v.at[k].max(u), v.at[k].min(u)),
+                 (table, places, updates)),
+            Case(f"{tag}_scatter_one_{size}", lambda v, u: (v.at[7].set(u), v.at[7].add(u)), (table, updates[0])),
+            Case(f"{tag}_scatter_multiply_{size}",
+                 lambda v, k, u, n=numbers: lax.scatter_mul(v, k[:, None], u, n), (table, places, updates))]
+    return cases
+
+
+def large() -> list[Case]:
+    """Reductions of more elements than 16-bit digits can be added of, extremes over long rows, updates, orders."""
+    rng = np.random.default_rng(12)
+    cases = []
+    for dtype in (np.int64, np.uint64):
+        tag = np.dtype(dtype).name
+        x = rng.integers(0, 2**64, 300_000, dtype=np.uint64).view(dtype)
+        few = x[:81920].reshape(20, 4096) & dtype(0x7fffffff00000003)
+        few[:, ::2] |= few[:, :1] & dtype(0x7fffffff00000000)
+        cases += [
+            Case(f"{tag}_sum_300000", jnp.sum, (x,)),
+            Case(f"{tag}_sum_of_ones", jnp.sum, (np.full(70_000, -1, np.int64).view(dtype),)),
+            Case(f"{tag}_sum_from", lambda v: lax.reduce(v, v[5], lax.add, (0,)), (x[:600],)),
+            Case(f"{tag}_extremes", lambda v: (jnp.max(v), jnp.min(v), jnp.max(v, 1), jnp.min(v, 1), jnp.max(v, 0),
+                                               jnp.max(v, (0, 1), keepdims=True)), (few,)),
+            Case(f"{tag}_extremes_3", lambda v: (jnp.max(v, (0, 2)), jnp.min(v, (1, 2))), (few.reshape(8, 10, 1024),)),
+            Case(f"{tag}_arguments", lambda v: (jnp.argmax(v, 1), jnp.argmin(v, 0)), (few[:, :300],)),
+            Case(f"{tag}_cumulative", lambda v: (jnp.cumsum(v, 1), lax.cummax(v, 0)), (few[:, :200],)),
+            Case(f"{tag}_update", lambda v, u, k: lax.dynamic_update_slice(v, u, (k, k + 100)),
+                 (few, few[3:5, 9:99] + dtype(5), np.int64(17))),
+            Case(f"{tag}_orders", lambda v: (jnp.sort(v, 1), jnp.argsort(v, 1)), (few[:, :100],)),
+            Case(f"{tag}_bitcasts", lambda v: (lax.bitcast_convert_type(v, jnp.uint32),
+                                               lax.bitcast_convert_type(v, jnp.int16)), (few[:, :130],)),
+        ]
+    return cases
+
+
+def scatters() -> list[Case]:
+    """Updates at places of a list."""
+    return _scatters(np.int64) + _scatters(np.uint64)
+
+
 def control() -> list[Case]:
     """64-bit values carried by loops and branches, 64-bit positions."""
     m = _pairs(np.int64)[0][:600].reshape(20, 30)

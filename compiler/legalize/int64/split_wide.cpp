@@ -1,12 +1,17 @@
-// Splits 64-bit values: see split_wide.hpp. The arithmetic is in wide_math.cpp.
+// See split_wide.hpp. The arithmetic is in wide_math.cpp.
 #include "legalize/int64/split_wide.hpp"
 
+#include <algorithm>
 #include <array>
 #include <functional>
+#include <optional>
 #include <unordered_map>
 
 #include "legalize/int64/wide_collectives.hpp"
+#include "legalize/int64/wide_halves.hpp"
 #include "legalize/int64/wide_math.hpp"
+#include "legalize/int64/wide_parameters.hpp"
+#include "legalize/legalize.hpp"
 
 namespace tpu::compiler {
 
@@ -22,51 +27,47 @@ Dims with_pair(Dims dims) {
   return dims;
 }
 
+Dims planes(Dims dims) {  // of the host: low words, then high ones
+  dims.insert(dims.begin(), 2);
+  return dims;
+}
+
 [[noreturn]] void refuse(const Op& op, const std::string& why) {
   throw Error(why, source_name(op.kind), op.loc);
 }
 
 bool touches_wide(const Op& op) {
-  for (const Value* v : op.operands) {
-    if (is_wide(v)) {
-      return true;
-    }
-  }
-  for (const auto& r : op.results) {
-    if (is_wide(r.get())) {
-      return true;
-    }
-  }
-  return false;
+  return std::any_of(op.operands.begin(), op.operands.end(),
+                     [](const Value* v) { return is_wide(v); }) ||
+         std::any_of(op.results.begin(), op.results.end(),
+                     [](const auto& r) { return is_wide(r.get()); });
 }
 
 class Splitter {
  public:
   bool run(Function& main) {
     arguments(main);
+    split_parameters(main);
     region(main.body);
     return any_;
   }
 
  private:
+  // Two values for each 64-bit argument.
   void arguments(Function& main) {
-    std::vector<std::unique_ptr<Op>> later;
-    later.swap(main.body.ops);
-    for (auto& arg : main.body.args) {
+    std::vector<std::unique_ptr<Value>> old;
+    old.swap(main.body.args);
+    for (auto& arg : old) {
       if (!is_wide(arg.get())) {
+        arg->index = static_cast<int>(main.body.args.size());
+        main.body.args.push_back(std::move(arg));
         continue;
       }
       any_ = true;
-      auto fresh = std::make_unique<Value>(*arg);
-      fresh->type = {Elem::kU32, with_pair(arg->type.dims)};
-      rw_.place(main.body, *later.back());
-      pairs_[arg.get()] = unpack(fresh.get());
-      whole_[arg.get()] = fresh.get();
-      arg.swap(fresh);
-      old_arguments_.push_back(std::move(fresh));
-    }
-    for (auto& op : later) {
-      main.body.ops.push_back(std::move(op));
+      const Type half = half_type(arg->type);
+      Value* lo = main.body.add_arg(half);
+      pairs_[arg.get()] = {lo, main.body.add_arg(half)};
+      old_arguments_.push_back(std::move(arg));
     }
   }
 
@@ -77,7 +78,7 @@ class Splitter {
       op->operands = mapped(std::move(op->operands), replaced_);
       rw_.place(r, *op);
       if (op->kind == Kind::kReturn) {
-        op->operands = r.parent == nullptr ? packed(op->operands) : expanded(op->operands);
+        op->operands = expanded(op->operands);
         r.ops.push_back(std::move(op));
       } else if (!op->regions.empty()) {
         with_regions(std::move(op), r);
@@ -103,20 +104,29 @@ class Splitter {
     };
     return {half(0), half(1)};
   }
+  // By a choice in each place: stores of every other word would cost a granule of HBM each.
   Value* pack(const Wide& w) {
-    Dims dims = w.lo->type.dims;
-    dims.push_back(1);
-    return b_.concatenate({b_.reshape(w.lo, dims), b_.reshape(w.hi, dims)},
-                          static_cast<int64_t>(dims.size()) - 1);
+    const Type words{Elem::kU32, with_pair(w.lo->type.dims)};
+    Dims where;
+    for (int64_t d = 0; d + 1 < words.rank(); ++d) {
+      where.push_back(d);
+    }
+    Value* place = b_.iota(words, words.rank() - 1);
+    return b_.select(b_.compare(CompareDirection::kEq, place, b_.zeros_like(place)),
+                     b_.broadcast(w.lo, words.dims, where), b_.broadcast(w.hi, words.dims, where));
   }
 
-  std::vector<Value*> packed(const std::vector<Value*>& values) {
-    std::vector<Value*> out;
-    for (Value* v : values) {
-      out.push_back(whole_.contains(v) ? whole_.at(v) : pairs_.contains(v) ? pack(wide(v)) : v);
-    }
-    return out;
+  // As the host sends and takes it: [2, ..].
+  Value* stack(const Wide& w) {
+    const Dims dims = with_dim(planes(w.lo->type.dims), 0, 1);
+    return b_.concatenate({b_.reshape(w.lo, dims), b_.reshape(w.hi, dims)}, 0);
   }
+  Wide unstack(Value* words) {
+    const Dims dims(words->type.dims.begin() + 1, words->type.dims.end());
+    const auto half = [&](int64_t i) { return b_.reshape(b_.slice_dim(words, 0, i, i + 1), dims); };
+    return {half(0), half(1)};
+  }
+
   std::vector<Value*> expanded(const std::vector<Value*>& values) const {
     std::vector<Value*> out;
     for (Value* v : values) {
@@ -159,12 +169,12 @@ class Splitter {
       case Kind::kGather:
         return indexed(op);
       case Kind::kSend:
-        rw_.make_op(op.kind, packed(op.operands), {}, op.attrs);
+        rw_.make_op(op.kind, {stack(wide(op.operands[0]))}, {}, op.attrs);
         return;
-      case Kind::kRecv:
-        return set(
-            op, unpack(rw_.make_op(op.kind, {}, {{Elem::kU32, with_pair(op.type().dims)}}, op.attrs)
-                           ->result()));
+      case Kind::kRecv: {
+        const Type words{Elem::kU32, planes(op.type().dims)};
+        return set(op, unstack(rw_.make_op(op.kind, {}, {words}, op.attrs)->result()));
+      }
       case Kind::kOptimizationBarrier:
         for (size_t i = 0; i < op.results.size(); ++i) {
           if (is_wide(op.operands[i])) {
@@ -375,15 +385,20 @@ class Splitter {
       case Kind::kWhile:
       case Kind::kIf:
       case Kind::kCase:
+        return expand(std::move(op), to);
       case Kind::kReduce:
-        if (reduce_by_halves(*op)) {
+      case Kind::kScatter:
+        if (const auto apart = body_by_halves(*op)) {
+          set(*op, *apart);
           graveyard_.push_back(std::move(op));
           return;
         }
         return expand(std::move(op), to);
-      case Kind::kReduceWindow:
       case Kind::kSort:
-      case Kind::kScatter:
+        op->attrs = SortAttrs{op->as<SortAttrs>().dim, op->as<SortAttrs>().stable,
+                              legalization::ties_are_equal(*op)};
+        return expand(std::move(op), to);
+      case Kind::kReduceWindow:
         return expand(std::move(op), to);
       case Kind::kAllReduce:
       case Kind::kReduceScatter:
@@ -395,17 +410,15 @@ class Splitter {
     }
   }
 
-  // Bit operations need no word of the other half.
-  bool reduce_by_halves(const Op& op) {
-    const auto body = simple_reducer(*op.regions[0]);
-    if (op.operands.size() != 2 || !body ||
-        (*body != Kind::kAnd && *body != Kind::kOr && *body != Kind::kXor)) {
-      return false;
+  std::optional<Wide> body_by_halves(const Op& op) {
+    if (op.results.size() != 1 || !is_wide(op.result())) {
+      return std::nullopt;
     }
-    const Wide &x = wide(op.operands[0]), &init = wide(op.operands[1]);
-    const Dims& dims = op.as<DimsAttrs>().dims;
-    set(op, Wide{b_.reduce(*body, x.lo, init.lo, dims), b_.reduce(*body, x.hi, init.hi, dims)});
-    return true;
+    const Wide& x = wide(op.operands[0]);
+    return op.kind == Kind::kReduce
+               ? reduce_by_halves(op, x, wide(op.operands[1]), rw_)
+               : scatter_by_halves(
+                     op, x, [&] { return index(op.operands[1]); }, wide(op.operands[2]), rw_);
   }
 
   void expand(std::unique_ptr<Op> op, Region& to) {
@@ -473,7 +486,6 @@ class Splitter {
   bool any_ = false;
   std::unordered_map<const Value*, Wide> pairs_;
   ValueMap replaced_;
-  ValueMap whole_;  // arguments of main, as they lie in memory
   std::vector<std::unique_ptr<Value>> old_arguments_;
   std::vector<std::unique_ptr<Op>> graveyard_;  // keeps the keys alive
 };

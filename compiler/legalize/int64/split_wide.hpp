@@ -1,9 +1,10 @@
 // Pass `split_wide`: 64-bit integers become pairs of ui32 arrays, the low half and the high one.
 //   before   y = add(x, c) : i64[4]
 //   after    lo = add(x_lo, c_lo); carry = lo < x_lo; hi = x_hi + c_hi + carry : ui32[4] each
-// In memory an element is two words, low first: an argument or a result i64[4] is ui32[4,2] behind
-// this pass; what the host sees (ArgInfo::global) stays. Loops that count in 64 bits within the
-// range of i32 count in i32. Regions take two values for each of theirs.
+// In memory an array is two planes, all low words and then all high ones: an argument or a result
+// i64[4] is two values ui32[4] behind this pass (WordPart), which share a binding slot; what the
+// host sees (ArgInfo::global) stays. Loops that count in 64 bits within the range of i32 count in
+// i32. Regions take two values for each of theirs.
 #pragma once
 
 #include "ir/graph.hpp"

@@ -1,16 +1,25 @@
 // See wide_collectives.hpp.
 #include "legalize/int64/wide_collectives.hpp"
 
-#include <array>
+#include <algorithm>
 
 namespace tpu::compiler {
 
 namespace {
 
-// Over cores the halves cannot be combined as pairs, so sums travel as four 16-bit digits (no
-// digit overflows below 65,536 cores), extremes as the high half and then the low half of those
-// that hold it.
+constexpr size_t kMostAdded = 16;  // cores, by the digits of CoreReduction
+
+// Over cores the halves cannot be combined as pairs. Extremes travel as the high half and then the
+// low half of those that hold it. Sums travel as low words, high words and what tells the carries
+// of the low words: their top four bits, packed as digits of eight for four elements in a word.
+//   sum(lo) = 2^28 * t + r, t the sum of the top digits, r that of the rests
+//   r < 16 * 2^28 for up to 16 cores, so r = (sum(lo) - 2^28 * t) mod 2^32
+//   carry = sum(lo) div 2^32 = t div 16 + (sum(lo) mod 2^32 < r)
 class CoreReduction {
+  static constexpr int64_t kTopAt = 28;     // of the bits that tell the carries
+  static constexpr int64_t kDigitBits = 8;  // for the sum of 16 of them
+  static constexpr int64_t kDigits = 4;     // in a word
+
  public:
   CoreReduction(const Op& op, const Wide& x, Rewriter& rw)
       : op_(op), x_(x), rw_(rw), b_(rw), math_(rw) {}
@@ -30,7 +39,10 @@ class CoreReduction {
 
  private:
   Value* over_cores(Kind body, Value* x) {
-    Value* v = rw_.make(op_.kind, {x}, {x->type.elem, op_.type().dims}, op_.attrs);
+    return over_cores(body, x, op_.type().dims, op_.as<CollectiveAttrs>());
+  }
+  Value* over_cores(Kind body, Value* x, const Dims& dims, const CollectiveAttrs& attrs) {
+    Value* v = rw_.make(op_.kind, {x}, {x->type.elem, dims}, attrs);
     Region* region = v->def->add_region();
     const Type scalar{x->type.elem, {}};
     Value* a = region->add_arg(scalar);
@@ -41,23 +53,49 @@ class CoreReduction {
   }
 
   Wide sum() {
-    const auto digit = [&](Value* half, bool upper) {
-      Value* sixteen = b_.splat_int(half->type, 16);
-      Value* d = upper ? b_.binary(Kind::kShiftRightLogical, half, sixteen)
-                       : b_.logical_and(half, b_.splat_int(half->type, 0xffff));
-      return over_cores(Kind::kAdd, d);
-    };
-    std::array<Value*, 4> sum = {digit(x_.lo, false), digit(x_.lo, true), digit(x_.hi, false),
-                                 digit(x_.hi, true)};
-    Value* zero = b_.zeros_like(sum[0]);
-    const auto at = [&](Value* d, uint64_t bits) {
-      return math_.shift(Kind::kShiftLeft, {d, zero}, math_.constant(zero->type.dims, bits));
-    };
-    Wide out{sum[0], zero};
-    for (size_t i = 1; i < sum.size(); ++i) {
-      out = math_.add(out, at(sum[i], 16 * i));
+    Value* lo = over_cores(Kind::kAdd, x_.lo);
+    Value* hi = over_cores(Kind::kAdd, x_.hi);
+    Value* tops = sum_of_tops();
+    Value* rest = b_.sub(lo, shifted(Kind::kShiftLeft, tops, kTopAt));
+    Value* carry = b_.add(shifted(Kind::kShiftRightLogical, tops, 32 - kTopAt),
+                          b_.convert(b_.compare(CompareDirection::kLt, lo, rest), Elem::kU32));
+    return {lo, b_.add(hi, carry)};
+  }
+
+  // Over the elements that a core keeps, [outer, parts, kept]: all of them, or one of `parts` in
+  // the scattered dimension.
+  Value* sum_of_tops() {
+    CollectiveAttrs attrs = op_.as<CollectiveAttrs>();
+    const Dims& out = op_.type().dims;
+    Dims shape{1, 1, 1};
+    for (size_t d = 0; d < out.size(); ++d) {
+      const bool inner = op_.kind == Kind::kAllReduce || static_cast<int64_t>(d) >= attrs.dim;
+      shape[inner ? 2 : 0] *= out[d];
     }
-    return out;
+    if (op_.kind == Kind::kReduceScatter && op_.type().count() > 0) {
+      shape[1] = x_.lo->type.count() / op_.type().count();
+    }
+    attrs.dim = 1;
+    const int64_t kept = shape[2], words = (kept + kDigits - 1) / kDigits;
+    Value* top = b_.reshape(shifted(Kind::kShiftRightLogical, x_.lo, kTopAt), shape);
+    top = b_.pad(top, b_.splat_int({Elem::kU32, {}}, 0), {0, 0, 0}, {0, 0, kDigits * words - kept});
+    Value* packed = nullptr;
+    for (int64_t i = 0; i < kDigits; ++i) {
+      Value* digit = shifted(Kind::kShiftLeft, b_.slice_dim(top, 2, i * words, (i + 1) * words),
+                             kDigitBits * i);
+      packed = packed == nullptr ? digit : b_.logical_or(packed, digit);
+    }
+    packed = over_cores(Kind::kAdd, packed, {shape[0], 1, words}, attrs);
+    std::vector<Value*> digits;
+    for (int64_t i = 0; i < kDigits; ++i) {
+      Value* digit = shifted(Kind::kShiftRightLogical, packed, kDigitBits * i);
+      digits.push_back(b_.logical_and(digit, b_.splat_int(digit->type, (1 << kDigitBits) - 1)));
+    }
+    return b_.reshape(b_.slice_dim(b_.concatenate(digits, 2), 2, 0, kept), out);
+  }
+
+  Value* shifted(Kind kind, Value* x, int64_t by) {
+    return by == 0 ? x : b_.binary(kind, x, b_.splat_int(x->type, by));
   }
 
   Wide extreme(Kind body) {
@@ -81,7 +119,11 @@ class CoreReduction {
 
 bool reduces_by_halves(const Op& op) {
   switch (simple_reducer(*op.regions[0]).value_or(Kind::kReturn)) {
-    case Kind::kAdd:
+    case Kind::kAdd: {
+      const auto& groups = op.as<CollectiveAttrs>().groups;
+      return std::all_of(groups.begin(), groups.end(),
+                         [](const auto& group) { return group.size() <= kMostAdded; });
+    }
     case Kind::kAnd:
     case Kind::kOr:
     case Kind::kXor:

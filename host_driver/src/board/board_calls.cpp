@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "src/board/board_impl.hpp"
+#include "src/memory/word_planes.hpp"
 #include "src/program.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
@@ -164,13 +165,21 @@ void BoardImpl::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
   }
   const std::shared_ptr<StagingRange> range = staged;
   HostCallHandler handler = op->on_host_call;
+  const bool planes = in_planes(info.dtype);
   ErrorPtr error;
   answering_ = true;
   {
     const WithoutLock free(*this);
     answers_call = true;
     try {
-      run_in_callback([&] { handler(info, part, range->bytes().first(bytes)); });
+      const auto array = range->bytes().first(bytes);
+      if (planes && info.to_host) {
+        to_elements(array);
+      }
+      run_in_callback([&] { handler(info, part, array); });
+      if (planes && !info.to_host) {
+        to_planes(array);
+      }
     } catch (...) {
       error = as_error(std::current_exception(), info, device);
     }

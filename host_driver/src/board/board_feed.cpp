@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "src/board/board_impl.hpp"
+#include "src/memory/word_planes.hpp"
 #include "src/step_feed.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
@@ -171,6 +172,9 @@ void BoardImpl::send_step(const std::shared_ptr<StepFeedState>& feed) {
       const auto staged = stage_now(slot.boxes[p].bytes());
       down.push_back(feed_copy(slot, p, number, staged, true, false));
       down.back()->on_ok = [feed, number, i, p, staged] {
+        if (in_planes(feed->info->results[feed->outfeed[i].index].dtype)) {
+          to_elements(staged->bytes());
+        }
         feed->outfeed[i].boxes[p].paste(feed->at.at(number).results[i].bytes, 0, staged->bytes());
       };
       last = down.back();

@@ -361,14 +361,17 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // board_transfer.cpp
   uint64_t piece_bytes() const;
   void send_up(const std::vector<std::shared_ptr<Operation>>& ops,
-               const std::vector<std::shared_ptr<Allocation>>& targets, uint64_t bytes,
+               const std::vector<std::shared_ptr<Allocation>>& targets, uint64_t bytes, bool planes,
                const ByteSource& source);
   std::shared_ptr<Allocation> hold(const BufferState& buffer) const;
   Contents contents(const BufferState& buffer) const;
   void add_copy(const std::shared_ptr<Operation>& op, const std::shared_ptr<Allocation>& from,
                 const std::shared_ptr<Allocation>& to, uint64_t first, uint64_t bytes);
-  void add_read(const std::shared_ptr<Operation>& op, const std::shared_ptr<Allocation>& memory,
-                uint64_t first, uint64_t end, const std::shared_ptr<const ByteSink>& sink);
+  void add_read(const std::shared_ptr<Operation>& op, const Contents::Stretch& from,
+                const std::shared_ptr<const ByteSink>& sink);
+  void add_read_planes(const std::shared_ptr<Operation>& op,
+                       const std::shared_ptr<Allocation>& memory, const PlaneRange& range,
+                       const std::shared_ptr<const ByteSink>& sink);
   Buffer copy_locked(const BufferState& source, int device, const std::vector<Event>& after);
 
   // board_pump.cpp

@@ -8,6 +8,7 @@
 
 #include "src/access.hpp"
 #include "src/board/board_impl.hpp"
+#include "src/memory/word_planes.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -16,6 +17,29 @@ constexpr uint64_t kLargestPieceBytes = uint64_t{16} << 20;
 constexpr uint64_t kLongCopyBytes = uint64_t{64}
                                     << 10;  // calls of other threads do not wait for it
 constexpr uint64_t kPiecesInStaging = 4;    // at least: while one is moved another is filled
+constexpr uint64_t kElementBytes = 8;       // of what lies in planes
+
+// Stretches of HBM that a piece of an array is copied to, or from, and their places in the piece.
+struct Copied {
+  uint64_t place, at, bytes;
+};
+
+// The bytes [at, at + piece) of an array of `bytes`. In planes: the words of their elements, which
+// lie together when the piece is the whole array.
+std::vector<Copied> copies_of(uint64_t at, uint64_t piece, uint64_t bytes, bool planes) {
+  if (!planes || piece == bytes) {
+    return {{at, 0, piece}};
+  }
+  return {{at / 2, 0, piece / 2}, {bytes / 2 + at / 2, piece / 2, piece / 2}};
+}
+
+void make_piece(const ByteSource& source, uint64_t at, std::span<std::byte> piece, bool planes) {
+  if (planes) {
+    fill_planes(source, at, piece);
+  } else {
+    source(at, piece);
+  }
+}
 
 }  // namespace
 
@@ -64,10 +88,10 @@ std::vector<Contents::Stretch> Contents::within(uint64_t first, uint64_t end) co
   return stretches;
 }
 
-// Sends the same bytes to all targets; operation i is that of target i.
+// Sends the same array to all targets; operation i is that of target i.
 void BoardImpl::send_up(const std::vector<std::shared_ptr<Operation>>& ops,
                         const std::vector<std::shared_ptr<Allocation>>& targets, uint64_t bytes,
-                        const ByteSource& source) {
+                        bool planes, const ByteSource& source) {
   const auto all_failed = [&] {
     return std::all_of(ops.begin(), ops.end(), [](const auto& op) { return op->error != nullptr; });
   };
@@ -75,23 +99,25 @@ void BoardImpl::send_up(const std::vector<std::shared_ptr<Operation>>& ops,
     const uint64_t piece = std::min(piece_bytes(), bytes - at);
     const auto staged = stage(piece);
     if (piece < kLongCopyBytes) {
-      source(at, staged->bytes());
+      make_piece(source, at, staged->bytes(), planes);
     } else {
       const WithoutLock copies(*this);
-      source(at, staged->bytes());
+      make_piece(source, at, staged->bytes(), planes);
     }
     for (size_t i = 0; i < targets.size(); ++i) {
-      auto command = std::make_shared<Command>();
-      command->device = targets[i]->device();
-      command->writes = {targets[i]};
-      command->keep = {staged};
-      tpu_command_copy_t copy{};
-      copy.src = staged->iova();
-      copy.dst = targets[i]->address() + at;
-      copy.bytes = piece;
-      copy.kind = TPU_COPY_H2D;
-      set_payload(*command, TPU_OP_COPY, TPU_TRACK_UP, copy);
-      add(ops[i], command);
+      for (const Copied& stretch : copies_of(at, piece, bytes, planes)) {
+        auto command = std::make_shared<Command>();
+        command->device = targets[i]->device();
+        command->writes = {targets[i]};
+        command->keep = {staged};
+        tpu_command_copy_t copy{};
+        copy.src = staged->iova() + stretch.at;
+        copy.dst = targets[i]->address() + stretch.place;
+        copy.bytes = stretch.bytes;
+        copy.kind = TPU_COPY_H2D;
+        set_payload(*command, TPU_OP_COPY, TPU_TRACK_UP, copy);
+        add(ops[i], command);
+      }
     }
   }
 }
@@ -121,7 +147,7 @@ std::vector<Buffer> BoardImpl::upload(const std::vector<int>& devices, const Hos
     buffers.push_back(
         Access::buffer(make_buffer(devices[i], host.dtype, local, ranges[i], ops[i]->event)));
   }
-  send_up(ops, ranges, box.bytes(),
+  send_up(ops, ranges, box.bytes(), in_planes(host.dtype),
           [&](uint64_t at, std::span<std::byte> piece) { box.cut(host.bytes, at, piece); });
   return buffers;
 }
@@ -138,8 +164,8 @@ Buffer BoardImpl::upload_later(int device, DType dtype, const Shape& shape,
   op->writes = {to};
   depend(*op, after);
   auto buffer = make_buffer(device, dtype, shape, to, op->event);
-  send_in_order(op, [this, op, to, bytes] {
-    send_up({op}, {to}, bytes->size(), [&](uint64_t at, std::span<std::byte> piece) {
+  send_in_order(op, [this, op, to, bytes, planes = in_planes(dtype)] {
+    send_up({op}, {to}, bytes->size(), planes, [&](uint64_t at, std::span<std::byte> piece) {
       std::memcpy(piece.data(), bytes->data() + at, piece.size());
     });
   });
@@ -227,13 +253,15 @@ Event BoardImpl::read(const std::vector<ReadPart>& parts, const std::vector<Even
   const auto op = begin(fmt::format("read from TPU:{}", parts.at(0).source->device));
   struct Part {
     Contents from;
+    bool planes;
+    uint64_t bytes;
     ByteRanges ranges;
     std::shared_ptr<const ByteSink> sink;
   };
   std::vector<Part> held;
   for (const ReadPart& part : parts) {
-    held.push_back(
-        {contents(*part.source), part.ranges, std::make_shared<const ByteSink>(part.sink)});
+    held.push_back({contents(*part.source), in_planes(part.source->dtype), part.source->bytes,
+                    part.ranges, std::make_shared<const ByteSink>(part.sink)});
     op->inputs.push_back(part.source->ready);
     const auto& memory = held.back().from.parts;
     op->reads.insert(op->reads.end(), memory.begin(), memory.end());
@@ -243,8 +271,12 @@ Event BoardImpl::read(const std::vector<ReadPart>& parts, const std::vector<Even
   send_in_order(op, [this, op, held = std::move(held)] {
     for (const Part& part : held) {
       for (const auto& [from, to] : part.ranges) {
-        for (const auto& [memory, first, end] : part.from.within(from, to)) {
-          add_read(op, memory, first, end, part.sink);
+        if (part.planes) {  // arrays that cores own in parts do not
+          add_read_planes(op, part.from.parts[0], {from, to, part.bytes}, part.sink);
+          continue;
+        }
+        for (const Contents::Stretch& stretch : part.from.within(from, to)) {
+          add_read(op, stretch, part.sink);
         }
       }
     }
@@ -252,24 +284,54 @@ Event BoardImpl::read(const std::vector<ReadPart>& parts, const std::vector<Even
   return done;
 }
 
-// COPYs of bytes [first, end) to staging memory, piece after piece.
-void BoardImpl::add_read(const std::shared_ptr<Operation>& op,
-                         const std::shared_ptr<Allocation>& memory, uint64_t first, uint64_t end,
+namespace {
+
+std::shared_ptr<Command> copy_down(const std::shared_ptr<Allocation>& memory,
+                                   const std::shared_ptr<StagingRange>& staged,
+                                   const Copied& stretch, std::function<void()> on_ok) {
+  auto command = std::make_shared<Command>();
+  command->device = memory->device();
+  command->reads = {memory};
+  command->keep = {staged};
+  command->on_ok = std::move(on_ok);
+  tpu_command_copy_t copy{};
+  copy.src = memory->address() + stretch.place;
+  copy.dst = staged->iova() + stretch.at;
+  copy.bytes = stretch.bytes;
+  copy.kind = TPU_COPY_D2H;
+  set_payload(*command, TPU_OP_COPY, TPU_TRACK_DOWN, copy);
+  return command;
+}
+
+}  // namespace
+
+// COPYs to staging memory, piece after piece.
+void BoardImpl::add_read(const std::shared_ptr<Operation>& op, const Contents::Stretch& from,
                          const std::shared_ptr<const ByteSink>& sink) {
-  for (uint64_t at = first; at < end && !op->error; at += piece_bytes()) {
+  for (uint64_t at = from.first; at < from.end && !op->error; at += piece_bytes()) {
+    const auto staged = stage(std::min(piece_bytes(), from.end - at));
+    add(op, copy_down(from.memory, staged, {at, 0, staged->bytes().size()},
+                      [staged, sink, at] { (*sink)(at, staged->bytes()); }));
+  }
+}
+
+// The same of whole elements, whose words come by two copies: the later one to end hands them on.
+void BoardImpl::add_read_planes(const std::shared_ptr<Operation>& op,
+                                const std::shared_ptr<Allocation>& memory, const PlaneRange& range,
+                                const std::shared_ptr<const ByteSink>& sink) {
+  const uint64_t end = (range.end + kElementBytes - 1) / kElementBytes * kElementBytes;
+  for (uint64_t at = range.first / kElementBytes * kElementBytes; at < end && !op->error;
+       at += piece_bytes()) {
     const auto staged = stage(std::min(piece_bytes(), end - at));
-    auto command = std::make_shared<Command>();
-    command->device = memory->device();
-    command->reads = {memory};
-    command->keep = {staged};
-    command->on_ok = [staged, sink, at] { (*sink)(at, staged->bytes()); };
-    tpu_command_copy_t copy{};
-    copy.src = memory->address() + at;
-    copy.dst = staged->iova();
-    copy.bytes = staged->bytes().size();
-    copy.kind = TPU_COPY_D2H;
-    set_payload(*command, TPU_OP_COPY, TPU_TRACK_DOWN, copy);
-    add(op, command);
+    const auto copies = copies_of(at, staged->bytes().size(), range.bytes, true);
+    const auto left = std::make_shared<size_t>(copies.size());
+    for (const Copied& stretch : copies) {
+      add(op, copy_down(memory, staged, stretch, [staged, sink, at, range, left] {
+            if (--*left == 0) {
+              drain_planes(staged->bytes(), at, range.first, range.end, *sink);
+            }
+          }));
+    }
   }
 }
 

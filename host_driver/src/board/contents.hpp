@@ -34,6 +34,11 @@ struct Contents {
   std::vector<Stretch> within(uint64_t first, uint64_t end) const;
 };
 
+/// Bytes [first, end) of an array of `bytes` that lies in planes (src/memory/word_planes.hpp).
+struct PlaneRange {
+  uint64_t first, end, bytes;
+};
+
 /// What a read takes of one buffer.
 struct ReadPart {
   std::shared_ptr<BufferState> source;

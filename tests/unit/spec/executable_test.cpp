@@ -352,6 +352,32 @@ TEST(Executable, EachPartitionHasACoreOfItsOwn) {
   EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("7 cores for 8 partitions"));
 }
 
+// Compilers without the field kept the two words of an element together.
+TEST(Executable, RefusesPairsOfWordsWhereTheBoardHasPlanes) {
+  ExecutableT exe = sample();
+  EXPECT_EQ(error_of(write_executable(exe)), "no error") << "nothing has 64 bits";
+  exe.args[0]->elem = Elem::i64;
+  exe.slots[0]->bytes = 1024;
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("in two planes; compile the program"));
+  exe.wide_layout = WideLayout::planes;
+  EXPECT_EQ(error_of(write_executable(exe)), "no error");
+}
+
+TEST(Executable, RefusesOwnersOfPartsOfWordPlanes) {
+  ExecutableT exe = sample();
+  exe.wide_layout = WideLayout::planes;
+  TensorT& tensor = *exe.results[0];
+  tensor.elem = Elem::ui64;
+  tensor.replicated = true;
+  tensor.global_dims = tensor.local_dims;
+  tensor.offsets.assign(16, 0);
+  exe.slots[1]->bytes = 1024;
+  EXPECT_EQ(error_of(write_executable(exe)), "no error");
+  tensor.owned_elements = {10, 6};
+  tensor.owned_by = {0, 1};
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("cannot have owners"));
+}
+
 // 20,000 arguments that share one list of 10,000 offsets would take 1.6 GB.
 TEST(Executable, RefusesTablesThatShareTheirContents) {
   flatbuffers::FlatBufferBuilder builder;
