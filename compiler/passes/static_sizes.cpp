@@ -159,8 +159,9 @@ std::vector<Value*> dimension_size(Op& op, KnownSizes& known, Rewriter& rw) {
 }
 
 std::vector<Value*> make_static(Op& op, KnownSizes& known, Rewriter& rw) {
+  const Kind kind = op.kind;
   std::vector<Value*> made;
-  switch (op.kind) {
+  switch (kind) {
     case Kind::kDynamicPad:
       pad(op, known, rw);
       break;
@@ -176,7 +177,11 @@ std::vector<Value*> make_static(Op& op, KnownSizes& known, Rewriter& rw) {
       return {};
   }
   if (!takes_sizes(op.kind) || !made.empty()) {
-    verify_types(made.empty() ? op : *made[0]->def, Module{});
+    try {
+      verify_types(made.empty() ? op : *made[0]->def, Module{});
+    } catch (const Error& e) {
+      throw Error(e.message(), source_name(kind), e.loc());  // what the program calls it
+    }
   }
   return made;
 }

@@ -114,7 +114,7 @@ TEST_F(StaticSizes, SizesThatDoNotFitTheResultAreNamed) {
   Value* x = b_.arg(f32({3}));
   EXPECT_THAT(error(b_.op(Kind::kDynamicPad,
                           {x, b_.constant(f32({}), 0), list({1}), list({1}), list({0})}, f32({6}))),
-              HasSubstr("the result must be f32[5]"));
+              HasSubstr("stablehlo.dynamic_pad: the result must be f32[5]"));
 }
 
 }  // namespace
