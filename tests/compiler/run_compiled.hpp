@@ -191,11 +191,28 @@ inline std::vector<std::vector<Tensor>> random_arguments(const Module& module,
   return split_arguments(module, global);
 }
 
+// 64-bit elements as the arrays of low and of high words that `legalize_wide` makes of them.
+inline std::vector<std::vector<Tensor>> in_words(const std::vector<std::vector<Tensor>>& whole) {
+  std::vector<std::vector<Tensor>> out(whole.size());
+  for (size_t c = 0; c < whole.size(); ++c) {
+    for (const Tensor& t : whole[c]) {
+      const bool wide = elem_bytes(t.type.elem) == 8;
+      for (size_t half = 0; half < (wide ? 2 : 1); ++half) {
+        Tensor& part = out[c].emplace_back(wide ? make_tensor({Elem::kU32, t.type.dims}) : t);
+        for (size_t at = 0; wide && at < part.data.size(); at += 4) {
+          std::memcpy(part.data.data() + at, t.data.data() + 2 * at + 4 * half, 4);
+        }
+      }
+    }
+  }
+  return out;
+}
+
 // Interprets, lowers, compiles once; runs with every order seed; compares every result of every
 // core.
 inline Outcome check_graph(Module& module, const RunOptions& o = {}) {
   const spec::BoardParams board = spec::load_board(o.board, o.overrides);
-  const auto args = random_arguments(module, o);
+  auto args = random_arguments(module, o);
   std::vector<std::vector<Tensor>> want;
   {
     const spec::ScopedFlushMode flush;
@@ -207,6 +224,8 @@ inline Outcome check_graph(Module& module, const RunOptions& o = {}) {
   }
   if (o.words) {
     legalize_wide(module);
+    args = in_words(args);
+    want = in_words(want);
   }
   legalize(module);
   module.number_ops();
@@ -226,7 +245,7 @@ inline Outcome check_graph(Module& module, const RunOptions& o = {}) {
     Outcome got = run_executable(module, generate(module, board, options), board, args, seed);
     for (size_t c = 0; c < want.size(); ++c) {
       for (size_t i = 0; i < want[c].size(); ++i) {
-        expect_near(want[c][i], result_of(got, c, i), o.tolerance,
+        expect_near(want[c][i], o.words ? got.results[c][i] : result_of(got, c, i), o.tolerance,
                     "core " + std::to_string(c) + " result " + std::to_string(i));
       }
     }
