@@ -12,7 +12,7 @@ namespace {
 
 // Read once; never written again.
 const Module& library() {
-  static const Module module = normalise(bytecode::read_bytecode(chlo_artifact()), "chlo");
+  static const Module module = normalise(bytecode::read_bytecode(chlo_artifact()), "chlo", {});
   return module;
 }
 
