@@ -75,25 +75,35 @@ std::vector<Value*> wide_extreme(Op& op, Rewriter& rw) {
   while (first > 0 && is_reduced(first - 1)) {
     n *= in[--first];
   }
-  int64_t row = 1024;
-  while (row >= 128 && (n % row != 0 || n < 2 * row)) {
-    row /= 2;
-  }
-  if (n < kLeast || row < 128) {
+  if (n < kLeast) {
     return {};
+  }
+  int64_t row = 1024;
+  while (n < 2 * row) {
+    row /= 2;
   }
   Builder b(rw);
   Dims shape(in.begin(), in.begin() + static_cast<ptrdiff_t>(first));
-  shape.insert(shape.end(), {n / row, row});
-  Dims outer{static_cast<int64_t>(first)};
-  Value* rows = b.reduce(*body, b.reshape(op.operands[0], shape), op.operands[1], outer);
-  Dims rest;
+  Dims rest;  // that are reduced, behind the rows
   for (size_t d = 0; d <= first; ++d) {
     if (d == first || is_reduced(d)) {
       rest.push_back(static_cast<int64_t>(d));
     }
   }
-  return {b.reduce(*body, rows, op.operands[1], rest)};
+  const auto last = static_cast<int64_t>(first);
+  const int64_t whole = n / row * row;
+  shape.push_back(n);
+  Value* flat = b.reshape(op.operands[0], shape);
+  shape.back() = n / row;
+  shape.push_back(row);
+  Value* rows = b.reshape(b.slice_dim(flat, last, 0, whole), shape);
+  rows = b.reduce(*body, rows, op.operands[1], {last});
+  Value* out = b.reduce(*body, rows, op.operands[1], rest);
+  if (whole < n) {
+    flat = b.slice_dim(flat, last, whole, n);
+    out = b.binary(*body, out, b.reduce(*body, flat, op.operands[1], rest));
+  }
+  return {out};
 }
 
 // Contractions and windows of 64-bit integers, and scatters that compare, become elementwise ops

@@ -125,10 +125,10 @@ def large() -> list[Case]:
         cases += [
             Case(f"{tag}_sum_300000", jnp.sum, (x,)),
             Case(f"{tag}_sum_of_ones", jnp.sum, (np.full(70_000, -1, np.int64).view(dtype),)),
-            Case(f"{tag}_sum_from", lambda v: lax.reduce(v, v[5], lax.add, (0,)), (x[:600],)),
             Case(f"{tag}_extremes", lambda v: (jnp.max(v), jnp.min(v), jnp.max(v, 1), jnp.min(v, 1), jnp.max(v, 0),
                                                jnp.max(v, (0, 1), keepdims=True)), (few,)),
             Case(f"{tag}_extremes_3", lambda v: (jnp.max(v, (0, 2)), jnp.min(v, (1, 2))), (few.reshape(8, 10, 1024),)),
+            Case(f"{tag}_extremes_uneven", lambda v: (jnp.max(v), jnp.min(v, 1), jnp.max(v, 0)), (few[:, :777],)),
             Case(f"{tag}_arguments", lambda v: (jnp.argmax(v, 1), jnp.argmin(v, 0)), (few[:, :300],)),
             Case(f"{tag}_cumulative", lambda v: (jnp.cumsum(v, 1), lax.cummax(v, 0)), (few[:, :200],)),
             Case(f"{tag}_update", lambda v, u, k: lax.dynamic_update_slice(v, u, (k, k + 100)),
