@@ -15,7 +15,7 @@
 namespace tpu::compiler::bytecode {
 namespace {
 
-// Versions of the bytecode: StableHLO 0.9 writes 0, 0.15.0 and all behind it 6. What came with which:
+// Versions of the bytecode: StableHLO 0.9 writes 0, 0.15.0 and later ones 6. What came with which:
 constexpr uint64_t kVersionedDialects = 1, kIsolatedApart = 2, kUseListOrders = 3,
                    kPlacesLeftOut = 4, kPropertiesApart = 5, kNewestVersion = 6;
 

@@ -1,7 +1,7 @@
 // What a StableHLO portable artifact (VHLO in MLIR bytecode) or StableHLO's own bytecode holds, as
-// plain tables and an op tree. The reader guarantees well-formed structure only: every index is in range, every
-// operand is defined before. Meaning (versions, defaults, types) is the business of normalise.hpp.
-// Views point into the artifact's bytes, which must outlive the RawModule, or into what it has made.
+// plain tables and an op tree. The reader guarantees well-formed structure only: every index is in
+// range, every operand is defined before. Versions, defaults and types: normalise.hpp. Views point
+// into the artifact's bytes, which must outlive the RawModule, or into what it has made.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Operations of CHLO in StableHLO's own bytecode; portable artifacts have them as composites with
 // their decompositions, and these are what is made of them here:
-//   %y = chlo.erf_inv %x : f32[4,5]   =>   %y = composite %x {"chlo.erf_inv", @chlo.erf_inv_f32[4,5]}
+//   %y = chlo.erf_inv %x : f32[4,5]  =>  %y = composite %x {"chlo.erf_inv", @chlo.erf_inv_f32[4,5]}
 #include "import/chlo.hpp"
 
 #include "import/bytecode.hpp"

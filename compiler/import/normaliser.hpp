@@ -1,6 +1,7 @@
 // The converter from raw VHLO ops to graph ops. Its parts: normalise.cpp (ops, regions, functions),
 // normalise_main.cpp (arguments and results of main), normalise_sharding.cpp (jax.shard_map and
-// sharding constraints), normalise_forms.cpp (ops that are others), normalise_gspmd.cpp (the same in GSPMD's language), custom_calls.cpp,
+// sharding constraints), normalise_forms.cpp (ops that are others), normalise_gspmd.cpp (shardings
+// in GSPMD's language), custom_calls.cpp,
 // host_calls.cpp, survey.cpp (what a refused program holds). Private to the import; see
 // normalise.hpp for the entry.
 #pragma once

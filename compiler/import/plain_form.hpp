@@ -1,4 +1,4 @@
-// StableHLO's own ops in the bytecode (module.operation.write_bytecode(file)) as the VHLO ops that a
+// StableHLO's own bytecode (module.operation.write_bytecode(file)): its ops as the VHLO ops that a
 // portable artifact has: one op set for everything behind the reader.
 //
 //   stablehlo.gather {dimension_numbers = #stablehlo.gather<offset_dims = [1], ..>}
@@ -10,8 +10,8 @@
 namespace tpu::compiler::bytecode {
 
 // The lists of properties that writers of several versions store for an op of the dialects
-// stablehlo, func and chlo, in bytecode order; a name with '?' is stored as index and flag. Empty: the op
-// is not known.
+// stablehlo, func and chlo, in bytecode order; a name with '?' is stored as index and flag. Empty:
+// the op is not known.
 std::vector<std::vector<std::string_view>> plain_properties(Dialect dialect, std::string_view name);
 
 // Ops of these dialects, with their attributes, in VHLO's form; others as they are.

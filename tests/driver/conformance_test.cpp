@@ -80,8 +80,8 @@ TEST_P(Conformance, IntegersOf64BitsComeBackAsTheyWere) {
            {0, 8}, {5, 1}, {7, 2}, {12, 100}, {(16 << 20) - 3, 9}, {sent.bytes.size() - 17, 17}}) {
     std::vector<std::byte> out(bytes);
     buffer.read_part(first, out).wait();
-    EXPECT_TRUE(std::equal(out.begin(), out.end(),
-                           sent.bytes.begin() + static_cast<ptrdiff_t>(first)))
+    EXPECT_TRUE(
+        std::equal(out.begin(), out.end(), sent.bytes.begin() + static_cast<ptrdiff_t>(first)))
         << first;
   }
   const HostArray small = counting(DType::kU64, {16, 5});

@@ -272,7 +272,8 @@ class Bench:
         names = sorted(path.stem for path in (HERE / "gdb").glob("*.gdb"))
         scripts = {name: lambda name=name: self.session(name) for name in names}
         return scripts | {case.__name__: case for case in (
-            self.nobody_comes, self.attached_and_never_stopped, self.killed_in_a_stop, self.gone_before_a_word, self.a_web_page_that_posts,
+            self.nobody_comes, self.attached_and_never_stopped, self.killed_in_a_stop, self.gone_before_a_word,
+            self.a_web_page_that_posts,
             self.a_second_debugger, self.damaged_packets, self.waves_on_and_off, self.wrong_addresses)}
 
 

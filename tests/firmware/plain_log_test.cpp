@@ -9,7 +9,7 @@ namespace {
 uint32_t calls = 0;
 uint32_t counted() { return ++calls; }
 
-// That plain_log.c compiles is half of the test: a variable that only a log line uses is no warning.
+// Half of the test is that plain_log.c compiles: a variable of a log line alone is no warning.
 TEST(PlainImage, ComputesNothingForLogLines) {
   EXPECT_EQ(plain_log(&counted), 1U);
   EXPECT_EQ(calls, 0U);

@@ -78,7 +78,8 @@ TEST(PjrtDonation, AnArgumentThatTheCallKeepsStays) {
   PJRT_Buffer* argument = upload(client, device_of(client, 3), values, {kElements}).first;
   PJRT_LoadedExecutable* program = load_copy(client, {{"slot=0\n", "slot=0 donated_to=0\n"},
                                                       {".slot result bytes=4096\n", ""},
-                                                      {"slot=1\n", "slot=0\n"}});
+                                                      {"slot=1\n", "slot=0\n"},
+                                                      {"dst=hbm[1]+0", "dst=hbm[0]+0"}});
   const auto [copy, kept] = launch(program, argument, {0});
   EXPECT_EQ(kept.text, "");
   EXPECT_FALSE(is_deleted(argument));
