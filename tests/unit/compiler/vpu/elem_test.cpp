@@ -13,6 +13,10 @@ TEST(Elem, HasTheNameAndTheSizeOfTheInstructionSet) {
   std::set<spec::Elem> seen;
   for (int i = 0; is_supported(static_cast<Elem>(i)); ++i) {
     const auto elem = static_cast<Elem>(i);
+    if (is_complex(elem)) {
+      EXPECT_THROW(isa_elem(elem), Error);  // a core sees pairs of f32
+      continue;
+    }
     const spec::Elem isa = isa_elem(elem);
     EXPECT_EQ(elem_name(elem), spec::kElemNames.at(static_cast<size_t>(isa)));
     EXPECT_EQ(elem_name(elem), exe::elem_name(static_cast<exe::Elem>(isa)));
