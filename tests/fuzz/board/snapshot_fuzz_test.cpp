@@ -143,7 +143,7 @@ TEST_F(SnapshotFuzz, NumbersThatPointOutsideAreRefused) {
   // part core, number, whether it was sent, and its code.
   const std::vector<std::byte> items = tpu::test::SnapshotParts(good_).section("items").bytes;
   const std::string_view text(reinterpret_cast<const char*>(items.data()), items.size());
-  const size_t executable = text.find("TPUEXE01");
+  const size_t executable = text.find("TPUEXE02");
   ASSERT_NE(executable, std::string_view::npos);
   uint64_t length = 0;
   std::memcpy(&length, items.data() + executable - sizeof length, sizeof length);
