@@ -50,7 +50,7 @@ std::vector<Tensor> values_of(Tensor array, WordPart first) {
     return out;
   }
   const Type word{Elem::kU32, array.type.dims};
-  for (const size_t offset : {0, 4}) {
+  for (const size_t offset : {size_t{0}, size_t{4}}) {
     Tensor& t = out.emplace_back(make_tensor(word));
     for (size_t i = 0; i * 4 < t.data.size(); ++i) {
       std::memcpy(t.data.data() + i * 4, array.data.data() + i * 8 + offset, 4);
@@ -65,7 +65,7 @@ Tensor array_of(const std::vector<Tensor>& values, size_t i, const ResultInfo& i
     return values.at(i);
   }
   Tensor array = make_tensor({info.global.elem, values.at(i).type.dims});
-  for (const size_t word : {0, 1}) {
+  for (const size_t word : {size_t{0}, size_t{1}}) {
     const Tensor& t = values.at(i + word);
     for (size_t e = 0; e * 4 < t.data.size(); ++e) {
       std::memcpy(array.data.data() + e * 8 + word * 4, t.data.data() + e * 4, 4);

@@ -45,7 +45,7 @@ class Scatter {
                   "stablehlo.scatter", op_.loc);
     }
     IndexSpace space = prepared();
-    if (const auto made = by_comparing(space); !made.empty()) {
+    if (auto made = by_comparing(space); !made.empty()) {
       return made;
     }
     if (gives_update()) {
