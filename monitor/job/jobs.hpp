@@ -57,8 +57,8 @@ struct JobNews {
   std::optional<Report> report;
   JobEnd end = JobEnd::kDone;  ///< without a report
 };
-/// Throws driver::Error for a file that is none of a job's, or not of the user of its process,
-/// though there is such a process.
+/// Throws driver::Error when the process exists, but the file does not hold a job's report or
+/// belongs to another user than the process.
 JobNews read_job(const std::filesystem::path& folder, int64_t pid);
 
 /// The job `pid`, or the only one there is (0), beside files that cannot be read. Throws

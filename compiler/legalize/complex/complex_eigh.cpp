@@ -212,31 +212,9 @@ class HermitianJacobi {
   // Ascending; rows of `vectors` go with their values.
   void sort(Value*& values, Complex& vectors) {
     Value* keys = m_.builder().broadcast(values, vectors.re->type.dims, {0, 1, 2});
-    const Values out = sorted({keys, vectors.re, vectors.im});
+    const Values out = m_.sorted({keys, vectors.re, vectors.im}, 1);
     vectors = {out[1], out[2]};
-    values = sorted({values})[0];
-  }
-
-  Values sorted(const Values& arrays) {
-    std::vector<Type> types;
-    for (const Value* v : arrays) {
-      types.push_back(v->type);
-    }
-    Op* sort = rw_.make_op(Kind::kSort, arrays, types, SortAttrs{1, true});
-    Region* body = sort->add_region();
-    for (const Type& t : types) {
-      body->add_arg({t.elem, {}});
-      body->add_arg({t.elem, {}});
-    }
-    rw_.within(*body, [&] {
-      Value* less = m_.builder().compare(Direction::kLt, body->args[0].get(), body->args[1].get());
-      rw_.make_op(Kind::kReturn, {less}, {}, NoAttrs{});
-    });
-    Values out;
-    for (const auto& r : sort->results) {
-      out.push_back(r.get());
-    }
-    return out;
+    values = m_.sorted({values}, 1)[0];
   }
 
   const Op& op_;

@@ -1,7 +1,6 @@
 // LU and QR factors of complex matrices as loops over their columns, as LAPACK's cgetrf, cgeqrf and
 // cungqr define them. The same for real matrices: legalize/linalg/.
 #include <algorithm>
-#include <limits>
 
 #include "legalize/complex/complex_matrices.hpp"
 #include "legalize/complex/complex_ops.hpp"
@@ -40,8 +39,9 @@ class ComplexLu {
   Values step(Value* i, const Values& carried) {
     Value* at = m_.lift(i);
     const Complex before = {carried[0], carried[1]};
-    Value* from = largest(c_.column(before, i), at);
-    const Complex a = {swapped(before.re, at, from), swapped(before.im, at, from)};
+    Value* from = m_.first_largest(magnitude(c_.column(before, i)), rows_, at);
+    const Complex a = {m_.swapped(before.re, rows_, at, from),
+                       m_.swapped(before.im, rows_, at, from)};
     const Complex pivots = c_.pick(a, rows_, at, 1);
     const Complex pivot = c_.pick(pivots, columns_, at, 2);
     const Complex column = c_.pick(a, columns_, at, 2);
@@ -55,26 +55,12 @@ class ComplexLu {
                   c_.select(m_.compare(Direction::kEq, columns_, at), factor, a));
     const Complex next = c_.select(m_.compare(Direction::kGt, rows_, at), right, a);
     return {next.re, next.im, m_.select(m_.compare(Direction::kEq, numbers_, at), from, carried[2]),
-            swapped(carried[3], at, from)};
+            m_.swapped(carried[3], rows_, at, from)};
   }
 
-  // The first row from `at` on whose element has the largest |re| + |im|; NaN counts as the
-  // largest.
-  Value* largest(const Complex& column, Value* at) {
-    Value* size = m_.add(m_.unary(Kind::kAbs, column.re), m_.unary(Kind::kAbs, column.im));
-    size = m_.select(m_.compare(Direction::kEq, size, size), size,
-                     m_.number(std::numeric_limits<double>::infinity()));
-    size = m_.select(m_.compare(Direction::kGe, rows_, at), size, m_.number(-1));
-    Value* most = m_.reduce(Kind::kMaximum, size, -1, 1);
-    Value* found = m_.select(m_.compare(Direction::kEq, size, most), rows_, m_.integer(height_));
-    return m_.reduce(Kind::kMinimum, found, static_cast<double>(height_), 1);
-  }
-
-  Value* swapped(Value* x, Value* i, Value* j) {
-    Value* row_i = m_.pick(x, rows_, i, 1);
-    Value* row_j = m_.pick(x, rows_, j, 1);
-    return m_.select(m_.compare(Direction::kEq, rows_, i), row_j,
-                     m_.select(m_.compare(Direction::kEq, rows_, j), row_i, x));
+  // LAPACK's magnitude of an element: |re| + |im|.
+  Value* magnitude(const Complex& x) {
+    return m_.add(m_.unary(Kind::kAbs, x.re), m_.unary(Kind::kAbs, x.im));
   }
 
   ComplexMatrices c_;

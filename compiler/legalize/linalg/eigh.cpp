@@ -163,30 +163,8 @@ class Jacobi {
   // Ascending; rows of `vectors` go with their values.
   void sort(Value*& values, Value*& vectors) {
     Value* keys = m_.builder().broadcast(values, vectors->type.dims, {0, 1, 2});
-    vectors = sorted({keys, vectors}, 1)[1];
-    values = sorted({values}, 1)[0];
-  }
-
-  Values sorted(const Values& arrays, int64_t dim) {
-    std::vector<Type> types;
-    for (const Value* v : arrays) {
-      types.push_back(v->type);
-    }
-    Op* sort = rw_.make_op(Kind::kSort, arrays, types, SortAttrs{dim, true});
-    Region* body = sort->add_region();
-    for (const Type& t : types) {
-      body->add_arg({t.elem, {}});
-      body->add_arg({t.elem, {}});
-    }
-    rw_.within(*body, [&] {
-      Value* less = m_.builder().compare(Direction::kLt, body->args[0].get(), body->args[1].get());
-      rw_.make_op(Kind::kReturn, {less}, {}, NoAttrs{});
-    });
-    Values out;
-    for (const auto& r : sort->results) {
-      out.push_back(r.get());
-    }
-    return out;
+    vectors = m_.sorted({keys, vectors}, 1)[1];
+    values = m_.sorted({values}, 1)[0];
   }
 
   const Op& op_;

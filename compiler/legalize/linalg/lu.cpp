@@ -2,7 +2,6 @@
 // from 0. The largest element of what is left of a column comes to its diagonal by a swap of rows;
 // each matrix of a batch swaps rows of its own, so rows are moved by masks.
 #include <algorithm>
-#include <limits>
 
 #include "legalize/linalg/linalg.hpp"
 #include "legalize/linalg/matrices.hpp"
@@ -36,8 +35,8 @@ class Lu {
 
   Values step(Value* i, const Values& carried) {
     Value* at = m_.lift(i);
-    Value* from = largest(m_.column(carried[0], i), at);
-    Value* a = swapped(carried[0], at, from);
+    Value* from = m_.first_largest(m_.unary(Kind::kAbs, m_.column(carried[0], i)), rows_, at);
+    Value* a = m_.swapped(carried[0], rows_, at, from);
     Value* pivots = m_.pick(a, rows_, at, 1);
     Value* pivot = m_.pick(pivots, columns_, at, 2);
     Value* column = m_.pick(a, columns_, at, 2);
@@ -48,25 +47,7 @@ class Lu {
                   m_.select(m_.compare(Direction::kEq, columns_, at), factor, a));
     return {m_.select(m_.compare(Direction::kGt, rows_, at), right, a),
             m_.select(m_.compare(Direction::kEq, numbers_, at), from, carried[1]),
-            swapped(carried[2], at, from)};
-  }
-
-  // The first row from `at` on whose element has the largest magnitude; NaN counts as the largest.
-  Value* largest(Value* column, Value* at) {
-    Value* size = m_.unary(Kind::kAbs, column);
-    size = m_.select(m_.compare(Direction::kEq, size, size), size,
-                     m_.number(std::numeric_limits<double>::infinity()));
-    size = m_.select(m_.compare(Direction::kGe, rows_, at), size, m_.number(-1));
-    Value* most = m_.reduce(Kind::kMaximum, size, -1, 1);
-    Value* found = m_.select(m_.compare(Direction::kEq, size, most), rows_, m_.integer(height_));
-    return m_.reduce(Kind::kMinimum, found, static_cast<double>(height_), 1);
-  }
-
-  Value* swapped(Value* x, Value* i, Value* j) {
-    Value* row_i = m_.pick(x, rows_, i, 1);
-    Value* row_j = m_.pick(x, rows_, j, 1);
-    return m_.select(m_.compare(Direction::kEq, rows_, i), row_j,
-                     m_.select(m_.compare(Direction::kEq, rows_, j), row_i, x));
+            m_.swapped(carried[2], rows_, at, from)};
   }
 
   Matrices m_;

@@ -2,6 +2,7 @@
 #include "legalize/linalg/matrices.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace tpu::compiler::legalization {
 
@@ -71,6 +72,45 @@ Value* Matrices::sum(Value* x, int64_t dim) { return reduce(Kind::kAdd, x, 0, di
 Value* Matrices::pick(Value* x, Value* index, Value* at, int64_t dim) {
   Value* zero = b_.splat_int({x->type.elem, {1, 1, 1}}, 0);
   return sum(select(compare(CompareDirection::kEq, index, at), x, zero), dim);
+}
+
+Value* Matrices::first_largest(Value* size, Value* rows, Value* at) {
+  const int64_t height = dim(rows, 1);
+  size = select(compare(CompareDirection::kEq, size, size), size,
+                number(std::numeric_limits<double>::infinity()));
+  size = select(compare(CompareDirection::kGe, rows, at), size, number(-1));
+  Value* most = reduce(Kind::kMaximum, size, -1, 1);
+  Value* found = select(compare(CompareDirection::kEq, size, most), rows, integer(height));
+  return reduce(Kind::kMinimum, found, static_cast<double>(height), 1);
+}
+
+Value* Matrices::swapped(Value* x, Value* rows, Value* i, Value* j) {
+  Value* row_i = pick(x, rows, i, 1);
+  Value* row_j = pick(x, rows, j, 1);
+  return select(compare(CompareDirection::kEq, rows, i), row_j,
+                select(compare(CompareDirection::kEq, rows, j), row_i, x));
+}
+
+Values Matrices::sorted(const Values& arrays, int64_t dim) {
+  std::vector<Type> types;
+  for (const Value* v : arrays) {
+    types.push_back(v->type);
+  }
+  Op* sort = rw_.make_op(Kind::kSort, arrays, types, SortAttrs{dim, true});
+  Region* body = sort->add_region();
+  for (const Type& t : types) {
+    body->add_arg({t.elem, {}});
+    body->add_arg({t.elem, {}});
+  }
+  rw_.within(*body, [&] {
+    Value* less = b_.compare(CompareDirection::kLt, body->args[0].get(), body->args[1].get());
+    rw_.make_op(Kind::kReturn, {less}, {}, NoAttrs{});
+  });
+  Values out;
+  for (const auto& r : sort->results) {
+    out.push_back(r.get());
+  }
+  return out;
 }
 
 Value* Matrices::scale(Value* magnitude) {

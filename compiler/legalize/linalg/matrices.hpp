@@ -49,6 +49,12 @@ class Matrices {
   // stays in range.
   Value* scale(Value* magnitude);
 
+  // The first of `rows` from `at` on where `size` is largest; NaN counts as infinite.
+  Value* first_largest(Value* size, Value* rows, Value* at);
+  // x with the rows i and j exchanged; `rows`: the number of each row.
+  Value* swapped(Value* x, Value* rows, Value* i, Value* j);
+  // Each array's elements along `dim` in the order of the first array, ascending and stable.
+  Values sorted(const Values& arrays, int64_t dim);
   Value* row(Value* x, Value* i);  // i: i32 []
   Value* column(Value* x, Value* i);
   Value* transpose(Value* x) { return b_.transpose(x, {0, 2, 1}); }
