@@ -14,7 +14,6 @@ class HermitianJacobi {
  public:
   HermitianJacobi(const Op& op, Rewriter& rw)
       : op_(op),
-        rw_(rw),
         c_(rw),
         m_(c_.real),
         n_(op.type().dims.back()),
@@ -218,7 +217,6 @@ class HermitianJacobi {
   }
 
   const Op& op_;
-  Rewriter& rw_;
   ComplexMatrices c_;
   Matrices& m_;
   int64_t n_, half_;

@@ -21,7 +21,6 @@ class Jacobi {
  public:
   Jacobi(const Op& op, Rewriter& rw)
       : op_(op),
-        rw_(rw),
         m_(rw),
         n_(op.type().dims.back()),
         half_((n_ + 1) / 2),
@@ -168,7 +167,6 @@ class Jacobi {
   }
 
   const Op& op_;
-  Rewriter& rw_;
   Matrices m_;
   int64_t n_, half_;
   Value* diagonal_;
