@@ -1,7 +1,7 @@
 // Host code for straight runs of the control hart's instructions, made when they have run often.
 // What it computes and the cycles it takes are those of the interpreter (hart_interpret.cpp), which
 // keeps all that is rare: device accesses, traps, CSRs, divisions, the end of a budget. Harts that
-// run the same image share their code. docs/adr/0057-host-code-for-the-control-harts.md.
+// run the same image share their code. docs/adr/0057-jit-for-firmware.md.
 #pragma once
 
 #include <cstddef>

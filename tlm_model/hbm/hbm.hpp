@@ -19,7 +19,7 @@ namespace tpu::model {
 // Contents of one core.
 class HbmBank : public sc_core::sc_module, public HbmIf {
  public:
-  // Debug port, bound by tests alone (docs/adr/0019-memory-through-typed-ports.md): addresses from
+  // Debug port, bound by tests alone (docs/adr/0021-memory-through-typed-ports.md): addresses from
   // 0; no delay is added. Byte enables and streaming are refused.
   tlm_utils::simple_target_socket_optional<HbmBank> mem_tsock{"mem_tsock"};
 

@@ -1,6 +1,6 @@
 // Plain memory of a block (VMEM, SMEM, slot banks) behind a TLM-2.0 target: zero at power-on, no
 // time of its own. Engines of the same core use data(); the socket serves the host DMA for slot
-// banks, and is the debug port of VMEM and SMEM (docs/adr/0019-memory-through-typed-ports.md).
+// banks, and is the debug port of VMEM and SMEM (docs/adr/0021-memory-through-typed-ports.md).
 #pragma once
 
 #include <tlm_utils/simple_target_socket.h>
