@@ -39,6 +39,12 @@ class Tree(unittest.TestCase):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.root / name)
 
+    def keep(self, script: str) -> None:
+        """Removes checks that name pages of the real tree."""
+        for path in (self.root / "tests/lint").iterdir():
+            if path.name not in (Path(script).name, "sources.py"):
+                path.unlink()
+
     def command(self, *words: str) -> str:
         """What a command that must pass prints."""
         return subprocess.run(words, check=True, capture_output=True, text=True, cwd=self.root).stdout
@@ -141,12 +147,28 @@ class JoinedNames(Tree):
 class Pages(Tree):
     def test_dead_links_and_paths(self) -> None:
         script = "tests/lint/links_test.py"
+        self.keep(script)
         self.write("docs/a.md", "[b](b.md) `spec/x.toml` [far](https://example.org/no)\n")
         self.fails(r"docs/a\.md: dead link b\.md", script)
-        self.write("docs/b.md", "[a](a.md#part)\n")
+        self.write("docs/b.md", "[a](a.md)\n")
         self.fails(r"docs/a\.md: names spec/x\.toml, which does not exist", script)
         self.write("spec/x.toml", "")
         self.passes(script)
+
+    def test_headings_and_pages_that_sources_name(self) -> None:
+        script = "tests/lint/links_test.py"
+        self.keep(script)
+        self.write("docs/a.md", "# Two `words`, a [link](b.md)\n## Part\n## Part\n```\n# Code\n```\n[b](#part-1)\n")
+        self.write("docs/b.md", "[a](a.md#two-words-a-link)\n")
+        self.write("spec/a.hpp", "// docs/a.md#part, docs/b.md.\n")
+        self.passes(script)
+        self.write("docs/b.md", "[a](a.md#code)\n")
+        self.fails(r"docs/b\.md: dead link a\.md#code: the page has no such heading", script)
+        self.write("docs/b.md", "")
+        self.write("spec/a.hpp", "\n// docs/a.md#whole\n")
+        self.fails(r"spec/a\.hpp:2: names docs/a\.md#whole: the page has no such heading", script)
+        self.write("spec/a.hpp", "// docs/c.md\n")
+        self.fails(r"spec/a\.hpp:1: names docs/c\.md, which does not exist", script)
 
     def test_operations_without_a_row_and_rows_without_an_operation(self) -> None:
         script = "tests/lint/operations_test.py"
@@ -251,7 +273,7 @@ class Records(Tree):
 
     def setUp(self) -> None:
         super().setUp()
-        (self.root / "tests/lint/joined_names_test.py").unlink()  # refers to a record of the real tree
+        self.keep(self.SCRIPT)
         self.write("docs/adr/0001-first.md", "# 1. The first\n")
         self.write("docs/adr/0002-second.md", "# 2. The second\n")
         self.entries = ["- [1. The first](0001-first.md)", "- [2. The\n  second](0002-second.md)"]
