@@ -16,9 +16,8 @@ COLUMNS = 120
 ITEM = re.compile(r"(\s*(?:[-*+]|\d+[.)]) +)\S")
 FIXED = re.compile(r"\s*(?:#{1,6} |\||>|<|!\[|\[[^\]]+\]: |$)")
 FENCE = re.compile(r"\s*(```|~~~)")
-# A word that would start a list, a heading, a quotation or a table where it starts a line.
-MARK = re.compile(r"(?:[-*+]|#{1,6}|\d+[.)]|[>|].*)")
-GLUE = "\0"  # stands for a space where no line may be broken
+GLUE = "\0"  # a space where no line is broken: in a code span, and in front of what opens a list where it starts a line
+MARK = re.compile(r" (?=(?:[-*+]|#+|\d+[.)]) |[>|])")
 
 
 def fill(lines: list[str]) -> list[str]:
@@ -30,16 +29,9 @@ def fill(lines: list[str]) -> list[str]:
     rest = " " * len(first)
     text = " ".join(" ".join([lines[0][len(first):], *lines[1:]]).split())
     text = re.sub(r"`[^`]*`", lambda span: span[0].replace(" ", GLUE), text)
-    while True:
-        filled = textwrap.wrap(text, COLUMNS, initial_indent=first, subsequent_indent=rest, break_long_words=False,
-                               break_on_hyphens=False)
-        at = next((i for i, line in enumerate(filled[1:], 1) if MARK.fullmatch(line.split()[0].split(GLUE)[0])), None)
-        if at is None:
-            return [line.replace(GLUE, " ") for line in filled]
-        words = [line.split() for line in filled]
-        before = sum(len(line) for line in words[:at]) - (len(first.split()))
-        parts = text.split(" ")
-        text = " ".join([*parts[:before - 1], parts[before - 1] + GLUE + parts[before], *parts[before + 1:]])
+    filled = textwrap.wrap(MARK.sub(GLUE, text), COLUMNS, initial_indent=first, subsequent_indent=rest,
+                           break_long_words=False, break_on_hyphens=False)
+    return [line.replace(GLUE, " ") for line in filled]
 
 
 def wrap(text: str) -> str:

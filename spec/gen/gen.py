@@ -17,7 +17,6 @@ from parse import SpecError, check_board, parse_block, parse_format, parse_isa, 
 
 SPEC = Path(__file__).resolve().parent.parent
 DOCS = SPEC.parent / "docs"
-BEGIN, END = "<!-- board table: begin (generated) -->\n", "<!-- board table: end -->\n"
 
 
 def read_boards() -> tuple[list, dict, dict]:
@@ -67,17 +66,10 @@ def pages() -> dict[Path, str]:
     """Committed manual pages and the text that they must hold."""
     blocks = [parse_block(path) for path in sorted((SPEC / "regs").glob("*.toml"))]
     formats = [parse_format(path) for path in sorted((SPEC / "formats").glob("*.toml"))]
-    result = {DOCS / "isa.md": emit_md.isa_page(parse_isa(SPEC / "isa")),
-              DOCS / "registers.md": emit_md.registers_page(blocks, formats)}
-    timing = DOCS / "timing_model.md"
-    if timing.exists():
-        text = timing.read_text()
-        if BEGIN not in text or END not in text:
-            raise SpecError(f"{timing}: the markers of the board table are missing")
-        head, rest = text.split(BEGIN, 1)
-        keys, entries, _ = read_boards()
-        result[timing] = head + BEGIN + emit_md.board_table(keys, entries) + END + rest.split(END, 1)[1]
-    return result
+    keys, entries, _ = read_boards()
+    return {DOCS / "isa.md": emit_md.isa_page(parse_isa(SPEC / "isa")),
+            DOCS / "registers.md": emit_md.registers_page(blocks, formats),
+            DOCS / "board_numbers.md": emit_md.board_page(keys, entries)}
 
 
 def main() -> int:

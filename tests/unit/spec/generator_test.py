@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 sys.path.insert(0, str(ROOT / "spec" / "gen"))
 
+import emit_md  # noqa: E402
 import gen  # noqa: E402
 import parse  # noqa: E402
 
@@ -154,6 +155,24 @@ class Incremental(unittest.TestCase):
             gen.emit_code(Path(folder))
             self.assertEqual(isa.stat().st_mtime_ns, before)
             self.assertNotEqual(board.read_text(), "stale")
+
+
+class Pages(unittest.TestCase):
+    """Manual pages."""
+
+    def test_long_texts_are_notes_below_a_table(self) -> None:
+        long = "word " * 20 + "12345 + `a code span` end"
+        lines = emit_md.table("| name | text |", [("`A`", "`A`", "short | text"), ("`B`", "`B`", long)])
+        note = ["- `B`: " + "word " * 20 + "12345 +", "  `a code span` end"]
+        self.assertEqual(lines, ["| name | text |", "|---|---|", "| `A` | short \\| text |",
+                                 "| `B` | (note below) |", "", *note, ""])
+        for page, text in gen.pages().items():
+            wide = [line for line in text.splitlines() if len(line) > emit_md.COLUMNS]
+            self.assertEqual(wide, [], page)
+
+    def test_neighbors_with_one_text_share_an_item(self) -> None:
+        text = next(text for page, text in gen.pages().items() if page.name == "isa.md")
+        self.assertIn("- `add_i`, `sub_i`, `and`, `or`, ", text)
 
 
 if __name__ == "__main__":
