@@ -69,7 +69,7 @@ def main() -> int:
     parser.add_argument("--whole", action="store_true")
     args = parser.parse_args()
     page = (ROOT / "docs/timing_model.md").read_text(encoding="utf-8")
-    section = page[page.index("\n## Host time\n"):page.index("\n## Definitions\n")]
+    section = page[page.index("\n## Host overhead\n"):page.index("\n## Definitions\n")]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if args.whole:
