@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ FUNCTIONS = {
     "numpy_products": "`jax.numpy`: products, polynomials",
     "numpy_shapes": "`jax.numpy`: shapes, indexing, making arrays",
     "lax_functions": "`jax.lax`",
-    "nn_functions": "`jax.nn` and its initialisers",
+    "nn_functions": "`jax.nn` and its initializers",
     "random_functions": "`jax.random`",
     "scipy_functions": "`jax.numpy.linalg`, `jax.scipy`, `jax.image`",
     "complex_functions": "`jax.numpy.fft`, complex numbers",
@@ -82,7 +83,7 @@ def label(labels: dict[str, str], name: str) -> str:
 
 
 def tables(kept: dict[str, Any]) -> str:
-    """What stands in the page."""
+    """The text of the page."""
     lines = ["| functions | compared | equal or within the bound | not |", "|---|---:|---:|---|"]
     for name, group in kept["functions"].items():
         failed = ", ".join(f"`{each}`" for each in group["failed"])
@@ -91,8 +92,9 @@ def tables(kept: dict[str, Any]) -> str:
     reasons: dict[str, list[str]] = {}
     for name, text in kept["refused"].items():
         reasons.setdefault(text, []).append(f"`{name}`")
-    lines += ["", "| refused | the error says |", "|---|---|"]
-    lines += [f"| {', '.join(names)} | {text} |" for text, names in reasons.items()]
+    lines += ["", "Rejected functions, with their errors:", ""]
+    for text, names in reasons.items():
+        lines += textwrap.wrap(f"- {', '.join(names)}: {text}", 120, subsequent_indent="  ", break_long_words=False)
     lines += ["", "| program, eight devices | losses, default precision | losses, highest | first weights | "
               "losses, rounding alone |", "|---|---:|---:|---:|---:|"]
     for name, far in kept["programs"].items():

@@ -19,7 +19,7 @@ from . import measure
 def main() -> int:
     """Runs the program in a measured block; its exit code is this one's."""
     parser = argparse.ArgumentParser(prog="python -m tpuboard", description=__doc__)
-    parser.add_argument("--figures", type=Path, help="JSON file for the figures")
+    parser.add_argument("--figures", type=Path, help="JSON file for the metrics")
     parser.add_argument("--ops", type=int, default=0, help="operations to list, those that took most time first")
     parser.add_argument("program", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)

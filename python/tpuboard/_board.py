@@ -37,7 +37,7 @@ class Counters:
     """One snapshot of the performance counters; meanings: docs/registers.md, block perf."""
 
     cycles: int
-    """Board time of the snapshot."""
+    """Simulated time of the snapshot."""
     cores: tuple[Mapping[str, int], ...]
     """By device: name of the counter to its value since the board was opened."""
     checks: Checks

@@ -31,7 +31,7 @@ class Measurement:
         self.idle = 0.0
         """Share of simulated time with no program running, 0 to 1."""
         self.host_seconds = 0.0
-        """Host time of the block."""
+        """Wall-clock time of the block."""
         self.programs = 0
         """Programs that were run, counted once for each core."""
         self.cores: list[int] = []

@@ -15,7 +15,7 @@
     state, loss, stats = step(state, ids, labels)
     layer.check_stats(stats)                                 # ids that the device left out
 
-Tables hold what rows and optimiser state have changed since their initial values: a row's value is that plus
+Tables hold what rows and optimizer state have changed since their initial values: a row's value is that plus
 `initializer`, a function of (seed, row), so a table of any size begins as zeros and only rows that were trained take
 memory. Works on every backend of JAX and exports (`Embedding.shapes`). docs/embedding.md tells more.
 """
@@ -38,7 +38,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec as P
 from . import _exchange as exchange
 
 State: TypeAlias = dict[str, Any]
-"""`{"step": i32[], "tables": {stack: {"rows": [..], slot of the optimiser: [..]}}}`, arrays cut over the cores."""
+"""`{"step": i32[], "tables": {stack: {"rows": [..], slot of the optimizer: [..]}}}`, arrays cut over the cores."""
 Rate: TypeAlias = float | Callable[[jax.Array], jax.Array]
 """Learning rate, or a function of the number of updates before this one."""
 Initializer: TypeAlias = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
@@ -127,7 +127,7 @@ class TableConfig:
     initializer: Initializer | None = None
     """None: `uniform` of the power of two that is next to 1 / sqrt(dim)."""
     dtype: str = "float32"
-    """Of the rows, also when they are sent: float32 or bfloat16. Sums, gradients and optimiser state are float32."""
+    """Of the rows, also when they are sent: float32 or bfloat16. Sums, gradients and optimizer state are float32."""
 
     def __post_init__(self) -> None:
         if self.vocabulary < 1 or self.dim < 1:
