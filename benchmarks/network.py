@@ -1,4 +1,4 @@
-"""What the programs of attention networks share: sizes with their options and checks, and the export
+"""What the programs of attention networks (bert.py, gpt.py) share: sizes with their options and checks, and the export
 of a training step of one core or of eight."""
 
 from __future__ import annotations

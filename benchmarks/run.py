@@ -9,7 +9,8 @@ writes JSON: {name: {ours, theirs, ratio, unit, ...}}. What this host cannot run
                    one CPU device. Bar: 0.9 times the ratio of `tpuboard train` in the same run
   convnet_input    a training step fed from record files, read, verified and shuffled beside it; theirs: fed from
                    arrays in memory, with the same losses. Bar: 3 % of host and of simulated time
-  bert_layer       a training step of a BERT-base layer on one core (steps.py has all four), all host cores; theirs: JAX
+  bert_layer       a training step of a BERT-base layer on one core (steps.py has all five), all host cores; theirs: JAX
+  gpt_block        of a block of GPT-2 small, causal attention over 1,024 tokens
   resnet_bottleneck  of a ResNet-50 bottleneck
   mlp_step         of examples/mnist_mlp
   conv2_dense      of the convnet's second convolution on operands without zeros, which the matrix engine could skip
@@ -39,7 +40,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from statistics import median_high as median
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = Path(__file__).resolve().parent
@@ -48,7 +51,7 @@ RESNET_BAND = 0.35
 PLUGIN_COST = 0.1  # of the speed of `tpuboard train`
 RESNET_WALL_SECONDS = 60
 CONVNET_BARS = {"avx2": 5.5, "avx512": 4.5, "avx512_bf16": 4.5, "amx": 6.5}  # by the host's best instruction set
-CORE_STEP_BARS = {"bert_layer": 3.0, "resnet_bottleneck": 5.0, "mlp_step": 3.0}
+CORE_STEP_BARS = {"bert_layer": 3.0, "gpt_block": 3.0, "resnet_bottleneck": 5.0, "mlp_step": 3.0}
 INPUT_COST = 0.03  # of a step's time
 
 
@@ -285,11 +288,6 @@ def convnet_input(bench: Bench) -> Result:
     return result
 
 
-def median(values: list[float]) -> float:
-    """Of at least one value."""
-    return sorted(values)[len(values) // 2]
-
-
 def core_step(bench: Bench, name: str) -> Result:
     """A step of steps.py on one core and JAX in turns; the median step of each round, the best round of each. The first
     two steps of a round warm up on both sides."""
@@ -385,12 +383,13 @@ BENCHMARKS: dict[str, tuple[str, str, Callable[[Bench], Result]]] = {
     "convnet_plugin": ("the same step by unmodified JAX on the plugin", "s", convnet_plugin),
     "convnet_input": ("its step from record files against arrays in memory", "s", convnet_input),
     "bert_layer": ("training step of a BERT-base layer, 8 x 128 tokens, one core", "s",
-                   lambda bench: core_step(bench, "bert_layer")),
+                   partial(core_step, name="bert_layer")),
+    "gpt_block": ("of a GPT-2 small block, 1,024 tokens, causal, one core", "s", partial(core_step, name="gpt_block")),
     "resnet_bottleneck": ("of a ResNet-50 bottleneck, 16 x 56x56x256, one core", "s",
-                          lambda bench: core_step(bench, "resnet_bottleneck")),
-    "mlp_step": ("of the MNIST MLP, batch 200, one core", "s", lambda bench: core_step(bench, "mlp_step")),
+                          partial(core_step, name="resnet_bottleneck")),
+    "mlp_step": ("of the MNIST MLP, batch 200, one core", "s", partial(core_step, name="mlp_step")),
     "conv2_dense": ("of the convnet's second convolution, 25 images, no zeros, one core", "s",
-                    lambda bench: core_step(bench, "conv2_dense")),
+                    partial(core_step, name="conv2_dense")),
     "mxu_2048": ("2048^3 matmul, one core's program, one thread", "GFLOP/s", mxu_2048),
     "mxu_512_amx": ("512^3 on the matrix engine, AMX, one thread", "GFLOP/s", mxu_512_amx),
     "vpu_chain": ("10 elementwise operations on 16 M f32", "s", vpu_chain),

@@ -2,13 +2,14 @@
 the virtual environment of tests/requirements.txt, started by run.py; each command prints one JSON object.
 
   bert_layer         a layer of BERT-base (bert.py): 8 sequences of 128 tokens, bf16 activations, dropout 0.1, AdamW
+  gpt_block          a block of GPT-2 small (gpt.py): a sequence of 1,024 tokens, causal attention, else as bert_layer
   resnet_bottleneck  a bottleneck of ResNet-50 (resnet50.py): 16 images of 56x56x256, 64 features inside, bf16
                      activations, SGD with momentum
   mlp_step           the training step of examples/mnist_mlp (784-512-256-10, Adam), global batch 200
   conv2_dense        the second convolution of examples/mnist_convnet alone, f32, SGD with momentum: 25 images of
                      26x26x256, no relu before or behind it, so that no operand of a product is zero
 
-All start from f32 parameters. The three layers minimise the mean square distance to a target, and give the gradient of
+All start from f32 parameters. The four layers minimise the mean square distance to a target, and give the gradient of
 their input too, as a layer inside of a network does.
 
   steps.py export NAME FOLDER     NAME.mlirbc and its arguments 0.npy, 1.npy, ...
@@ -32,6 +33,8 @@ os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=1"
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 import bert
+import gpt
+import network
 import resnet50
 
 import jax
@@ -76,21 +79,33 @@ def layer_step(apply: Callable, params, optimizer: optax.GradientTransformation,
     return Step(step, (params, optimizer.init(params)), batch)
 
 
-def bert_layer(smoke: bool) -> Step:
-    """One Layer of bert.py."""
-    config = bert.Config(features=64, heads=2, inside=128, length=16) if smoke else bert.Config()
+def attention_step(layer: Callable, config: network.Sizes, sequences: int) -> Step:
+    """A layer of an attention network, layer(config), and AdamW."""
     rng = np.random.default_rng(0)
-    shape = (1 if smoke else 8, config.length, config.features)
+    shape = (sequences, config.length, config.features)
     x, target = normal(rng, *shape), normal(rng, *shape)
-    layer = bert.Layer(config)
+    net = layer(config)
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
-    params = jax.jit(layer.init)(keys, x)["params"]  # one by one, its operations take seconds to compile
+    params = jax.jit(net.init)(keys, x)["params"]  # one by one, its operations take seconds to compile
 
     def apply(p, x, seed):
         key = jax.random.wrap_key_data(seed, impl="threefry2x32")
-        return layer.apply({"params": p}, x.astype(config.dtype), rngs={"dropout": key})
+        return net.apply({"params": p}, x.astype(config.dtype), rngs={"dropout": key})
 
     return layer_step(apply, params, optax.adamw(1e-4, weight_decay=0.01), x, target, np.array([1, 2], np.uint32))
+
+
+SMALL = {"features": 64, "heads": 2, "inside": 128, "length": 16}  # of an attention network, with --smoke
+
+
+def bert_layer(smoke: bool) -> Step:
+    """One Layer of bert.py."""
+    return attention_step(bert.Layer, bert.Config(**SMALL if smoke else {}), 1 if smoke else 8)
+
+
+def gpt_block(smoke: bool) -> Step:
+    """One Block of gpt.py."""
+    return attention_step(gpt.Block, gpt.Config(**SMALL if smoke else {}), 1)
 
 
 def resnet_bottleneck(smoke: bool) -> Step:
@@ -145,8 +160,8 @@ def mlp_step(smoke: bool) -> Step:
     return Step(step, (params, optax.adam(export.LEARNING_RATE).init(params)), (images, labels))
 
 
-STEPS = {"bert_layer": bert_layer, "resnet_bottleneck": resnet_bottleneck, "mlp_step": mlp_step,
-         "conv2_dense": conv2_dense}
+STEPS = {"bert_layer": bert_layer, "gpt_block": gpt_block, "resnet_bottleneck": resnet_bottleneck,
+         "mlp_step": mlp_step, "conv2_dense": conv2_dense}
 
 
 def jitted(step: Step):

@@ -35,7 +35,7 @@ def check_table(tools: Path) -> None:
         output(sys.executable, BENCHMARKS / "run.py", "--smoke", "--bin", tools, "--python", sys.executable, "--json",
                figures)
         results = json.loads(figures.read_text(encoding="utf-8"))
-    assert len(results) >= 12, sorted(results)
+    assert len(results) >= 13, sorted(results)
     for name, result in results.items():
         if result["reason"] is not None:
             assert not result["failed"] and name == "mxu_512_amx", f"{name}: {result['reason']}"
@@ -120,6 +120,8 @@ def main() -> int:
         "batch_table.py": lambda: check_batches(tools),
         "compile-bench": lambda: check_json(tools / "compile-bench", "--repeat", "1", "--json", *ONE_OP),
         "bert.py": lambda: check_compiles(tools, "bert.py", "bert.mlirbc", "--layers", "1", "--batch", "32"),
+        "gpt.py": lambda: check_compiles(tools, "gpt.py", "gpt.mlirbc", "--layers", "1"),
+        "gpt.py --generate": lambda: check_compiles(tools, "gpt.py", "gpt.mlirbc", "--layers", "1", "--generate", "8"),
         "ssd.py": lambda: check_compiles(tools, "ssd.py", "ssd.mlirbc", "--batch", "1"),
         "transformer.py": lambda: check_compiles(tools, "transformer.py", "transformer.mlirbc", "--layers", "1",
                                                  "--batch", "1"),

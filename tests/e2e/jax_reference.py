@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
@@ -76,15 +76,25 @@ def from_text(text: str, inputs: Sequence[np.ndarray]) -> jax.export.Exported:
     return dataclasses.replace(exported, mlir_module_serialized=data)
 
 
+def runner(exported: jax.export.Exported, round_dots: bool) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """Gives results in flattened order for arguments in flattened order; what it calls again is compiled once."""
+    program = with_bf16_dots(exported) if round_dots else exported
+    call = jax.jit(program.call)
+
+    def results_of(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        arguments = list(arrays)
+        if exported.nr_devices > 1:
+            mesh = jax.sharding.Mesh(np.array(jax.devices()[: exported.nr_devices]), ("data",))
+            arguments = [jax.device_put(a, NamedSharding(mesh, P())) for a in arrays]
+        args, kwargs = jax.tree.unflatten(program.in_tree, arguments)
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(call(*args, **kwargs))]
+
+    return results_of
+
+
 def run(exported: jax.export.Exported, arrays: Sequence[np.ndarray], round_dots: bool) -> list[np.ndarray]:
     """Results in flattened order for arguments in flattened order."""
-    program = with_bf16_dots(exported) if round_dots else exported
-    arguments = list(arrays)
-    if exported.nr_devices > 1:
-        mesh = jax.sharding.Mesh(np.array(jax.devices()[: exported.nr_devices]), ("data",))
-        arguments = [jax.device_put(a, NamedSharding(mesh, P())) for a in arrays]
-    args, kwargs = jax.tree.unflatten(program.in_tree, arguments)
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(program.call)(*args, **kwargs))]
+    return runner(exported, round_dots)(arrays)
 
 
 def save_inputs(folder: Path, arrays: Sequence[np.ndarray]) -> list[str]:
