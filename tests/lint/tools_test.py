@@ -212,6 +212,8 @@ class Prose(Tree):
     def test_columns_and_length(self) -> None:
         self.write("docs/a.md", f"{'word ' * 24}\n[a]: https://example.org/{'x' * 120}\n")
         self.passes(self.SCRIPT)
+        self.write("docs/a.md", f"```asm\n{'word ' * 25}\n```\n")
+        self.passes(self.SCRIPT)
         self.write("docs/a.md", f"{'word ' * 25}\n")
         self.fails(r"docs/a\.md:1: 125 columns, expected at most 120", self.SCRIPT)
         self.write("docs/a.md", "| " + "word " * 25 + "|\n")
