@@ -65,7 +65,7 @@ def published_cases() -> list[Case]:
         Case("ssd-resnet34-v3_8", "v3_8", ssd, 453.0, mlperf),
         Case("ssd-resnet34-v2_8", "v2_8", ssd, 785.0, mlperf),
         Case("transformer-v3_8", "v3_8", ["transformer.py", "--batch", "16"], None,
-             "149.6 ms on v3-32 (MLPerf v0.6): as much work a core, sums over 32 cores"),
+             "149.6 ms on v3-32 (MLPerf v0.6): as much work a core, 32 cores"),
         Case("bert-base-v3_8", "v3_8", ["bert.py", "--batch", "32"], None, "no time of BERT-base"),
     ]
 
@@ -248,9 +248,9 @@ def law_table(rows: list[dict]) -> str:
                           f"{r['bytes']['matmul']:.1f} ({r['measured_bytes']['matmul']:.1f})",
                           f"{error(sim['elementwise'], real['elementwise']):+.1f}",
                           f"{error(sim['matmul'], real['matmul']):+.1f}"])
-    return table(["network", "style", "million parameters", "all-reduce, ms a million", "error, %",
-                  "elementwise, bytes a parameter", "matmul, bytes a parameter", "time of elementwise, error %",
-                  "time of matmul, error %"], lines)
+    note = "M: million parameters. B/p: bytes a parameter. The last two columns are errors of the time.\n\n"
+    return note + table(["network", "style", "M", "all-reduce, ms/M", "error, %", "elementwise, B/p", "matmul, B/p",
+                         "elementwise, %", "matmul, %"], lines)
 
 
 def mxu_table(rows: list[dict]) -> str:
@@ -270,7 +270,7 @@ def show(rows: list[dict], everything: bool) -> str:
     listed = [r for r in rows if everything or r.get("named", True)]
     parts = [("Steps", steps_table(listed)), ("Steps without a measurement", unmeasured_table(listed)),
              ("Milliseconds by class, measured in brackets", split_table(listed)),
-             ("Laws by class, measured in brackets", law_table(listed)),
+             ("Rates by class, measured in brackets", law_table(listed)),
              ("MXU use in % by rows a core, style xla2019, measured in brackets", mxu_table(rows))]
     return "\n\n".join(f"### {title}\n\n{text}" for title, text in parts) + "\n"
 
