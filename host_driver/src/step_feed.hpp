@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "src/board/fifo_mutex.hpp"
 #include "src/board/operation.hpp"
 #include "src/memory/box.hpp"
 #include "src/memory/host_arena.hpp"
 #include "src/program.hpp"
+#include "src/turn/deadline.hpp"
 #include "tpu/step_feed.hpp"
 
 namespace tpu::driver {

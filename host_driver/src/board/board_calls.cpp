@@ -59,7 +59,7 @@ bool BoardImpl::await_answer(Deadline deadline) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "who answers a host call must not wait for the board: it waits for the answer");
   }
-  leave_until(host_news(), deadline);
+  leave_until(news_.count(), deadline);
   return true;
 }
 
@@ -169,7 +169,7 @@ void BoardImpl::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
   ErrorPtr error;
   answering_ = true;
   {
-    const WithoutLock free(*this);
+    const Turn::Left free(turn_);
     answers_call = true;
     try {
       const auto array = range->bytes().first(bytes);

@@ -1,16 +1,10 @@
-// Who has the board: calls take its lock in the order of arrival. The thread that lets board time
-// pass holds it meanwhile, parks the board when a call arrives, and hands the lock over.
-#include <pthread.h>
-
+// Calls on the board: its lock (src/turn/turn.hpp), and the thread that works when nobody calls.
 #include <cstdlib>
 
 #include "src/board/board_impl.hpp"
-#include "src/board/completion_thread.hpp"
 
 namespace tpu::driver {
 namespace {
-
-std::atomic<uint32_t> forks{0};  // of which this process is the child
 
 struct ExitList {
   std::mutex mutex;
@@ -42,15 +36,12 @@ void close_at_exit() {
 
 }  // namespace
 
-uint32_t BoardImpl::forks_so_far() {
-  static const int watched = pthread_atfork(nullptr, nullptr, [] { ++forks; });
-  static_cast<void>(watched);
-  return forks.load();
-}
-
 // Events become ready without a caller who waits, until the process ends.
 void BoardImpl::start_completion_thread() {
-  completion_thread_ = std::make_shared<CompletionThread>(weak_from_this());
+  completion_thread_ = std::make_shared<CompletionThread>([weak = weak_from_this()] {
+    const auto board = weak.lock();
+    return board && board->let_time_pass();
+  });
   const std::lock_guard<std::mutex> guard(exit_list().mutex);
   static const int hooked = std::atexit(close_at_exit);
   static_cast<void>(hooked);
@@ -58,27 +49,10 @@ void BoardImpl::start_completion_thread() {
   exit_list().boards.push_back(weak_from_this());
 }
 
-bool BoardImpl::in_child() const { return forks.load() != forks_; }
-
-void BoardImpl::check_process() const {
-  if (in_child()) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                "this process was forked from the one that opened the board, and the board stayed "
-                "there: use a new process that opens its own (spawn, not fork)");
-  }
-}
-
 BoardImpl::Entry::Entry(BoardImpl& board, EntryKind kind, Deadline deadline)
     : board_(board), kind_(kind) {
-  board.check_process();
-  const bool late = board_.running_.load();
-  bool waited = false;
-  const bool urgent = kind != EntryKind::kWait;
-  entered_ = board_.mutex_.lock(
-      deadline, urgent ? [this] { board_.interrupt_run(); } : std::function<void()>(), &waited);
-  if (waited && late && kind == EntryKind::kCall) {
-    ++board_.late_calls_;
-  }
+  board.forks_.check();
+  entered_ = board_.turn_.enter(kind, deadline);
 }
 
 BoardImpl::Entry::~Entry() {
@@ -95,9 +69,9 @@ BoardImpl::Entry::~Entry() {
   const auto thread = work ? board_.completion_thread_ : nullptr;
   if (kind_ == EntryKind::kWait && board_.waiting_.empty() && !board_.busy() &&
       !board_.being_sent()) {
-    board_.passed_over_ = false;  // it is over
+    board_.waiters_.done();
   }
-  board_.mutex_.unlock();
+  board_.turn_.leave();
   if (thread) {
     thread->call_is_over();
   }
@@ -107,42 +81,9 @@ BoardImpl::Entry::~Entry() {
   }
 }
 
-// Any thread: the board is parked soon, if it runs.
-void BoardImpl::interrupt_run() {
-  const std::lock_guard<std::mutex> guard(run_mutex_);
-  if (running_) {
-    transport_->interrupt();
-  }
-}
-
-// False: a call waits for the board, and the caller may hand it over.
-bool BoardImpl::begin_run() {
-  const std::lock_guard<std::mutex> guard(run_mutex_);
-  running_ = keeps_lock_ > 0 || !mutex_.urgent();
-  return running_;
-}
-
-void BoardImpl::end_run() {
-  const std::lock_guard<std::mutex> guard(run_mutex_);
-  running_ = false;
-}
-
-void BoardImpl::lock_again(Deadline patience) {
-  mutex_.lock_again(patience, [this] { interrupt_run(); });
-}
-
-// Calls that wait for the board take effect, then the caller goes on.
-void BoardImpl::hand_over(Deadline deadline) {
-  mutex_.unlock();
-  lock_again(deadline);
-}
-
 bool BoardImpl::let_time_pass() {
-  if (waiters_.load() > 0) {
-    passed_over_ = true;
-    if (waiters_.load() > 0) {
-      return false;  // they do it, and call when they leave
-    }
+  if (waiters_.leave_to_them()) {
+    return false;
   }
   const Entry entry(*this, EntryKind::kWait);
   if (closed_) {

@@ -288,12 +288,12 @@ bool BoardImpl::await_batch(Deadline deadline, bool sleeps) {
     return true;
   }
   if (sleeps) {
-    const uint64_t news = host_news();
+    const uint64_t news = news_.count();
     const auto until =
         !deadline || (feed.dry_at && *feed.dry_at < *deadline) ? feed.dry_at : deadline;
     if (!feed.ended) {  // it may have been since; then the news have been, too
-      const WithoutLock others(*this, deadline);
-      await_host(news, until);
+      const Turn::Left others(turn_, deadline);
+      news_.await(news, until);
     }
   }
   return true;

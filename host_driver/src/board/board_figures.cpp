@@ -151,7 +151,7 @@ BoardCounters BoardImpl::board_counters(std::vector<CoreCounters> cores,
   result.lockstep_text = stats.lockstep_text;
   result.check_findings = stats.check_findings;
   result.check_text = check_text_;
-  result.late_calls = late_calls_;
+  result.late_calls = turn_.late_calls();
   result.repeated_doorbells = repeated_doorbells_;
   result.recoveries = recoveries_;
   return result;

@@ -8,9 +8,7 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -24,7 +22,6 @@
 #include "board/board_loader.hpp"
 #include "src/board/contents.hpp"
 #include "src/board/device.hpp"
-#include "src/board/fifo_mutex.hpp"
 #include "src/board/launch_clock.hpp"
 #include "src/board/operation.hpp"
 #include "src/board/snapshot_records.hpp"
@@ -35,22 +32,17 @@
 #include "src/op_counts.hpp"
 #include "src/program.hpp"
 #include "src/step_feed.hpp"
+#include "src/turn/completion_thread.hpp"
+#include "src/turn/fork_check.hpp"
+#include "src/turn/host_news.hpp"
+#include "src/turn/turn.hpp"
+#include "src/turn/waiters.hpp"
 #include "tpu/board.hpp"
 #include "tpu/spec/rings.h"
 #include "tpu/transport.hpp"
 
 namespace tpu::driver {
 
-/// That much host time from now on; a timeout that the clock cannot hold is none.
-Deadline deadline_in(std::chrono::nanoseconds timeout);
-/// The error of a wait that the deadline has ended.
-Error wait_timeout(const std::string& what, std::chrono::nanoseconds timeout);
-
-/// Why a thread takes the board lock: for a call, for a figure, or to wait. Waits let the thread
-/// that lets board time pass go on; the others park the board.
-enum class EntryKind : uint8_t { kCall, kLook, kWait };
-
-class CompletionThread;
 class SnapshotSource;
 
 // How a thread that lets board time pass waits.
@@ -165,7 +157,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
     }
     ~Sending() {
       board_.sending_.erase(std::find(board_.sending_.begin(), board_.sending_.end(), &op_));
-      board_.wake_host_waiters();
+      board_.news_.add();
     }
     Sending(const Sending&) = delete;
     Sending& operator=(const Sending&) = delete;
@@ -192,44 +184,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   };
 
   // board_enter.cpp
-  static uint32_t forks_so_far();
   void start_completion_thread();
-  bool in_child() const;
-  void check_process() const;
-  void interrupt_run();
-  bool begin_run();
-  void end_run();
-  void lock_again(Deadline patience);
-  void hand_over(Deadline deadline);
-
-  /// While one lives, the thread that lets board time pass hands the lock to nobody.
-  class KeepLock {
-   public:
-    explicit KeepLock(BoardImpl& board) : board_(board) { ++board_.keeps_lock_; }
-    ~KeepLock() { --board_.keeps_lock_; }
-    KeepLock(const KeepLock&) = delete;
-    KeepLock& operator=(const KeepLock&) = delete;
-
-   private:
-    BoardImpl& board_;
-  };
-  /// A stretch of a call that uses nothing of the board. Who goes on with a call (`patience` is
-  /// over) parks the board for that; who waits, when his deadline has come.
-  class WithoutLock {
-   public:
-    explicit WithoutLock(BoardImpl& board,
-                         Deadline patience = std::chrono::steady_clock::time_point())
-        : board_(board), patience_(patience) {
-      board_.mutex_.unlock();
-    }
-    ~WithoutLock() { board_.lock_again(patience_); }
-    WithoutLock(const WithoutLock&) = delete;
-    WithoutLock& operator=(const WithoutLock&) = delete;
-
-   private:
-    BoardImpl& board_;
-    Deadline patience_;
-  };
 
   // board_open.cpp
   void connect(const OpenOptions& options);
@@ -315,38 +270,11 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                                            std::shared_ptr<Allocation> memory,
                                            std::shared_ptr<EventState> ready);
 
-  /// A thread that lets board time pass until what it waits for is there.
-  class Waiter {
-   public:
-    explicit Waiter(BoardImpl& board) : board_(board) { ++board_.waiters_; }
-    ~Waiter() { leave(); }
-    Waiter(const Waiter&) = delete;
-    Waiter& operator=(const Waiter&) = delete;
-    /// While one lives, the thread sleeps.
-    class Pause {
-     public:
-      explicit Pause(const Waiter& waiter) : waiter_(waiter) { waiter_.leave(); }
-      ~Pause() { ++waiter_.board_.waiters_; }
-      Pause(const Pause&) = delete;
-      Pause& operator=(const Pause&) = delete;
-
-     private:
-      const Waiter& waiter_;
-    };
-
-   private:
-    void leave() const;
-    BoardImpl& board_;
-  };
-
   // board_limit.cpp
   void spend_host_time(uint64_t cycles);
   void prepare_input(uint64_t bytes);
 
   // board_wait.cpp
-  void wake_host_waiters();
-  uint64_t host_news();
-  void await_host(uint64_t news, Deadline deadline);
   void leave_until(uint64_t news, Deadline deadline);
   void check_after(const std::vector<Event>& after) const;
   void depend(Operation& op, const std::vector<Event>& after) const;
@@ -477,7 +405,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<std::weak_ptr<LoadedProgram>> programs_;
   uint64_t use_count_ = 0;  // of programs, loads and launches
 
-  FifoMutex mutex_;
+  Turn turn_{[this] { transport_->interrupt(); }};
   std::vector<std::pair<EventCallback, ErrorPtr>> callbacks_;
   std::vector<HostCallHandler> dropped_;  // to go away without the lock: their ends may call
   std::function<void(int, const std::string&)> console_;  // OpenOptions::console
@@ -504,16 +432,15 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   bool broken_told_ = false;  // a call has said so; later ones are Unavailable
   ErrorPtr cancelled_;        // launches that have not started end with this
   std::string stall_text_;
-  int stalls_ = 0;        // quiescent runs without progress, one after the other
-  std::mutex run_mutex_;  // leaf lock: guards the change of running_
-  std::atomic<bool> running_{false};
-  int keeps_lock_ = 0;
-  std::atomic<int> waiters_{0};  // threads that let board time pass themselves
-  // The completion thread has left to them what is in flight, or waits at the host.
-  std::atomic<bool> passed_over_{false};
-  std::shared_ptr<CompletionThread> completion_thread_;  // never changed while there are handles
-  const uint32_t forks_ = forks_so_far();                // when the board was opened
-  std::atomic<uint64_t> late_calls_{0};
+  int stalls_ = 0;  // quiescent runs without progress, one after the other
+  // Never changed while there are handles.
+  std::shared_ptr<CompletionThread> completion_thread_;
+  Waiters waiters_{[this] {
+    if (completion_thread_) {
+      completion_thread_->call_is_over();
+    }
+  }};
+  const ForkCheck forks_;
   LaunchClock launch_clock_{0, 0};
   /// Cores that have come to a host call or the end of a transfer: operation, partition.
   std::deque<std::pair<std::shared_ptr<Operation>, size_t>> calls_told_;
@@ -522,9 +449,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint64_t repeated_doorbells_ = 0;
   uint64_t recoveries_ = 0;
 
-  std::mutex host_mutex_;  // leaf lock
-  std::condition_variable host_turn_;
-  uint64_t host_news_ = 0;  // events of the host's own that were set, operations that were sent
+  HostNews news_;
 
   std::mutex retired_mutex_;  // leaf lock
   struct RetiredId {

@@ -58,15 +58,15 @@ RunOutcome BoardImpl::run_timed(Deadline deadline, bool to_end) {
     const auto slice = launch_clock_.slice();
     const bool look = cancelled_ && (slice.count() == 0 || slice > kCancelLook);
     const auto start = std::chrono::steady_clock::now();
-    if (!begin_run()) {
-      hand_over(deadline);
+    if (!turn_.begin_run()) {
+      turn_.hand_over(deadline);
       outcome.expired = true;
       break;  // what the caller waits for may have come
     }
     send_doorbells();
     transport_->limit_run(sooner(look ? kCancelLook : slice, deadline, start));
     outcome = run();
-    end_run();
+    turn_.end_run();
     std::move(outcome.console.begin(), outcome.console.end(), std::back_inserter(console));
     if (launch_clock_.spend(std::chrono::steady_clock::now() - start)) {
       check_time_limit();
@@ -90,7 +90,7 @@ void BoardImpl::spend_host_time(uint64_t cycles) {
   while (await_answer(std::nullopt)) {
   }
   check_usable();
-  const KeepLock whole(*this);
+  const Turn::Kept whole(turn_);
   host_busy_until_ = transport_->now() + cycles;
   while (!broken_ && transport_->now() < *host_busy_until_) {
     run_board();

@@ -6,7 +6,6 @@
 
 #include "file/crc32c.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/board/completion_thread.hpp"
 #include "src/board/firmware.hpp"
 #include "src/board/snapshot_source.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
@@ -120,7 +119,7 @@ Device make_device(size_t index, const spec::BoardParams& params, HostArena& are
 std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
   // A child process leaves it alone: its threads, which may wait for it, are in the other process.
   std::shared_ptr<BoardImpl> board(new BoardImpl(), [](const BoardImpl* impl) {
-    if (!impl->in_child()) {
+    if (!impl->forks_.in_child()) {
       delete impl;
     }
   });
@@ -374,7 +373,7 @@ void BoardImpl::close(CloseMode mode) {
       abort_launches();
     }
     while (closing_ && !answers_here()) {  // another thread does it
-      leave_until(host_news(), std::nullopt);
+      leave_until(news_.count(), std::nullopt);
     }
     return;
   }
@@ -413,7 +412,7 @@ void BoardImpl::close(CloseMode mode) {
   }
   transport_.reset();
   closing_ = false;
-  wake_host_waiters();  // who closes it too
+  news_.add();  // who closes it too
   if (!trouble.empty()) {
     throw Error(ErrorCode::kInternal, trouble);
   }

@@ -90,7 +90,7 @@ bool BoardImpl::run_board(Deadline deadline, bool to_end) {
     }
     return !outcome.quiescent;
   } catch (const std::exception& error) {
-    end_run();
+    turn_.end_run();
     break_board(model_error(error));
     return false;
   }
@@ -370,7 +370,7 @@ void BoardImpl::release(Operation& op, Command& command) {
 // Nothing is in flight on the board and something waits: repeat the doorbells (absolute counts, so
 // this is harmless), then look for completions that got lost, take the launches off, then give up.
 void BoardImpl::stalled() {
-  const KeepLock whole(*this);
+  const Turn::Kept whole(turn_);
   ++stalls_;
   if (stalls_ == 1) {
     for (Device& device : devices_) {

@@ -243,7 +243,7 @@ void BoardImpl::recover() {
   if (broken_ || (!held && failed_launches_.empty() && retry_.empty())) {
     return;
   }
-  const KeepLock whole(*this);
+  const Turn::Kept whole(turn_);
   collect_held();
   if (broken_) {
     return;

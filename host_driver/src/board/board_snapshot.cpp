@@ -64,9 +64,9 @@ void BoardImpl::visit_head(spec::Archive& archive) const {
 
 void BoardImpl::visit_driver(spec::Archive& archive) {
   archive.section("driver");
-  uint64_t late = late_calls_;
+  uint64_t late = turn_.late_calls();
   archive(op_count_, launch_count_, use_count_, late, repeated_doorbells_, recoveries_);
-  late_calls_ = late;
+  turn_.set_late_calls(late);
   for (Device& device : devices_) {
     archive(device);
   }

@@ -101,7 +101,7 @@ void BoardImpl::send_up(const std::vector<std::shared_ptr<Operation>>& ops,
     if (piece < kLongCopyBytes) {
       make_piece(source, at, staged->bytes(), planes);
     } else {
-      const WithoutLock copies(*this);
+      const Turn::Left copies(turn_);
       make_piece(source, at, staged->bytes(), planes);
     }
     for (size_t i = 0; i < targets.size(); ++i) {

@@ -8,7 +8,6 @@
 
 #include "src/access.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/board/completion_thread.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -26,23 +25,7 @@ bool conflict(const Operation& a, const Operation& b) {
   return share(a.writes, b.writes) || share(a.writes, b.reads) || share(a.reads, b.writes);
 }
 
-bool late(const Deadline& deadline) {
-  return deadline && std::chrono::steady_clock::now() >= *deadline;
-}
-
 }  // namespace
-
-Deadline deadline_in(std::chrono::nanoseconds timeout) {
-  const auto now = std::chrono::steady_clock::now();
-  const bool endless = timeout > std::chrono::steady_clock::time_point::max() - now;
-  return endless ? std::nullopt : Deadline(now + timeout);
-}
-
-Error wait_timeout(const std::string& what, std::chrono::nanoseconds timeout) {
-  return Error(ErrorCode::kTimeout,
-               fmt::format("{} within {} s of host time; it can be waited for again", what,
-                           std::chrono::duration<double>(timeout).count()));
-}
 
 HostEvent BoardImpl::make_host_event() {
   const Entry entry(*this);
@@ -54,41 +37,17 @@ HostEvent BoardImpl::make_host_event() {
   return Access::host_event(std::move(event));
 }
 
-void BoardImpl::wake_host_waiters() {
-  {
-    const std::lock_guard<std::mutex> guard(host_mutex_);
-    ++host_news_;
-  }
-  host_turn_.notify_all();
-}
-
 void BoardImpl::note_host_event() {
-  wake_host_waiters();
+  news_.add();
   if (const auto& thread = completion_thread_) {
     thread->call_is_over();  // what came after the event may be sent
   }
 }
 
-uint64_t BoardImpl::host_news() {
-  const std::lock_guard<std::mutex> guard(host_mutex_);
-  return host_news_;
-}
-
-// Without the board lock: until there are more news than `news`.
-void BoardImpl::await_host(uint64_t news, Deadline deadline) {
-  std::unique_lock<std::mutex> guard(host_mutex_);
-  const auto changed = [&] { return host_news_ != news; };
-  if (deadline) {
-    host_turn_.wait_until(guard, *deadline, changed);
-  } else {
-    host_turn_.wait(guard, changed);
-  }
-}
-
-// Likewise with the lock, which others have meanwhile.
+// Without the lock, which others have meanwhile: until there are more news than `news`.
 void BoardImpl::leave_until(uint64_t news, Deadline deadline) {
-  const WithoutLock others(*this, deadline);
-  await_host(news, deadline);
+  const Turn::Left others(turn_, deadline);
+  news_.await(news, deadline);
 }
 
 void BoardImpl::check_after(const std::vector<Event>& after) const {
@@ -211,11 +170,11 @@ bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
   send_waiting();
   const auto idle = [&] { return !busy(last) && !being_sent(last); };
   while (!broken_ && !idle()) {
-    if (late(deadline)) {
+    if (is_over(deadline)) {
       drain();
       return idle();
     }
-    const uint64_t news = host_news();
+    const uint64_t news = news_.count();
     const bool progress = pump(deadline, {.to_end = true});
     send_waiting();
     if (!progress && !busy(last) && being_sent(last)) {
@@ -225,22 +184,14 @@ bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
   return true;
 }
 
-// The completion thread goes on with what it has passed over. To wake it for nothing would cost a
-// short launch a tenth of its time.
-void BoardImpl::Waiter::leave() const {
-  if (--board_.waiters_ == 0 && board_.passed_over_.exchange(false) && board_.completion_thread_) {
-    board_.completion_thread_->call_is_over();
-  }
-}
-
 bool BoardImpl::wait(EventState& event, Deadline deadline) {
-  check_process();
-  const Waiter waiter(*this);
+  forks_.check();
+  const Waiters::Waiter waiter(waiters_);
   for (bool looked = false; event.open(); looked = true) {
-    if (looked && late(deadline)) {
+    if (looked && is_over(deadline)) {
       return false;
     }
-    const uint64_t news = host_news();
+    const uint64_t news = news_.count();
     {
       const Entry entry(*this, EntryKind::kWait, deadline);
       if (!entry.entered()) {
@@ -253,7 +204,7 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
         set_event(event, broken_);
         break;
       }
-      const bool progress = late(deadline) ? drain() : pump(deadline, {.to_end = true});
+      const bool progress = is_over(deadline) ? drain() : pump(deadline, {.to_end = true});
       if (progress || busy() || !event.open()) {
         continue;
       }
@@ -263,19 +214,19 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
         break;
       }
     }
-    const Waiter::Pause pause(waiter);
-    await_host(news, deadline);
+    const Waiters::Waiter::Pause pause(waiter);
+    news_.await(news, deadline);
   }
   return true;
 }
 
 void BoardImpl::advance(EventState& event, Deadline deadline) {
-  if (in_child() || running_.load()) {
+  if (forks_.in_child() || turn_.running()) {
     return;
   }
   {
-    const Waiter waiter(*this);
-    while (event.open() && !late(deadline)) {
+    const Waiters::Waiter waiter(waiters_);
+    while (event.open() && !is_over(deadline)) {
       const Entry entry(*this, EntryKind::kWait, deadline);
       if (!entry.entered() || broken_ ||
           (event.open() && !pump(deadline, {.to_end = true}) && !busy())) {
@@ -290,11 +241,11 @@ void BoardImpl::advance(EventState& event, Deadline deadline) {
 
 // What other threads submit meanwhile is not waited for.
 bool BoardImpl::synchronize(Deadline deadline) {
-  check_process();
-  const Waiter waiter(*this);
+  forks_.check();
+  const Waiters::Waiter waiter(waiters_);
   uint64_t last = 0;
   for (;;) {
-    const uint64_t news = host_news();
+    const uint64_t news = news_.count();
     {
       const Entry entry(*this, EntryKind::kCall, deadline);
       if (!entry.entered()) {
@@ -310,11 +261,11 @@ bool BoardImpl::synchronize(Deadline deadline) {
         return true;
       }
     }
-    if (late(deadline)) {
+    if (is_over(deadline)) {
       return false;
     }
-    const Waiter::Pause pause(waiter);
-    await_host(news, deadline);
+    const Waiters::Waiter::Pause pause(waiter);
+    news_.await(news, deadline);
   }
 }
 

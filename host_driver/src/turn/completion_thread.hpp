@@ -4,16 +4,17 @@
 // the board.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <thread>
 
 namespace tpu::driver {
 
-class BoardImpl;
-
 class CompletionThread {
  public:
-  explicit CompletionThread(std::weak_ptr<BoardImpl> board);
+  /// `let_time_pass` takes what is there, or lets time pass until something is. It holds the board
+  /// for one call at a time, so that the thread never keeps one alive. True: there is more to do.
+  explicit CompletionThread(std::function<bool()> let_time_pass);
   /// Ends it; on the thread itself when the last handle of the board goes away there.
   ~CompletionThread();
   CompletionThread(const CompletionThread&) = delete;
@@ -27,7 +28,7 @@ class CompletionThread {
  private:
   struct State;
   static void service_thread(const std::shared_ptr<State>& state,
-                             const std::weak_ptr<BoardImpl>& board);
+                             const std::function<bool()>& let_time_pass);
 
   std::shared_ptr<State> state_;
   std::thread thread_;

@@ -1,5 +1,5 @@
 // Turns are tickets: each caller draws one, and each unlock serves the next.
-#include "src/board/fifo_mutex.hpp"
+#include "src/turn/fifo_mutex.hpp"
 
 namespace tpu::driver {
 

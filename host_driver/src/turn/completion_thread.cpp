@@ -1,5 +1,5 @@
-// The thread holds the board for one look at a time, so that it never keeps one alive.
-#include "src/board/completion_thread.hpp"
+// The loop of the thread: it sleeps until a call is over, then lets time pass.
+#include "src/turn/completion_thread.hpp"
 
 #include <sys/prctl.h>
 
@@ -7,8 +7,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
-
-#include "src/board/board_impl.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -29,9 +27,9 @@ struct CompletionThread::State {
   std::chrono::steady_clock::time_point last_call;
 };
 
-CompletionThread::CompletionThread(std::weak_ptr<BoardImpl> board)
+CompletionThread::CompletionThread(std::function<bool()> let_time_pass)
     : state_(std::make_shared<State>()),
-      thread_([state = state_, board = std::move(board)] { service_thread(state, board); }) {}
+      thread_([state = state_, work = std::move(let_time_pass)] { service_thread(state, work); }) {}
 
 CompletionThread::~CompletionThread() {
   {
@@ -71,7 +69,7 @@ void CompletionThread::begin_at_once() {
 }
 
 void CompletionThread::service_thread(const std::shared_ptr<State>& state,
-                                      const std::weak_ptr<BoardImpl>& board) {
+                                      const std::function<bool()>& let_time_pass) {
   prctl(PR_SET_TIMERSLACK, kTimerSlackNs);  // of this thread
   std::unique_lock<std::mutex> lock(state->mutex);
   while (!state->stop) {
@@ -86,10 +84,7 @@ void CompletionThread::service_thread(const std::shared_ptr<State>& state,
     }
     const uint64_t calls = state->calls;
     lock.unlock();
-    bool more = false;
-    if (const auto held = board.lock()) {
-      more = held->let_time_pass();
-    }
+    const bool more = let_time_pass();
     lock.lock();
     state->wanted = more || state->calls != calls;
   }

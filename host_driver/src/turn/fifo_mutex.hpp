@@ -3,18 +3,15 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <set>
 
-namespace tpu::driver {
+#include "src/turn/deadline.hpp"
 
-/// When a wait ends although what it waits for is not there; empty: it does not.
-using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+namespace tpu::driver {
 
 class FifoMutex {
  public:

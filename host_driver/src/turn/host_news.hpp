@@ -1,0 +1,29 @@
+// HostNews: a count of changes that no interrupt of the board tells: events that the host sets,
+// operations that were sent, a board that was closed. Threads read the count while they look, and
+// sleep until it has changed. It has a lock of its own (leaf lock), so that they sleep without the
+// board lock and miss nothing in between.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+#include "src/turn/deadline.hpp"
+
+namespace tpu::driver {
+
+class HostNews {
+ public:
+  /// One more change: wakes all who sleep.
+  void add();
+  uint64_t count();
+  /// Until the count differs from `seen`, or the deadline comes.
+  void await(uint64_t seen, Deadline deadline);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t count_ = 0;
+};
+
+}  // namespace tpu::driver

@@ -1,0 +1,82 @@
+// Turn: who has the board. Calls take the board lock in the order of arrival. The thread that lets
+// board time pass holds it meanwhile, parks the board when a call arrives, and hands the lock over.
+// The board lock is the FifoMutex in here; a leaf lock guards whether the board runs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+
+#include "src/turn/deadline.hpp"
+#include "src/turn/fifo_mutex.hpp"
+
+namespace tpu::driver {
+
+/// Why a thread takes the board lock: for a call, for a figure, or to wait. Waits let the thread
+/// that lets board time pass go on; the others park the board.
+enum class EntryKind : uint8_t { kCall, kLook, kWait };
+
+class Turn {
+ public:
+  /// `park` makes the board that runs come back soon. It is called by any thread, under a leaf
+  /// lock, and only between begin_run() and end_run().
+  explicit Turn(std::function<void()> park) : park_(std::move(park)) {}
+
+  /// Takes the board lock. False when the deadline came before it.
+  bool enter(EntryKind kind, Deadline deadline);
+  void leave() { mutex_.unlock(); }
+  /// Calls that wait for the board take effect, then the caller goes on.
+  void hand_over(Deadline deadline);
+
+  /// Before board time passes. False: a call waits for the board, and the caller may hand it over.
+  bool begin_run();
+  void end_run();
+  /// Any thread: board time is passing.
+  bool running() const { return running_.load(); }
+
+  /// Calls that arrived while board time was passing.
+  uint64_t late_calls() const { return late_calls_; }
+  void set_late_calls(uint64_t calls) { late_calls_ = calls; }
+
+  /// While one lives, the thread that lets board time pass hands the lock to nobody.
+  class Kept {
+   public:
+    explicit Kept(Turn& turn) : turn_(turn) { ++turn_.kept_; }
+    ~Kept() { --turn_.kept_; }
+    Kept(const Kept&) = delete;
+    Kept& operator=(const Kept&) = delete;
+
+   private:
+    Turn& turn_;
+  };
+  /// A stretch of a call that uses nothing of the board. Who goes on with a call (`patience` is
+  /// over) parks the board for that; who waits, when his deadline has come.
+  class Left {
+   public:
+    explicit Left(Turn& turn, Deadline patience = std::chrono::steady_clock::time_point())
+        : turn_(turn), patience_(patience) {
+      turn_.leave();
+    }
+    ~Left() { turn_.enter_again(patience_); }
+    Left(const Left&) = delete;
+    Left& operator=(const Left&) = delete;
+
+   private:
+    Turn& turn_;
+    Deadline patience_;
+  };
+
+ private:
+  void enter_again(Deadline patience);
+  void interrupt_run();
+
+  const std::function<void()> park_;
+  FifoMutex mutex_;
+  std::mutex run_mutex_;  // leaf lock: guards the change of running_
+  std::atomic<bool> running_{false};
+  int kept_ = 0;  // guarded by the board lock
+  std::atomic<uint64_t> late_calls_{0};
+};
+
+}  // namespace tpu::driver
