@@ -8,12 +8,12 @@
 #include <optional>
 #include <vector>
 
+#include "src/health/health.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
 
 class BoardImpl;
-using ErrorPtr = std::shared_ptr<const Error>;
 using EventCallback = std::function<void(ErrorPtr)>;
 
 struct EventState {

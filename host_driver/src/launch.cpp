@@ -182,8 +182,8 @@ void BoardImpl::submit_launch(const std::shared_ptr<Operation>& op,
   }
   try {
     send_in_order(op, [this, op] {
-      if (broken_) {
-        check_usable();  // the call has waited for room, and the board was closed meanwhile
+      if (health_.broken()) {
+        health_.check_usable();  // the call has waited for room, and the board was closed meanwhile
       }
       // No more waiting can happen but for room in the rings, which keeps the order.
       give_launch_id(*op);
@@ -340,7 +340,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
                             const std::vector<Array>& given, const RunOptions& options) {
   const exe::ExecutableT& exe = program->exe;
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   check_arguments(*this, *program, given, options);
   check_after(options.after);
   check_host_calls(*program, options);

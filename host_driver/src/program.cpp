@@ -230,7 +230,7 @@ std::shared_ptr<LoadedProgram> BoardImpl::load(std::shared_ptr<const exe::Execut
   auto program =
       std::make_shared<LoadedProgram>(std::move(executable), place_of(exe, name, devices));
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   programs_.push_back(program);  // a core that dies on the way loads it again
   const auto residence = make_resident(*program);
   if (wait) {
@@ -242,7 +242,7 @@ std::shared_ptr<LoadedProgram> BoardImpl::load(std::shared_ptr<const exe::Execut
 void BoardImpl::await_load(const Residence& residence) {
   ErrorPtr failure;
   for (const Residence::Part& part : residence.parts) {
-    while (part.ready->open() && !broken_) {
+    while (part.ready->open() && !health_.broken()) {
       pump();
     }
     failure = failure ? failure : part.ready->error;
@@ -277,7 +277,7 @@ std::shared_ptr<Residence> BoardImpl::make_resident(LoadedProgram& program) {
     send_program(program, part, load_op.op());
     send_constants(program, part, load_op.op());
   }
-  check_unbroken();
+  health_.check_unbroken();
   program.residence = residence;
   return residence;
 }
@@ -334,7 +334,7 @@ void BoardImpl::take_ids(Residence& residence) {
         continue;
       }
       send_waiting();  // what has become free keeps its id no longer than it runs
-      check_unbroken();
+      health_.check_unbroken();
       if (device.open == 0) {
         throw Error(ErrorCode::kResourceExhausted,
                     fmt::format("all {} program ids are taken by launches that have not been sent",

@@ -185,7 +185,7 @@ Event BoardImpl::feed(StepFeedState& feed, const std::vector<HostView>& batch) {
     }
   }
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   prepare_input(bytes);  // may let others in: what follows does not
   if (feed.ended) {
     throw Error(ErrorCode::kFailedPrecondition, "a batch after the end of the feed");

@@ -66,7 +66,7 @@ bool BoardImpl::await_answer(Deadline deadline) {
 // True when there was something to do.
 bool BoardImpl::serve_calls() {
   bool any = false;
-  while (!broken_ && !answering_ && !calls_told_.empty()) {
+  while (!health_.broken() && !answering_ && !calls_told_.empty()) {
     const auto [op, part] = calls_told_.front();
     calls_told_.pop_front();
     any = true;
@@ -186,7 +186,7 @@ void BoardImpl::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
     answers_call = false;
   }
   answering_ = false;
-  dropped_.push_back(std::move(handler));
+  outbox_.drop(std::move(handler));
   note_host_event();
   if (gone(*op, part)) {
     return;

@@ -1,8 +1,6 @@
 // What the control harts say: text of the firmware, and traps with their place in its code.
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include "src/board/board_impl.hpp"
 #include "src/board/fault_text.hpp"
 #include "src/board/firmware.hpp"
@@ -16,35 +14,14 @@ namespace core_page = spec::core_page;
 
 }  // namespace
 
-void BoardImpl::take_console(std::vector<ConsoleLine> lines) {
-  for (ConsoleLine& line : lines) {
-    console_lines_.push_back({line.device, spec::printable_text(line.text)});
-  }
-}
-
 // When nobody will run the board any more.
 void BoardImpl::take_rest_of_console() {
   try {
     if (transport_) {
-      take_console(transport_->take_console());
+      outbox_.add_console(transport_->take_console());
     }
   } catch (const std::exception&) {
     // The model broke, and was reported: its text went with it.
-  }
-}
-
-void BoardImpl::tell(int device, const std::string& text) {
-  console_lines_.push_back({device, text});
-}
-
-void BoardImpl::deliver(const std::function<void(int, const std::string&)>& to,
-                        const std::vector<ConsoleLine>& lines) {
-  for (const ConsoleLine& line : lines) {
-    if (to) {
-      to(line.device, line.text);
-    } else {
-      spec::print(stderr, "[TPU:{} firmware] {}\n", line.device, line.text);
-    }
   }
 }
 
@@ -91,7 +68,7 @@ void BoardImpl::note_deaths() {
     }
     device.told_trap = device.boots + 1;
     if (const std::string text = describe_trap(device); !text.empty()) {
-      tell(device.id, text);
+      outbox_.tell(device.id, text);
     }
   }
 }

@@ -27,7 +27,7 @@ void BoardImpl::check_hart(int device) const {
 
 uint32_t BoardImpl::peek_word(int device, const std::string& place) {
   const Entry entry(*this, EntryKind::kLook);
-  check_usable();
+  health_.check_usable();
   check_hart(device);
   const std::optional<uint32_t> value = transport_->debug_read(device, address_of(place));
   if (!value) {
@@ -39,7 +39,7 @@ uint32_t BoardImpl::peek_word(int device, const std::string& place) {
 
 void BoardImpl::poke_word(int device, const std::string& place, uint32_t value) {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   check_hart(device);
   if (!transport_->debug_write(device, address_of(place), value)) {
     throw Error(ErrorCode::kInvalidArgument,

@@ -59,12 +59,9 @@ BoardImpl::Entry::~Entry() {
   if (!entered_) {
     return;
   }
-  // Who only looks leaves callbacks to those who made events ready.
-  auto callbacks = kind_ == EntryKind::kLook ? decltype(board_.callbacks_)()
-                                             : std::exchange(board_.callbacks_, {});
-  const auto dropped = std::exchange(board_.dropped_, {});
-  const auto lines = std::exchange(board_.console_lines_, {});
-  const auto console = lines.empty() ? nullptr : board_.console_;
+  const bool looks = kind_ == EntryKind::kLook;
+  const Outbox::Contents out =
+      looks ? board_.outbox_.take_all_but_callbacks() : board_.outbox_.take();
   const bool work = kind_ != EntryKind::kWait && board_.busy();
   const auto thread = work ? board_.completion_thread_ : nullptr;
   if (kind_ == EntryKind::kWait && board_.waiting_.empty() && !board_.busy() &&
@@ -75,10 +72,7 @@ BoardImpl::Entry::~Entry() {
   if (thread) {
     thread->call_is_over();
   }
-  deliver(console, lines);
-  for (const auto& [callback, error] : callbacks) {
-    run_event_callback(callback, error);
-  }
+  out.deliver();
 }
 
 bool BoardImpl::let_time_pass() {
@@ -86,7 +80,7 @@ bool BoardImpl::let_time_pass() {
     return false;
   }
   const Entry entry(*this, EntryKind::kWait);
-  if (closed_) {
+  if (health_.closed()) {
     return false;
   }
   send_waiting();

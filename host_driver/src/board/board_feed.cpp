@@ -83,7 +83,7 @@ StepFeedState::Step& BoardImpl::feed_step(StepFeedState& feed, uint32_t step) {
 void BoardImpl::end_step(StepFeedState::Step& step, const ErrorPtr& error) {
   for (const auto& event : {step.uploaded, step.done}) {
     if (event) {
-      set_event(*event, error);
+      outbox_.set_event(*event, error);
     }
   }
 }
@@ -227,7 +227,7 @@ void BoardImpl::settle_steps(StepFeedState& feed) {
 
 // Copies of steps, of all launches, that can go to the rings. Waits for nothing.
 void BoardImpl::send_feeds() {
-  for (size_t i = 0; i < feeds_.size() && !broken_; ++i) {
+  for (size_t i = 0; i < feeds_.size() && !health_.broken(); ++i) {
     const auto feed = feeds_[i];
     const auto launch = feed->launch.lock();
     if ((!feed->over && (!launch || !launch->on_board)) ||
@@ -282,7 +282,7 @@ bool BoardImpl::await_batch(Deadline deadline, bool sleeps) {
         std::chrono::duration<double>(std::min(launch_clock_.seconds(), 1e9))));
   }
   const bool late = feed.dry_at && std::chrono::steady_clock::now() >= *feed.dry_at;
-  if (feed.ended || closed_ || cancelled_ || late) {
+  if (feed.ended || health_.closed() || health_.cancelled() || late) {
     starves_ = false;
     end_dry(*launch);
     return true;
@@ -305,7 +305,7 @@ void BoardImpl::end_dry(Operation& launch) {
   for (const int device : feed.info->devices) {
     cores.push_back(fmt::format("TPU:{}", device));
   }
-  const bool by_host = feed.ended || closed_ || cancelled_;
+  const bool by_host = feed.ended || health_.closed() || health_.cancelled();
   const std::string why = feed.ended ? "and was told that no more come"
                           : by_host
                               ? "and the board is closed"
@@ -314,9 +314,9 @@ void BoardImpl::end_dry(Operation& launch) {
                                     "--time-limit, TPUBOARD_TIME_LIMIT; 0: any time)",
                                     launch_clock_.seconds());
   launch.verdict = std::make_shared<Error>(
-      closed_ || cancelled_ ? ErrorCode::kCancelled
-      : by_host             ? ErrorCode::kInvalidArgument
-                            : ErrorCode::kTimeout,
+      health_.closed() || health_.cancelled() ? ErrorCode::kCancelled
+      : by_host                               ? ErrorCode::kInvalidArgument
+                                              : ErrorCode::kTimeout,
       fmt::format("{}: the infeed ran dry: {} wait for the batch of step {}; the launch needs {}, "
                   "got {} {}",
                   launch.what, fmt::join(cores, ", "), feed.given, feed.steps, feed.given, why));

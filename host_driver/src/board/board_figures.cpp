@@ -33,31 +33,31 @@ CoreCounters core_counters(std::vector<uint64_t> all, const TransportStats& stat
 
 uint64_t BoardImpl::now() {
   const Entry entry(*this, EntryKind::kLook);
-  check_usable();
+  health_.check_usable();
   return transport_->now();
 }
 
 std::vector<uint64_t> BoardImpl::hart_instructions() {
   const Entry entry(*this, EntryKind::kLook);
-  check_usable();
+  health_.check_usable();
   return transport_->stats().hart_instructions;
 }
 
 std::vector<uint64_t> BoardImpl::run_cycles() {
   const Entry entry(*this, EntryKind::kLook);
-  check_usable();
+  health_.check_usable();
   return transport_->stats().run_cycles;
 }
 
 std::vector<HostWorkTime> BoardImpl::profile() {
   const Entry entry(*this, EntryKind::kLook);
-  check_usable();
+  health_.check_usable();
   return transport_->stats().profile;
 }
 
 std::vector<ThreadForecast> BoardImpl::thread_forecast(const std::vector<int>& threads) {
   const Entry entry(*this, EntryKind::kLook);
-  check_usable();
+  health_.check_usable();
   return transport_->thread_forecast(threads);
 }
 
@@ -87,7 +87,7 @@ std::vector<DeviceInfo> BoardImpl::device_infos() {
 BoardCounters BoardImpl::counters() {
   namespace perf = spec::perf;
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   const auto more_mxus = static_cast<uint32_t>(std::max<int64_t>(params_.core.mxus, 2) - 2);
   constexpr uint32_t kMostCounters = perf::kMxu2BusyCycles;  // of one command
   const uint32_t counters = kMostCounters + 2 * more_mxus;   // that a core has
@@ -111,7 +111,7 @@ BoardCounters BoardImpl::counters() {
     seal(ops.back());
   }
   run_until_idle(std::nullopt, ops.back()->number);  // not for what others go on submitting
-  check_unbroken();
+  health_.check_unbroken();
   std::vector<CoreCounters> cores;
   const TransportStats stats = transport_->stats();
   for (size_t i = 0; i < ops.size(); ++i) {
@@ -127,9 +127,9 @@ BoardCounters BoardImpl::counters() {
 
 BoardCounters BoardImpl::peek() {
   const Entry entry(*this, EntryKind::kLook);
-  if (closed_ || broken_) {
+  if (health_.closed() || health_.broken()) {
     throw Error(ErrorCode::kFailedPrecondition,
-                closed_ ? "the board is closed" : "the board is broken");
+                health_.closed() ? "the board is closed" : "the board is broken");
   }
   TransportStats stats = transport_->stats();
   std::vector<CoreCounters> cores;

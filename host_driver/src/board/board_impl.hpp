@@ -26,6 +26,8 @@
 #include "src/board/operation.hpp"
 #include "src/board/snapshot_records.hpp"
 #include "src/event_state.hpp"
+#include "src/events/outbox.hpp"
+#include "src/health/health.hpp"
 #include "src/memory/box.hpp"
 #include "src/memory/device_memory.hpp"
 #include "src/memory/host_arena.hpp"
@@ -229,12 +231,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   StepFeedState::Batch stage_batch(const StepFeedState& feed, const std::vector<HostView>& batch);
 
   // board_console.cpp
-  void take_console(std::vector<ConsoleLine> lines);
   void take_rest_of_console();
   std::string core_text(const Device& device, uint64_t fault_cycle = UINT64_MAX);
-  void tell(int device, const std::string& text);
-  static void deliver(const std::function<void(int, const std::string&)>& to,
-                      const std::vector<ConsoleLine>& lines);
   std::string trap_place(const Device& device, const tpu_fault_record_t& record);
 
   // board_hang.cpp
@@ -245,8 +243,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void note_deaths();
 
   // board_submit.cpp
-  void check_usable();    // at the start of a call
-  void check_unbroken();  // later in it: throws what broke the board meanwhile
   Device& device_at(int id);
   std::shared_ptr<EventState> make_event();
   std::shared_ptr<Operation> begin(const std::string& what);
@@ -323,9 +319,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void stalled();
   bool anything_open(uint64_t last = UINT64_MAX) const;
   void break_board(const ErrorPtr& error);
-  static ErrorPtr model_error(const std::exception& error);
-  static ErrorPtr given_up();
-  void set_event(EventState& event, ErrorPtr error);
 
   // board_figures.cpp
   BoardCounters board_counters(std::vector<CoreCounters> cores, const TransportStats& stats);
@@ -405,11 +398,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<std::weak_ptr<LoadedProgram>> programs_;
   uint64_t use_count_ = 0;  // of programs, loads and launches
 
+  Health health_;
+  Outbox outbox_;
   Turn turn_{[this] { transport_->interrupt(); }};
-  std::vector<std::pair<EventCallback, ErrorPtr>> callbacks_;
-  std::vector<HostCallHandler> dropped_;  // to go away without the lock: their ends may call
-  std::function<void(int, const std::string&)> console_;  // OpenOptions::console
-  std::vector<ConsoleLine> console_lines_;                // to be delivered without the lock
   std::vector<std::shared_ptr<Operation>>
       failed_launches_;  // all cores reported, judged in recover()
   std::vector<std::shared_ptr<Command>> retry_;
@@ -426,11 +417,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   bool starves_ = false;      // nothing is in flight, and a launch waits for a batch
   uint64_t op_count_ = 0;
   uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
-  bool closed_ = false;
-  bool closing_ = false;  // a thread does so
-  ErrorPtr broken_;
-  bool broken_told_ = false;  // a call has said so; later ones are Unavailable
-  ErrorPtr cancelled_;        // launches that have not started end with this
   std::string stall_text_;
   int stalls_ = 0;  // quiescent runs without progress, one after the other
   // Never changed while there are handles.

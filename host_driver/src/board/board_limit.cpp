@@ -45,7 +45,7 @@ RunOutcome BoardImpl::run_timed(Deadline deadline, bool to_end) {
     if (host_busy_until_) {
       return transport_->run_until(*host_busy_until_);
     }
-    return to_end && !cancelled_ && feeds_.empty()
+    return to_end && !health_.cancelled() && feeds_.empty()
                ? transport_->run_handling([this](std::span<const uint32_t> msi) {
                    return !tells_death(msi) && note_parts();
                  })
@@ -56,7 +56,7 @@ RunOutcome BoardImpl::run_timed(Deadline deadline, bool to_end) {
   bool late = false;
   do {
     const auto slice = launch_clock_.slice();
-    const bool look = cancelled_ && (slice.count() == 0 || slice > kCancelLook);
+    const bool look = health_.cancelled() && (slice.count() == 0 || slice > kCancelLook);
     const auto start = std::chrono::steady_clock::now();
     if (!turn_.begin_run()) {
       turn_.hand_over(deadline);
@@ -71,11 +71,11 @@ RunOutcome BoardImpl::run_timed(Deadline deadline, bool to_end) {
     if (launch_clock_.spend(std::chrono::steady_clock::now() - start)) {
       check_time_limit();
     }
-    if (cancelled_ && outcome.expired && !broken_) {
+    if (health_.cancelled() && outcome.expired && !health_.broken()) {
       abort_launches();  // a core forgets the abort of a launch that it has not bound yet
     }
     late = deadline && std::chrono::steady_clock::now() >= *deadline;
-  } while (outcome.expired && !broken_ && !late);
+  } while (outcome.expired && !health_.broken() && !late);
   outcome.console = std::move(console);
   return outcome;
 }
@@ -89,16 +89,16 @@ void BoardImpl::spend_host_time(uint64_t cycles) {
   }
   while (await_answer(std::nullopt)) {
   }
-  check_usable();
+  health_.check_usable();
   const Turn::Kept whole(turn_);
   host_busy_until_ = transport_->now() + cycles;
-  while (!broken_ && transport_->now() < *host_busy_until_) {
+  while (!health_.broken() && transport_->now() < *host_busy_until_) {
     run_board();
     drain();
     send_feeds();
   }
   host_busy_until_.reset();
-  check_unbroken();
+  health_.check_unbroken();
 }
 
 // The host makes so many bytes ready for an upload.

@@ -125,29 +125,29 @@ std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
   });
   try {
     board->connect(options);
-    deliver(board->console_, std::exchange(board->console_lines_, {}));
+    board->outbox_.take().deliver();
     if (options.completion_thread) {
       board->start_completion_thread();
     }
   } catch (const spec::BoardError& error) {
-    board->closed_ = true;
+    board->health_.close();
     throw Error(ErrorCode::kInvalidArgument, error.what());
   } catch (const Error&) {
-    board->closed_ = true;
+    board->health_.close();
     board->take_rest_of_console();
-    deliver(board->console_, std::exchange(board->console_lines_, {}));
+    board->outbox_.take().deliver();
     throw;
   } catch (const std::exception& error) {
-    board->closed_ = true;
+    board->health_.close();
     board->take_rest_of_console();
-    deliver(board->console_, std::exchange(board->console_lines_, {}));
+    board->outbox_.take().deliver();
     throw internal(fmt::format("the board failed at open: {}", error.what()));
   }
   return board;
 }
 
 void BoardImpl::connect(const OpenOptions& options) {
-  console_ = options.console;
+  outbox_.set_console(options.console);
   hang_report_ = options.hang_report;
   TransportRequest request;
   request.params = spec::load_board(options.preset, options.overrides);
@@ -276,7 +276,7 @@ std::vector<int> BoardImpl::await_state(const std::vector<int>& ids, uint32_t wa
   std::vector<int> bad;
   for (int parks = 0; !waiting.empty(); ++parks) {
     RunOutcome outcome = transport_->run();
-    take_console(std::move(outcome.console));
+    outbox_.add_console(outcome.console);
     std::vector<int> still;
     for (const int id : waiting) {
       const uint32_t word = read_core(devices_[static_cast<size_t>(id)], core_page::kFwState);
@@ -367,31 +367,31 @@ void BoardImpl::close(CloseMode mode) {
   // The completion thread runs the callbacks, where there is one.
   const Entry entry(*this, completion_thread_ ? EntryKind::kLook : EntryKind::kCall);
   const ErrorPtr closed = std::make_shared<Error>(ErrorCode::kCancelled, "the board is closed");
-  if (closed_) {
-    if (mode == CloseMode::kCancel && !broken_ && !cancelled_) {
-      cancelled_ = closed;
+  if (health_.closed()) {
+    if (mode == CloseMode::kCancel && !health_.broken() && !health_.cancelled()) {
+      health_.cancel(closed);
       abort_launches();
     }
-    while (closing_ && !answers_here()) {  // another thread does it
+    while (health_.closing() && !answers_here()) {  // another thread does it
       leave_until(news_.count(), std::nullopt);
     }
     return;
   }
-  closed_ = closing_ = true;
+  health_.begin_closing();
   std::string unwritten;  // of what OpenOptions ask for
   std::string trouble;
   try {
-    if (!broken_) {
+    if (!health_.broken()) {
       if (mode == CloseMode::kCancel) {
-        cancelled_ = closed;
+        health_.cancel(closed);
         abort_launches();
       }
       run_until_idle();
     }
-    if (!broken_) {
+    if (!health_.broken()) {
       run_board();  // what the harts do behind the last completion
     }
-    if (!broken_) {
+    if (!health_.broken()) {
       for (const Device& device : devices_) {
         write_core(device, spec::core_page::kQueueEn, 0);
       }
@@ -407,11 +407,11 @@ void BoardImpl::close(CloseMode mode) {
   break_board(closed);
   for (const auto& weak : std::exchange(host_events_, {})) {
     if (const auto event = weak.lock()) {
-      set_event(*event, closed);
+      outbox_.set_event(*event, closed);
     }
   }
   transport_.reset();
-  closing_ = false;
+  health_.end_closing();
   news_.add();  // who closes it too
   if (!trouble.empty()) {
     throw Error(ErrorCode::kInternal, trouble);

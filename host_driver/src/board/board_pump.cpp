@@ -20,14 +20,6 @@ constexpr int kMaxLosses = 2;
 
 }  // namespace
 
-void BoardImpl::set_event(EventState& event, ErrorPtr error) {
-  if (auto callbacks = event.set(error)) {
-    for (EventCallback& callback : *callbacks) {
-      callbacks_.emplace_back(std::move(callback), error);
-    }
-  }
-}
-
 // Commands of operations up to number `last`, and those that have outlived theirs.
 bool BoardImpl::anything_open(uint64_t last) const {
   const auto counts = [&](const auto& command) {
@@ -41,10 +33,9 @@ bool BoardImpl::anything_open(uint64_t last) const {
 
 // After this every call throws `error`, and nothing waits any more.
 void BoardImpl::break_board(const ErrorPtr& error) {
-  if (broken_) {
+  if (!health_.break_by(error)) {
     return;
   }
-  broken_ = error;
   for (Device& device : devices_) {
     std::vector<std::shared_ptr<Operation>> ops;
     for (const auto& command : device.window) {
@@ -84,7 +75,7 @@ bool BoardImpl::tells_death(std::span<const uint32_t> msi) {
 bool BoardImpl::run_board(Deadline deadline, bool to_end) {
   try {
     RunOutcome outcome = run_timed(deadline, to_end);
-    take_console(std::move(outcome.console));
+    outbox_.add_console(outcome.console);
     if (tells_death(outcome.msi)) {
       note_deaths();
     }
@@ -99,11 +90,11 @@ bool BoardImpl::run_board(Deadline deadline, bool to_end) {
 // Returns true when something was completed. Throws only for who answers a host call and must not
 // wait: what fails here fails the board.
 bool BoardImpl::pump(Deadline deadline, Pumping how) {
-  if (!broken_ && await_answer(deadline)) {
+  if (!health_.broken() && await_answer(deadline)) {
     return true;
   }
   try {
-    return !broken_ && pump_once(deadline, how);
+    return !health_.broken() && pump_once(deadline, how);
   } catch (const std::exception& error) {
     break_board(model_error(error));
     return false;
@@ -116,14 +107,15 @@ bool BoardImpl::pump_once(Deadline deadline, Pumping how) {
   progress = serve_calls() || progress;
   send_feeds();
   starves_ = false;
-  if (!progress && !broken_) {
+  if (!progress && !health_.broken()) {
     parts_noted_ = false;
     const bool moving = run_board(deadline, how.to_end);
     progress = drain() || parts_noted_;
     if (progress) {
       serve_calls();
       stalls_ = 0;
-    } else if (!moving && !broken_ && anything_open() && !await_batch(deadline, how.sleeps)) {
+    } else if (!moving && !health_.broken() && anything_open() &&
+               !await_batch(deadline, how.sleeps)) {
       stalled();
     }
   }
@@ -183,7 +175,7 @@ bool BoardImpl::note_parts() {
 bool BoardImpl::drain_device(Device& device) {
   bool progress = false;
   tpu_completion_t completion;
-  while (!broken_ && next_completion(device, completion)) {
+  while (!health_.broken() && next_completion(device, completion)) {
     if (const std::string trouble = completion_trouble(device, completion); !trouble.empty()) {
       ring_corrupt(device, trouble);
       return progress;
@@ -268,7 +260,7 @@ bool BoardImpl::completions_missing() {
       continue;
     }
     const uint32_t written = read_core(device, spec::core_page::kCplTail);
-    if (drain_device(device) || broken_) {
+    if (drain_device(device) || health_.broken()) {
       stalls_ = 0;
       return true;
     }

@@ -45,7 +45,7 @@ void BoardImpl::collect_held() {
     return std::any_of(devices_.begin(), devices_.end(),
                        [](const Device& device) { return device.held && device.open > 0; });
   };
-  while (!broken_ && open_on_held()) {
+  while (!health_.broken() && open_on_held()) {
     const bool moving = run_board();
     if (drain()) {
       stalls_ = 0;
@@ -172,10 +172,10 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
     core_says += findings.empty() ? "" : "\nthe checker says:\n" + findings;
   }
   ErrorPtr fault = fault_error(record, op->program->exe, device.id, waits, core_says);
-  if (cancelled_ && record.code == TPU_FAULT_HOST_ABORT) {
-    fault = std::make_shared<Error>(ErrorCode::kCancelled,
-                                    fmt::format("{}: {}", cancelled_->message(), fault->message()),
-                                    fault->place());
+  if (health_.cancelled() && record.code == TPU_FAULT_HOST_ABORT) {
+    fault = std::make_shared<Error>(
+        ErrorCode::kCancelled,
+        fmt::format("{}: {}", health_.cancelled()->message(), fault->message()), fault->place());
   }
   finish(*op, fault);
 }
@@ -199,9 +199,9 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
                : a.second && b.second && a.second->index < b.second->index;
   });
   for (const auto& [op, command] : work) {
-    ErrorPtr error = broken_ ? broken_ : op->failed_input();
+    ErrorPtr error = health_.broken() ? health_.broken() : op->failed_input();
     if (!error && op->launch()) {
-      error = cancelled_;
+      error = health_.cancelled();
     }
     if (error) {
       finish(*op, error);
@@ -240,12 +240,12 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
 void BoardImpl::recover() {
   const bool held = std::any_of(devices_.begin(), devices_.end(),
                                 [](const Device& device) { return device.held; });
-  if (broken_ || (!held && failed_launches_.empty() && retry_.empty())) {
+  if (health_.broken() || (!held && failed_launches_.empty() && retry_.empty())) {
     return;
   }
   const Turn::Kept whole(turn_);
   collect_held();
-  if (broken_) {
+  if (health_.broken()) {
     return;
   }
   ++recoveries_;

@@ -35,9 +35,9 @@ SimOptions BoardImpl::sim() {
 
 void BoardImpl::change_sim(const SimOptions& sim) {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   run_until_idle();
-  check_unbroken();
+  health_.check_unbroken();
   SimOptions resolved = sim;
   resolved.waves_trigger =
       trigger_with_address(*firmware_names_, firmware_build_, sim.waves_trigger);
@@ -54,44 +54,44 @@ void BoardImpl::change_sim(const SimOptions& sim) {
 
 void BoardImpl::change_time_limit(std::optional<double> seconds) {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   run_until_idle();
-  check_unbroken();
+  health_.check_unbroken();
   launch_clock_ = clock_of(sim_, seconds);
   time_limit_ = seconds;
 }
 
 std::vector<OpTime> BoardImpl::op_times() {
   const Entry entry(*this, EntryKind::kLook);
-  check_usable();
+  health_.check_usable();
   return op_counts_.list();
 }
 
 std::string BoardImpl::take_xspace() {
   const Entry entry(*this, EntryKind::kLook);
-  check_usable();
+  health_.check_usable();
   return transport_->take_xspace();
 }
 
 void BoardImpl::log_commands(const std::optional<spec::MemoryLook>& look) {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   run_until_idle();
-  check_unbroken();
+  health_.check_unbroken();
   transport_->log_commands(look);
 }
 
 spec::CommandLog BoardImpl::take_commands() {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   run_until_idle();
-  check_unbroken();
+  health_.check_unbroken();
   return transport_->take_commands();
 }
 
 std::string BoardImpl::take_record() {
   const Entry entry(*this, EntryKind::kLook);
-  check_usable();
+  health_.check_usable();
   return transport_->take_record();
 }
 

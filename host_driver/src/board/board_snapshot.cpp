@@ -103,7 +103,7 @@ void BoardImpl::settle_all() {
     refuse("a launch takes its batches; wait for its end first");
   }
   run_until_idle();
-  check_unbroken();
+  health_.check_unbroken();
   if (!waiting_.empty()) {
     refuse("something waits for an event that is not set; set it first");
   }
@@ -116,7 +116,7 @@ void BoardImpl::settle_all() {
 
 void BoardImpl::save_snapshot(const std::string& path, const SnapshotItems& items) {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   settle_all();
   SnapshotRecords records = SnapshotCollector(*this, items).take();
   FileWriter file(path, Durability::kSynced);
@@ -215,7 +215,7 @@ std::shared_ptr<LoadedProgram> BoardImpl::restore_program(const ProgramRecord& r
 
 SnapshotItems BoardImpl::take_snapshot_items() {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   SnapshotItems items;
   const SnapshotRecords records = std::exchange(restored_, {});
   const auto buffer_of = [&](const BufferRecord& record) {

@@ -16,9 +16,6 @@ namespace {
 constexpr uint32_t kMaxOpenCommands = 224;
 constexpr uint32_t kMaxOpenLaunches = 32;
 constexpr size_t kLargestListed = 10;
-// Made ahead of need: it serves where memory may be short.
-const ErrorPtr kGivenUp = std::make_shared<Error>(
-    ErrorCode::kInternal, "the call failed while its commands were being sent");
 
 // `a` is not before `b`, on counters that wrap.
 bool reached(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) >= 0; }
@@ -46,35 +43,6 @@ void set_point(Allocation::TrackPoints& points, const Device& device, size_t tra
 }
 
 }  // namespace
-
-ErrorPtr BoardImpl::given_up() { return kGivenUp; }
-
-ErrorPtr BoardImpl::model_error(const std::exception& error) {
-  return std::make_shared<Error>(ErrorCode::kInternal,
-                                 fmt::format("the board model failed: {}", error.what()));
-}
-
-void BoardImpl::check_usable() {
-  if (closed_) {
-    throw Error(ErrorCode::kFailedPrecondition, "the board is closed");
-  }
-  if (!broken_told_) {
-    check_unbroken();
-  }
-  if (broken_) {
-    throw Error(ErrorCode::kUnavailable,
-                fmt::format("the board cannot be used any more: {}: {}",
-                            error_code_name(broken_->code()), broken_->message()),
-                broken_->place());
-  }
-}
-
-void BoardImpl::check_unbroken() {
-  if (broken_) {
-    broken_told_ = true;
-    throw Error(*broken_);
-  }
-}
 
 Device& BoardImpl::device_at(int id) {
   if (id < 0 || static_cast<size_t>(id) >= devices_.size()) {
@@ -106,11 +74,11 @@ bool BoardImpl::has_room(const Device& device, bool launch, size_t commands) con
 // Backpressure is the only reason to wait here.
 void BoardImpl::add(const std::shared_ptr<Operation>& op, const std::shared_ptr<Command>& command) {
   Device& device = device_at(command->device);
-  while (!broken_ && !has_room(device, false)) {
+  while (!health_.broken() && !has_room(device, false)) {
     pump();
   }
   if (!op->error) {
-    op->error = broken_ ? broken_ : op->failed_input();
+    op->error = health_.broken() ? health_.broken() : op->failed_input();
   }
   if (op->error) {
     return;
@@ -139,7 +107,7 @@ void BoardImpl::abandon(const std::shared_ptr<Operation>& op) {
       command->on_ok = nullptr;
     }
   }
-  op->error = op->error ? op->error : kGivenUp;
+  op->error = op->error ? op->error : given_up();
   seal(op);
 }
 
@@ -168,10 +136,10 @@ void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
     return std::all_of(op->commands.begin(), op->commands.end(),
                        [&](const auto& command) { return has_room(device_of(command), true); });
   };
-  while (!broken_ && !all_have_room()) {
+  while (!health_.broken() && !all_have_room()) {
     pump();
   }
-  if (ErrorPtr error = broken_ ? broken_ : op->failed_input()) {
+  if (ErrorPtr error = health_.broken() ? health_.broken() : op->failed_input()) {
     finish(*op, error);
     return;
   }
@@ -302,7 +270,7 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
     tell_findings(op);
   }
   forget_launch(op);
-  set_event(*op.event, std::move(error));
+  outbox_.set_event(*op.event, error);
   // Commands of the window may outlive their operation; ranges must not.
   op.inputs.clear();
   op.after.clear();
@@ -312,7 +280,7 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
   op.feed.reset();
   op.residence.reset();
   if (op.on_host_call) {
-    dropped_.push_back(std::exchange(op.on_host_call, nullptr));
+    outbox_.drop(std::exchange(op.on_host_call, nullptr));
   }
   op.calls.clear();
   for (const auto& command : op.commands) {
@@ -344,12 +312,12 @@ std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,
       continue;
     }
     // Ranges whose handles are gone come back when their last command is over.
-    if (broken_ || device_at(device).open == 0) {
+    if (health_.broken() || device_at(device).open == 0) {
       break;
     }
     pump();
   }
-  check_unbroken();
+  health_.check_unbroken();
   throw Error(ErrorCode::kResourceExhausted,
               fmt::format("{} bytes for {} do not fit into HBM: {} of {} bytes are in use. Largest "
                           "live buffers:{}",
@@ -361,7 +329,7 @@ std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,
 // Contents of HBM may lie in host memory, which comes when it is touched: what it has no room for
 // is refused before. Ranges that no longer belong to anything keep theirs for the next ones.
 void BoardImpl::need_room_behind(uint64_t bytes, const std::string& what) {
-  check_unbroken();  // the call may have waited
+  health_.check_unbroken();  // the call may have waited
   const auto held = bytes < kSmallHostBytes ? std::nullopt : transport_->stats().hbm_host_bytes;
   if (!held) {
     return;
@@ -380,7 +348,7 @@ std::shared_ptr<StagingRange> BoardImpl::stage(uint64_t bytes) {
     if (auto range = StagingRange::make(arena_, bytes)) {
       return range;
     }
-    check_unbroken();
+    health_.check_unbroken();
     if (bytes > arena_->staging_bytes() || !anything_open()) {
       return StagingRange::make_single(arena_, bytes);
     }

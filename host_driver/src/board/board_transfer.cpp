@@ -124,7 +124,7 @@ void BoardImpl::send_up(const std::vector<std::shared_ptr<Operation>>& ops,
 
 void BoardImpl::need_host_memory(uint64_t bytes, const std::string& what) {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   need_room_behind(bytes, what);
 }
 
@@ -132,7 +132,7 @@ std::vector<Buffer> BoardImpl::upload(const std::vector<int>& devices, const Hos
                                       const Box& box, const Shape& local, uint64_t alloc_bytes,
                                       const std::string& label) {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   prepare_input(box.bytes());
   std::vector<std::shared_ptr<Allocation>> ranges;
   for (const int device : devices) {
@@ -156,7 +156,7 @@ Buffer BoardImpl::upload_later(int device, DType dtype, const Shape& shape,
                                std::shared_ptr<const std::vector<std::byte>> bytes,
                                const std::vector<Event>& after) {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   prepare_input(bytes->size());
   const std::string label = type_text(dtype, shape);
   const auto to = allocate(device, bytes->size(), label);
@@ -175,7 +175,7 @@ Buffer BoardImpl::upload_later(int device, DType dtype, const Shape& shape,
 Buffer BoardImpl::zeros(int device, DType dtype, const Shape& shape, uint64_t alloc_bytes) {
   const uint64_t bytes = byte_count(dtype, shape);
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   const auto range = allocate(device, std::max(alloc_bytes, bytes), type_text(dtype, shape));
   const Submission fill_op(*this, fmt::format("fill on TPU:{}", device));
   auto buffer = make_buffer(device, dtype, shape, range, fill_op.op()->event);
@@ -243,13 +243,13 @@ Buffer BoardImpl::copy_locked(const BufferState& source, int device,
 Buffer BoardImpl::copy(const std::shared_ptr<BufferState>& source, int device,
                        const std::vector<Event>& after) {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   return copy_locked(*source, device, after);
 }
 
 Event BoardImpl::read(const std::vector<ReadPart>& parts, const std::vector<Event>& after) {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   const auto op = begin(fmt::format("read from TPU:{}", parts.at(0).source->device));
   struct Part {
     Contents from;

@@ -29,7 +29,7 @@ bool conflict(const Operation& a, const Operation& b) {
 
 HostEvent BoardImpl::make_host_event() {
   const Entry entry(*this);
-  check_usable();
+  health_.check_usable();
   auto event = make_event();
   event->off_ring = true;
   std::erase_if(host_events_, [](const auto& weak) { return weak.expired(); });
@@ -89,7 +89,7 @@ void BoardImpl::send_in_order(const std::shared_ptr<Operation>& op, std::functio
   op->number = ++op_count_;
   const Sending place(*this, *op);
   send_waiting();
-  if (waits_at_host(*op, waiting_.size()) && !broken_) {
+  if (waits_at_host(*op, waiting_.size()) && !health_.broken()) {
     op->event->off_ring = true;
     waiting_.push_back({op, std::move(send)});
     return;
@@ -131,7 +131,9 @@ void BoardImpl::send_waiting() {
   sending_waiting_ = true;
   for (size_t i = 0; i < waiting_.size();) {
     const Operation& next = *waiting_[i].op;
-    ErrorPtr error = broken_ ? broken_ : next.launch() && cancelled_ ? cancelled_ : nullptr;
+    ErrorPtr error = health_.broken()                       ? health_.broken()
+                     : next.launch() && health_.cancelled() ? health_.cancelled()
+                                                            : nullptr;
     error = error ? error : next.failed_input();
     if (!error && waits_at_host(next, i)) {
       ++i;
@@ -169,7 +171,7 @@ bool BoardImpl::being_sent(uint64_t last) const {
 bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
   send_waiting();
   const auto idle = [&] { return !busy(last) && !being_sent(last); };
-  while (!broken_ && !idle()) {
+  while (!health_.broken() && !idle()) {
     if (is_over(deadline)) {
       drain();
       return idle();
@@ -200,8 +202,8 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
       if (!event.open()) {
         break;
       }
-      if (broken_) {
-        set_event(event, broken_);
+      if (health_.broken()) {
+        outbox_.set_event(event, health_.broken());
         break;
       }
       const bool progress = is_over(deadline) ? drain() : pump(deadline, {.to_end = true});
@@ -209,8 +211,9 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
         continue;
       }
       if (!event.off_ring && !being_sent()) {
-        set_event(event, std::make_shared<Error>(ErrorCode::kInternal,
-                                                 "nothing in flight can make this event ready"));
+        outbox_.set_event(event,
+                          std::make_shared<Error>(ErrorCode::kInternal,
+                                                  "nothing in flight can make this event ready"));
         break;
       }
     }
@@ -228,7 +231,7 @@ void BoardImpl::advance(EventState& event, Deadline deadline) {
     const Waiters::Waiter waiter(waiters_);
     while (event.open() && !is_over(deadline)) {
       const Entry entry(*this, EntryKind::kWait, deadline);
-      if (!entry.entered() || broken_ ||
+      if (!entry.entered() || health_.broken() ||
           (event.open() && !pump(deadline, {.to_end = true}) && !busy())) {
         break;
       }
@@ -251,10 +254,10 @@ bool BoardImpl::synchronize(Deadline deadline) {
       if (!entry.entered()) {
         return false;
       }
-      check_usable();
+      health_.check_usable();
       last = last == 0 ? op_count_ : last;
       const bool idle = run_until_idle(deadline, last);
-      check_unbroken();
+      health_.check_unbroken();
       if (idle && std::none_of(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
             return waiting.op->number <= last;
           })) {
