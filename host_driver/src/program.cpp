@@ -335,7 +335,7 @@ void BoardImpl::take_ids(Residence& residence) {
       }
       send_waiting();  // what has become free keeps its id no longer than it runs
       health_.check_unbroken();
-      if (device.open == 0) {
+      if (device.ring.open() == 0) {
         throw Error(ErrorCode::kResourceExhausted,
                     fmt::format("all {} program ids are taken by launches that have not been sent",
                                 used.size()),

@@ -51,7 +51,8 @@ struct StepFeedState {
   std::weak_ptr<Operation> launch;
   std::string what;                   ///< of the launch
   std::shared_ptr<EventState> event;  ///< as above
-  /// By partition: Device::resets when the launch was sent; the core counts what it owes since.
+  /// By partition: CommandRing::resets() when the launch was sent; the core counts what it owes
+  /// since.
   std::vector<uint32_t> resets;
   uint32_t steps = 1;
   std::vector<FeedSlot> infeed, outfeed;

@@ -127,7 +127,7 @@ bool BoardImpl::stage_call(Operation& op, size_t part, uint64_t bytes) {
 void BoardImpl::fail_call(Operation& op, size_t part, const ErrorPtr& error) {
   op.verdict = error;
   const Device& device = devices_[static_cast<size_t>(op.commands[part]->device)];
-  write_core(device, core_page::kAbort, op.launch_id);
+  registers_.write(device, core_page::kAbort, op.launch_id);
 }
 
 // Between the staged bytes and HBM.
@@ -137,21 +137,21 @@ void BoardImpl::ask_transfer(Operation& op, size_t part) {
   const Device& device = devices_[static_cast<size_t>(op.commands[part]->device)];
   HostCallState& state = op.calls[part];
   const auto put64 = [&](uint64_t low, uint64_t value) {
-    write_core(device, low, static_cast<uint32_t>(value));
-    write_core(device, low + 4, static_cast<uint32_t>(value >> 32));
+    registers_.write(device, low, static_cast<uint32_t>(value));
+    registers_.write(device, low + 4, static_cast<uint32_t>(value >> 32));
   };
   put64(core_page::kCallHostLo, state.staged->iova());
   put64(core_page::kCallHbmLo, state.slots[call.slot]->address() + call.offset);
-  write_core(device, core_page::kCallBytes,
-             static_cast<uint32_t>(byte_count(info.dtype, info.shape)));
+  registers_.write(device, core_page::kCallBytes,
+                   static_cast<uint32_t>(byte_count(info.dtype, info.shape)));
   state.moving = true;
   request(op, part, info.to_host ? core_page::kCallToHost : core_page::kCallFromHost);
 }
 
 void BoardImpl::request(const Operation& op, size_t part, uint32_t kind) {
   const Device& device = devices_[static_cast<size_t>(op.commands[part]->device)];
-  write_core(device, core_page::kCallRequest,
-             op.calls[part].ticket << core_page::kCallRequestTicketShift | kind);
+  registers_.write(device, core_page::kCallRequest,
+                   op.calls[part].ticket << core_page::kCallRequestTicketShift | kind);
 }
 
 // The handler runs without the lock; meanwhile no board time passes, so the launch stays as it is.

@@ -48,7 +48,7 @@ std::string BoardImpl::core_text(const Device& device, uint64_t fault_cycle) {
 
 // An image that traps before it tells its build is the one that was loaded.
 std::string BoardImpl::trap_place(const Device& device, const tpu_fault_record_t& record) {
-  const uint32_t build = read_core(device, core_page::kFwBuild);
+  const uint32_t build = registers_.read(device, core_page::kFwBuild);
   return firmware_place(*firmware_names_, build != 0 ? build : firmware_build_, record.hart_mepc);
 }
 
@@ -62,11 +62,12 @@ std::string BoardImpl::describe_trap(Device& device) {
 // Tells of harts that died, once for each death: also of those that nobody waits for.
 void BoardImpl::note_deaths() {
   for (Device& device : devices_) {
-    const uint32_t state = read_core(device, core_page::kFwState) & core_page::kFwStateStateMask;
-    if (state != core_page::kStateDead || device.told_trap == device.boots + 1) {
+    const uint32_t state =
+        registers_.read(device, core_page::kFwState) & core_page::kFwStateStateMask;
+    if (state != core_page::kStateDead || device.told_trap == device.ring.boots() + 1) {
       continue;
     }
-    device.told_trap = device.boots + 1;
+    device.told_trap = device.ring.boots() + 1;
     if (const std::string text = describe_trap(device); !text.empty()) {
       outbox_.tell(device.id, text);
     }

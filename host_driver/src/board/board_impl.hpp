@@ -198,9 +198,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void load_firmware(const std::vector<int>& ids);
   std::vector<int> await_state(const std::vector<int>& ids, uint32_t wanted);
   void set_up_rings(Device& device);
-  uint64_t page(const Device& device, uint64_t offset) const;
-  uint32_t read_core(const Device& device, uint64_t offset);
-  void write_core(const Device& device, uint64_t offset, uint32_t value);
 
   // board_snapshot.cpp
   void settle_all();
@@ -251,12 +248,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void abandon(const std::shared_ptr<Operation>& op);
   void give_launch_id(Operation& op);
   void submit_gang(const std::shared_ptr<Operation>& op);
-  bool has_room(const Device& device, bool launch, size_t commands = 1) const;
   void append(const std::shared_ptr<Command>& command);
   void enter(const std::shared_ptr<Command>& command);
-  void ring_doorbell(Device& device);
-  void make_room_for_doorbells(size_t count);
-  void send_doorbells();
   void finish(Operation& op, ErrorPtr error);
   std::shared_ptr<Allocation> allocate(int device, uint64_t bytes, const std::string& label);
   void need_room_behind(uint64_t bytes, const std::string& what);
@@ -306,7 +299,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   bool drain();
   bool drain_device(Device& device);
   static bool tells_death(std::span<const uint32_t> msi);
-  bool next_completion(const Device& device, tpu_completion_t& completion) const;
   bool note_parts();
   bool part_of_gang(const Device& device, const tpu_completion_t& completion) const;
   std::string completion_trouble(const Device& device, const tpu_completion_t& completion) const;
@@ -394,7 +386,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
   std::vector<Device> devices_;
-  std::vector<RegisterWrite> doorbells_;  // rung, and not on the board yet
+  CoreRegisters registers_{
+      [this](const std::exception& error) { break_board(model_error(error)); }};
   std::vector<std::weak_ptr<LoadedProgram>> programs_;
   uint64_t use_count_ = 0;  // of programs, loads and launches
 

@@ -63,7 +63,7 @@ RunOutcome BoardImpl::run_timed(Deadline deadline, bool to_end) {
       outcome.expired = true;
       break;  // what the caller waits for may have come
     }
-    send_doorbells();
+    registers_.send();
     transport_->limit_run(sooner(look ? kCancelLook : slice, deadline, start));
     outcome = run();
     turn_.end_run();
@@ -178,7 +178,7 @@ void BoardImpl::end_by_time_limit(const Device& device, Operation& op) {
   const std::string waits = tell_hang("time limit", &op, stats.waits, stats);
   text += waits.empty() ? std::string() : "\nwho waits for whom:\n" + waits;
   op.verdict = std::make_shared<Error>(ErrorCode::kTimeout, text, where);
-  write_core(device, spec::core_page::kAbort, op.launch_id);
+  registers_.write(device, spec::core_page::kAbort, op.launch_id);
 }
 
 }  // namespace tpu::driver

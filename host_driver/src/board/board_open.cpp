@@ -19,8 +19,6 @@ namespace chip_page = spec::chip_page;
 namespace core_page = spec::core_page;
 
 constexpr uint64_t kLeastStagingBytes = uint64_t{64} << 10;
-constexpr uint64_t kCmdRingBytes = uint64_t{TPU_CMD_ENTRY_BYTES} << TPU_CMD_RING_LOG2;
-constexpr uint64_t kCplRingBytes = uint64_t{TPU_CPL_ENTRY_BYTES} << TPU_CPL_RING_LOG2;
 constexpr size_t kLoadBlockBytes = 4096;
 // Parks at other interrupts while waiting for a state; each core sends a few during boot.
 constexpr int kMaxBootParks = 10000;
@@ -101,17 +99,20 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
 }
 
 Device make_device(size_t index, const spec::BoardParams& params, HostArena& arena) {
-  Device device;
-  device.id = static_cast<int>(index);
-  device.chip = static_cast<int>(static_cast<int64_t>(index) / params.board.cores_per_chip);
-  device.core = static_cast<int>(static_cast<int64_t>(index) % params.board.cores_per_chip);
-  device.memory = std::make_shared<DeviceMemory>(
-      device.id, static_cast<uint64_t>(params.hbm.gib_per_core) << 30);
-  device.cmd_iova = arena.take_ring(kCmdRingBytes);
-  device.cpl_iova = arena.take_ring(kCplRingBytes);
-  device.cmd_ring = arena.span(device.cmd_iova, kCmdRingBytes, true);
-  device.cpl_ring = arena.span(device.cpl_iova, kCplRingBytes, true);
-  return device;
+  CorePlace place;
+  place.id = static_cast<int>(index);
+  place.chip = static_cast<int>(static_cast<int64_t>(index) / params.board.cores_per_chip);
+  place.core = static_cast<int>(static_cast<int64_t>(index) % params.board.cores_per_chip);
+  const auto ring = [&](uint64_t bytes) -> CommandRing::Memory {
+    const uint64_t iova = arena.take_ring(bytes);
+    return {iova, arena.span(iova, bytes, true)};
+  };
+  const CommandRing::Memory commands = ring(CommandRing::kCommandBytes);
+  const CommandRing::Memory completions = ring(CommandRing::kCompletionBytes);
+  return Device(place,
+                std::make_shared<DeviceMemory>(
+                    place.id, static_cast<uint64_t>(params.hbm.gib_per_core) << 30),
+                CommandRing(commands, completions));
 }
 
 }  // namespace
@@ -182,8 +183,8 @@ void BoardImpl::connect(const OpenOptions& options) {
   const auto cores = static_cast<size_t>(spec::core_count(params_));
   request.sim.waves_trigger =
       trigger_with_address(*firmware_names_, firmware_build_, options.sim.waves_trigger);
-  arena_ =
-      std::make_shared<HostArena>(cores * (kCmdRingBytes + kCplRingBytes), options.staging_bytes);
+  arena_ = std::make_shared<HostArena>(
+      cores * (CommandRing::kCommandBytes + CommandRing::kCompletionBytes), options.staging_bytes);
   sim_ = options.sim;
   // A process can have one board: a snapshot that is no good is found before there is one.
   std::optional<SnapshotSource> snapshot;
@@ -192,6 +193,7 @@ void BoardImpl::connect(const OpenOptions& options) {
     snapshot->load([&](spec::Archive& archive) { visit_head(archive); });
   }
   transport_ = make_transport(options, request, *arena_);
+  registers_.connect(transport_.get());
 
   time_limit_ = options.time_limit;
   launch_clock_ = clock_of(sim_, time_limit_);
@@ -236,24 +238,10 @@ void BoardImpl::check_chips() {
   }
 }
 
-uint64_t BoardImpl::page(const Device& device, uint64_t offset) const {
-  return core_page::kBase + static_cast<uint64_t>(device.core) * core_page::kStride + offset;
-}
-
-uint32_t BoardImpl::read_core(const Device& device, uint64_t offset) {
-  send_doorbells();
-  return transport_->read32(device.chip, 0, page(device, offset));
-}
-
-void BoardImpl::write_core(const Device& device, uint64_t offset, uint32_t value) {
-  send_doorbells();
-  transport_->write32(device.chip, 0, page(device, offset), value);
-}
-
 void BoardImpl::load_firmware(const std::vector<int>& ids) {
   for (const int id : ids) {
-    write_core(devices_[static_cast<size_t>(id)], core_page::kCoreCtrl,
-               core_page::kCoreCtrlCoreResetMask);
+    registers_.write(devices_[static_cast<size_t>(id)], core_page::kCoreCtrl,
+                     core_page::kCoreCtrlCoreResetMask);
   }
   const std::span<const std::byte> image(firmware_);
   for (const int id : ids) {
@@ -263,10 +251,10 @@ void BoardImpl::load_firmware(const std::vector<int>& ids) {
       transport_->write_block(device.chip, 2, window + at,
                               image.subspan(at, std::min(kLoadBlockBytes, image.size() - at)));
     }
-    write_core(device, core_page::kBootEntry, firmware_entry_);
-    write_core(device, core_page::kBootLen, static_cast<uint32_t>(image.size()));
-    write_core(device, core_page::kBootCrc, spec::crc32c(image));
-    write_core(device, core_page::kCoreCtrl, core_page::kCoreCtrlHartRunMask);
+    registers_.write(device, core_page::kBootEntry, firmware_entry_);
+    registers_.write(device, core_page::kBootLen, static_cast<uint32_t>(image.size()));
+    registers_.write(device, core_page::kBootCrc, spec::crc32c(image));
+    registers_.write(device, core_page::kCoreCtrl, core_page::kCoreCtrlHartRunMask);
   }
 }
 
@@ -279,7 +267,7 @@ std::vector<int> BoardImpl::await_state(const std::vector<int>& ids, uint32_t wa
     outbox_.add_console(outcome.console);
     std::vector<int> still;
     for (const int id : waiting) {
-      const uint32_t word = read_core(devices_[static_cast<size_t>(id)], core_page::kFwState);
+      const uint32_t word = registers_.read(devices_[static_cast<size_t>(id)], core_page::kFwState);
       const uint32_t state = word & core_page::kFwStateStateMask;
       if (state == wanted) {
         continue;
@@ -308,24 +296,20 @@ std::vector<int> BoardImpl::await_state(const std::vector<int>& ids, uint32_t wa
 }
 
 void BoardImpl::set_up_rings(Device& device) {
-  std::fill(device.cmd_ring.begin(), device.cmd_ring.end(), std::byte{0});
-  std::fill(device.cpl_ring.begin(), device.cpl_ring.end(), std::byte{0});
-  device.tail = device.rung = device.cpl_head = device.epoch = 0;
-  device.reset_tracks();
-  device.window.clear();
-  device.open = device.launches = 0;
+  device.ring.clear();
   device.held = false;
-  ++device.boots;
+  const CommandRing::Memory& commands = device.ring.commands();
+  const CommandRing::Memory& completions = device.ring.completions();
   const auto low = [](uint64_t v) { return static_cast<uint32_t>(v); };
   const auto high = [](uint64_t v) { return static_cast<uint32_t>(v >> 32); };
-  write_core(device, core_page::kHostAbi, TPU_RING_ABI);
-  write_core(device, core_page::kCmdBaseLo, low(device.cmd_iova));
-  write_core(device, core_page::kCmdBaseHi, high(device.cmd_iova));
-  write_core(device, core_page::kCmdLog2, TPU_CMD_RING_LOG2);
-  write_core(device, core_page::kCplBaseLo, low(device.cpl_iova));
-  write_core(device, core_page::kCplBaseHi, high(device.cpl_iova));
-  write_core(device, core_page::kCplLog2, TPU_CPL_RING_LOG2);
-  write_core(device, core_page::kQueueEn, 1);
+  registers_.write(device, core_page::kHostAbi, TPU_RING_ABI);
+  registers_.write(device, core_page::kCmdBaseLo, low(commands.iova));
+  registers_.write(device, core_page::kCmdBaseHi, high(commands.iova));
+  registers_.write(device, core_page::kCmdLog2, TPU_CMD_RING_LOG2);
+  registers_.write(device, core_page::kCplBaseLo, low(completions.iova));
+  registers_.write(device, core_page::kCplBaseHi, high(completions.iova));
+  registers_.write(device, core_page::kCplLog2, TPU_CPL_RING_LOG2);
+  registers_.write(device, core_page::kQueueEn, 1);
 }
 
 void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
@@ -335,14 +319,14 @@ void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
   std::set_difference(ids.begin(), ids.end(), bad.begin(), bad.end(), std::back_inserter(booted));
   for (const int id : booted) {
     Device& device = devices_[static_cast<size_t>(id)];
-    const uint32_t abi = read_core(device, core_page::kFwAbi);
+    const uint32_t abi = registers_.read(device, core_page::kFwAbi);
     if ((abi >> 16) != (TPU_RING_ABI >> 16)) {
       throw mismatch(
           fmt::format("the firmware speaks ring formats {}.{}, this driver {}.{}", abi >> 16,
                       abi & 0xFFFF, TPU_RING_ABI >> 16, TPU_RING_ABI & 0xFFFF),
           id);
     }
-    const uint32_t build = read_core(device, core_page::kFwBuild);
+    const uint32_t build = registers_.read(device, core_page::kFwBuild);
     if (firmware_build_ != 0 && build != firmware_build_) {
       throw internal(fmt::format("the firmware that runs is build {:08x}, {:08x} was loaded", build,
                                  firmware_build_),
@@ -353,7 +337,7 @@ void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
   await_state(booted, core_page::kStateReady);
   for (const int id : booted) {
     Device& device = devices_[static_cast<size_t>(id)];
-    device.epoch = read_core(device, core_page::kEpoch);
+    device.ring.begin_epoch(registers_.read(device, core_page::kEpoch));
   }
   if (!bad.empty()) {
     if (retried) {
@@ -393,7 +377,7 @@ void BoardImpl::close(CloseMode mode) {
     }
     if (!health_.broken()) {
       for (const Device& device : devices_) {
-        write_core(device, spec::core_page::kQueueEn, 0);
+        registers_.write(device, spec::core_page::kQueueEn, 0);
       }
     }
     break_board(closed);
@@ -410,6 +394,7 @@ void BoardImpl::close(CloseMode mode) {
       outbox_.set_event(*event, closed);
     }
   }
+  registers_.connect(nullptr);
   transport_.reset();
   health_.end_closing();
   news_.add();  // who closes it too

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "file/crc32c.hpp"
 #include "src/board/board_impl.hpp"
 #include "src/board/fault_text.hpp"
 #include "src/program.hpp"
@@ -22,12 +21,11 @@ constexpr int kMaxLosses = 2;
 
 // Commands of operations up to number `last`, and those that have outlived theirs.
 bool BoardImpl::anything_open(uint64_t last) const {
-  const auto counts = [&](const auto& command) {
-    return command && (!command->op || command->op->number <= last);
+  const auto counts = [&](const Command& command) {
+    return !command.op || command.op->number <= last;
   };
   return std::any_of(devices_.begin(), devices_.end(), [&](const Device& device) {
-    return device.open > 0 &&
-           (last == UINT64_MAX || std::any_of(device.window.begin(), device.window.end(), counts));
+    return device.ring.open() > 0 && (last == UINT64_MAX || device.ring.first(counts) != nullptr);
   });
 }
 
@@ -37,16 +35,8 @@ void BoardImpl::break_board(const ErrorPtr& error) {
     return;
   }
   for (Device& device : devices_) {
-    std::vector<std::shared_ptr<Operation>> ops;
-    for (const auto& command : device.window) {
-      if (command) {
-        ops.push_back(command->op);
-      }
-    }
-    device.window.clear();
-    device.open = device.launches = 0;
-    for (const auto& op : ops) {
-      if (op) {
+    for (const auto& command : device.ring.take_all()) {
+      if (const auto op = command->op) {
         finish(*op, error);
       }
     }
@@ -132,24 +122,13 @@ bool BoardImpl::drain() {
   return progress;
 }
 
-// What stands at the head of the ring; false: nothing yet.
-bool BoardImpl::next_completion(const Device& device, tpu_completion_t& completion) const {
-  constexpr uint32_t kMask = (1u << TPU_CPL_RING_LOG2) - 1;
-  std::memcpy(&completion, device.cpl_ring.data() + (device.cpl_head & kMask) * TPU_CPL_ENTRY_BYTES,
-              sizeof(completion));
-  const bool lap_even = ((device.cpl_head >> TPU_CPL_RING_LOG2) & 1) == 0;
-  const bool phase = (completion.flags & TPU_CPL_FLAG_PHASE) != 0;
-  return phase == lap_even;
-}
-
 // The end of a launch on a core while others of its gang go on: nobody can tell yet.
 bool BoardImpl::part_of_gang(const Device& device, const tpu_completion_t& completion) const {
   if (completion.status != TPU_STATUS_OK || (completion.flags & TPU_CPL_FLAG_MORE) != 0 ||
       !completion_trouble(device, completion).empty()) {
     return false;
   }
-  const uint32_t first = device.tail - static_cast<uint32_t>(device.window.size());
-  const Operation* op = device.window[completion.seq - first]->op.get();
+  const Operation* op = device.ring.in_flight(completion.seq)->op.get();
   return op != nullptr && op->launch() && !op->finished && op->open > 1;
 }
 
@@ -160,11 +139,10 @@ bool BoardImpl::note_parts() {
   bool noted = false;
   for (Device& device : devices_) {
     tpu_completion_t completion;
-    while (next_completion(device, completion)) {
+    while (device.ring.next(completion)) {
       if (!part_of_gang(device, completion)) {
         return false;
       }
-      ++device.cpl_head;
       complete(device, completion);
       noted = parts_noted_ = true;
     }
@@ -175,12 +153,11 @@ bool BoardImpl::note_parts() {
 bool BoardImpl::drain_device(Device& device) {
   bool progress = false;
   tpu_completion_t completion;
-  while (!health_.broken() && next_completion(device, completion)) {
+  while (!health_.broken() && device.ring.next(completion)) {
     if (const std::string trouble = completion_trouble(device, completion); !trouble.empty()) {
       ring_corrupt(device, trouble);
       return progress;
     }
-    ++device.cpl_head;
     progress = true;
     complete(device, completion);
   }
@@ -213,32 +190,24 @@ std::string BoardImpl::completion_trouble(const Device& device,
                                           const tpu_completion_t& completion) const {
   constexpr uint16_t kFlags = TPU_CPL_FLAG_PHASE | TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP |
                               TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_CALL;
-  const auto record = std::as_bytes(std::span<const tpu_completion_t, 1>(&completion, 1));
-  const uint32_t crc = spec::crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
-  if (crc != completion.crc) {
-    return fmt::format("its CRC is {:08x}, its bytes have {:08x}", completion.crc, crc);
+  if (std::string text = device.ring.trouble(completion); !text.empty()) {
+    return text;
   }
-  const uint32_t first = device.tail - static_cast<uint32_t>(device.window.size());
-  const uint32_t place = completion.seq - first;
-  if (place >= device.window.size() || device.window[place] == nullptr) {
-    return fmt::format("it is of command {}, which is not in flight", completion.seq);
-  }
+  const Command& command = *device.ring.in_flight(completion.seq);
   if (!status_known(completion.status) || (completion.flags & ~kFlags) != 0) {
     return fmt::format("status {} or flags {:#x} are unknown", completion.status, completion.flags);
   }
   const bool call = (completion.flags & TPU_CPL_FLAG_CALL) != 0;
-  if (call && ((completion.flags & TPU_CPL_FLAG_MORE) == 0 ||
-               !may_call(*device.window[place], completion))) {
+  if (call && ((completion.flags & TPU_CPL_FLAG_MORE) == 0 || !may_call(command, completion))) {
     return fmt::format("it tells of host call {} of command {}, which has none of that number",
                        completion.step, completion.seq);
   }
-  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0 && !call &&
-      !may_tell_step(*device.window[place], completion)) {
+  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0 && !call && !may_tell_step(command, completion)) {
     return fmt::format("it announces more of command {}, which has no more steps", completion.seq);
   }
-  if (completion.epoch != device.epoch) {
+  if (completion.epoch != device.ring.epoch()) {
     return fmt::format("it is of epoch {}, the core is in epoch {}", completion.epoch,
-                       device.epoch);
+                       device.ring.epoch());
   }
   return {};
 }
@@ -248,7 +217,7 @@ void BoardImpl::ring_corrupt(const Device& device, const std::string& trouble) {
       ErrorCode::kInternal,
       fmt::format("the completion ring is corrupt at record {}: {}. What was in flight is lost; "
                   "open the board again",
-                  device.cpl_head, trouble),
+                  device.ring.taken(), trouble),
       ErrorPlace{.device = device.id, .op = {}, .source = {}}));
 }
 
@@ -256,15 +225,15 @@ void BoardImpl::ring_corrupt(const Device& device, const std::string& trouble) {
 // ring was read or the board is broken, so there is something to go on with.
 bool BoardImpl::completions_missing() {
   for (Device& device : devices_) {
-    if (device.open == 0) {
+    if (device.ring.open() == 0) {
       continue;
     }
-    const uint32_t written = read_core(device, spec::core_page::kCplTail);
+    const uint32_t written = registers_.read(device, spec::core_page::kCplTail);
     if (drain_device(device) || health_.broken()) {
       stalls_ = 0;
       return true;
     }
-    if (written != device.cpl_head) {
+    if (written != device.ring.taken()) {
       ring_corrupt(device, fmt::format("it is not there, though {} were written", written));
       return true;
     }
@@ -273,25 +242,15 @@ bool BoardImpl::completions_missing() {
 }
 
 void BoardImpl::complete(Device& device, const tpu_completion_t& completion) {
-  const uint32_t first = device.tail - static_cast<uint32_t>(device.window.size());
-  const uint32_t place = completion.seq - first;
+  const std::shared_ptr<Command> command = device.ring.accept(completion);
   if ((completion.flags & TPU_CPL_FLAG_CALL) != 0) {
-    const Command& command = *device.window[place];
-    HostCallState& state = command.op->calls[command.index];
+    HostCallState& state = command->op->calls[command->index];
     state.number = completion.step;
-    state.ticket = device.cpl_head;
-    calls_told_.emplace_back(command.op, command.index);
+    state.ticket = device.ring.taken();
+    calls_told_.emplace_back(command->op, command->index);
   }
   if ((completion.flags & TPU_CPL_FLAG_MORE) != 0) {
     return;  // the launch goes on
-  }
-  const std::shared_ptr<Command> command = std::move(device.window[place]);
-  device.window[place] = nullptr;
-  --device.open;
-  device.launches -= command->opcode == TPU_OP_LAUNCH ? 1 : 0;
-  ++device.done[command->track];
-  while (!device.window.empty() && device.window.front() == nullptr) {
-    device.window.pop_front();
   }
   if (completion.status != TPU_STATUS_OK && status_holds(completion.status, command->opcode)) {
     device.held = true;
@@ -366,8 +325,8 @@ void BoardImpl::stalled() {
   ++stalls_;
   if (stalls_ == 1) {
     for (Device& device : devices_) {
-      if (device.open > 0) {
-        write_core(device, spec::core_page::kCmdTail, device.tail);
+      if (device.ring.open() > 0) {
+        registers_.write(device, spec::core_page::kCmdTail, device.ring.tail());
         ++repeated_doorbells_;
       }
     }
@@ -387,7 +346,7 @@ void BoardImpl::stalled() {
   }
   std::string harts;
   for (const Device& device : devices_) {
-    harts += device.open > 0 ? core_text(device) : std::string();
+    harts += device.ring.open() > 0 ? core_text(device) : std::string();
   }
   break_board(std::make_shared<Error>(
       ErrorCode::kTimeout,

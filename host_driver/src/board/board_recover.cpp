@@ -32,7 +32,7 @@ bool tells_no_start(uint16_t code) {
 tpu_fault_record_t BoardImpl::read_fault(const Device& device) {
   std::array<uint32_t, sizeof(tpu_fault_record_t) / 4> words{};
   for (size_t i = 0; i < words.size(); ++i) {
-    words[i] = read_core(device, core_page::kFaultRecord + i * core_page::kFaultRecordStride);
+    words[i] = registers_.read(device, core_page::kFaultRecord + i * core_page::kFaultRecordStride);
   }
   tpu_fault_record_t record;
   std::memcpy(&record, words.data(), sizeof(record));
@@ -43,7 +43,7 @@ tpu_fault_record_t BoardImpl::read_fault(const Device& device) {
 void BoardImpl::collect_held() {
   const auto open_on_held = [&] {
     return std::any_of(devices_.begin(), devices_.end(),
-                       [](const Device& device) { return device.held && device.open > 0; });
+                       [](const Device& device) { return device.held && device.ring.open() > 0; });
   };
   while (!health_.broken() && open_on_held()) {
     const bool moving = run_board();
@@ -58,7 +58,7 @@ void BoardImpl::collect_held() {
 void BoardImpl::resume_held() {
   for (Device& device : devices_) {
     if (device.held) {
-      write_core(device, core_page::kResume, device.epoch + 1);
+      registers_.write(device, core_page::kResume, device.ring.epoch() + 1);
     }
   }
   for (Device& device : devices_) {
@@ -66,7 +66,7 @@ void BoardImpl::resume_held() {
       continue;
     }
     int polls = 0;
-    while (read_core(device, core_page::kEpoch) != device.epoch + 1) {
+    while (registers_.read(device, core_page::kEpoch) != device.ring.epoch() + 1) {
       if (++polls > kMaxResumePolls) {
         break_board(
             std::make_shared<Error>(ErrorCode::kTimeout, "the core does not resume after a fault",
@@ -74,9 +74,8 @@ void BoardImpl::resume_held() {
         return;
       }
     }
-    ++device.epoch;
+    device.ring.resume();
     device.held = false;
-    device.reset_tracks();
   }
 }
 
@@ -231,9 +230,9 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
     }
     queue_feed(*op);
   }
-  make_room_for_doorbells(devices_.size());
+  registers_.make_room(devices_.size());
   for (Device& device : devices_) {
-    ring_doorbell(device);
+    registers_.ring(device, device.ring);
   }
 }
 
@@ -267,7 +266,7 @@ void BoardImpl::abort_launches() {
   for (const Device& device : devices_) {
     if (Operation* op = device.first_launch(); op != nullptr) {
       op->stall_text = stall_text_;
-      write_core(device, core_page::kAbort, op->launch_id);
+      registers_.write(device, core_page::kAbort, op->launch_id);
     }
   }
 }
@@ -280,10 +279,8 @@ void BoardImpl::lose_commands(Device& device) {
   device.trap = std::make_shared<Error>(
       ErrorCode::kDeviceFault, trapped ? trap_text(record, place) : "the control hart died",
       ErrorPlace{.device = device.id, .op = {}, .source = {}});
-  const auto window = std::exchange(device.window, {});
-  device.open = device.launches = 0;
-  for (const auto& command : window) {
-    const auto op = command ? command->op : nullptr;
+  for (const auto& command : device.ring.take_all()) {
+    const auto op = command->op;
     if (!op) {
       continue;
     }
@@ -302,7 +299,8 @@ void BoardImpl::lose_commands(Device& device) {
 bool BoardImpl::reboot_dead() {
   std::vector<int> dead;
   for (const Device& device : devices_) {
-    const uint32_t state = read_core(device, core_page::kFwState) & core_page::kFwStateStateMask;
+    const uint32_t state =
+        registers_.read(device, core_page::kFwState) & core_page::kFwStateStateMask;
     if (state == core_page::kStateDead) {
       dead.push_back(device.id);
     }

@@ -107,9 +107,9 @@ void BoardImpl::settle_all() {
   if (!waiting_.empty()) {
     refuse("something waits for an event that is not set; set it first");
   }
-  send_doorbells();
+  registers_.send();
   if (std::any_of(devices_.begin(), devices_.end(),
-                  [](const Device& device) { return device.held || !device.window.empty(); })) {
+                  [](const Device& device) { return device.held || !device.ring.empty(); })) {
     refuse("a core waits to be resumed after a fault; run something on it first");
   }
 }

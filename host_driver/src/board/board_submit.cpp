@@ -13,34 +13,7 @@
 namespace tpu::driver {
 namespace {
 
-constexpr uint32_t kMaxOpenCommands = 224;
-constexpr uint32_t kMaxOpenLaunches = 32;
 constexpr size_t kLargestListed = 10;
-
-// `a` is not before `b`, on counters that wrap.
-bool reached(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) >= 0; }
-
-void raise_waits(const Allocation::TrackPoints& points, const Device& device,
-                 std::array<uint32_t, kTracks>& waits) {
-  if (points.reset != device.resets) {
-    return;
-  }
-  for (size_t track = 0; track < kTracks; ++track) {
-    if (points.set[track] && !reached(waits[track], points.count[track])) {
-      waits[track] = points.count[track];
-    }
-  }
-}
-
-void set_point(Allocation::TrackPoints& points, const Device& device, size_t track,
-               uint32_t point) {
-  if (points.reset != device.resets) {
-    points = {};
-    points.reset = device.resets;
-  }
-  points.count[track] = point;
-  points.set[track] = true;
-}
 
 }  // namespace
 
@@ -66,15 +39,10 @@ std::shared_ptr<Operation> BoardImpl::begin(const std::string& what) {
   return op;
 }
 
-bool BoardImpl::has_room(const Device& device, bool launch, size_t commands) const {
-  return device.window.size() + commands <= kMaxOpenCommands &&
-         (!launch || device.launches < kMaxOpenLaunches);
-}
-
 // Backpressure is the only reason to wait here.
 void BoardImpl::add(const std::shared_ptr<Operation>& op, const std::shared_ptr<Command>& command) {
   Device& device = device_at(command->device);
-  while (!health_.broken() && !has_room(device, false)) {
+  while (!health_.broken() && !device.ring.has_room(false)) {
     pump();
   }
   if (!op->error) {
@@ -83,14 +51,14 @@ void BoardImpl::add(const std::shared_ptr<Operation>& op, const std::shared_ptr<
   if (op->error) {
     return;
   }
-  make_room_for_doorbells(1);
+  registers_.make_room(1);
   command->index = op->commands.size();
   op->commands.push_back(command);
   op->status.push_back(kStatusOpen);
   command->op = op;
   append(command);
   ++op->open;
-  ring_doorbell(device);
+  registers_.ring(device, device.ring);
 }
 
 void BoardImpl::seal(const std::shared_ptr<Operation>& op) {
@@ -134,7 +102,7 @@ void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
   };
   const auto all_have_room = [&] {
     return std::all_of(op->commands.begin(), op->commands.end(),
-                       [&](const auto& command) { return has_room(device_of(command), true); });
+                       [&](const auto& command) { return device_of(command).ring.has_room(true); });
   };
   while (!health_.broken() && !all_have_room()) {
     pump();
@@ -143,15 +111,15 @@ void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
     finish(*op, error);
     return;
   }
-  make_room_for_doorbells(op->commands.size());
+  registers_.make_room(op->commands.size());
   size_t places = 0;
   try {
     for (; places < op->commands.size(); ++places) {
-      device_of(op->commands[places]).window.push_back(nullptr);
+      device_of(op->commands[places]).ring.make_place();
     }
   } catch (...) {
     while (places > 0) {
-      device_of(op->commands[--places]).window.pop_back();
+      device_of(op->commands[--places]).ring.drop_place();
     }
     throw;
   }
@@ -159,91 +127,22 @@ void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
     enter(command);
   }
   for (const auto& command : op->commands) {
-    ring_doorbell(device_of(command));
+    Device& device = device_of(command);
+    registers_.ring(device, device.ring);
   }
 }
 
 void BoardImpl::append(const std::shared_ptr<Command>& command) {
-  devices_[static_cast<size_t>(command->device)].window.push_back(nullptr);
+  devices_[static_cast<size_t>(command->device)].ring.make_place();
   enter(command);
 }
 
-// Writes the command to its ring. The window has a place for it already, so that nothing here can
-// fail half-way.
+// The ring has a place for it already, so that nothing here can fail half-way.
 void BoardImpl::enter(const std::shared_ptr<Command>& command) {
-  Device& device = devices_[static_cast<size_t>(command->device)];
-  std::array<uint32_t, kTracks> waits = device.done;
-  for (const auto& range : command->reads) {
-    raise_waits(range->writers, device, waits);
-  }
-  for (const auto& range : command->writes) {
-    raise_waits(range->writers, device, waits);
-    raise_waits(range->readers, device, waits);
-  }
-  const size_t track = command->track;
-  const uint32_t point = ++device.sent[track];
-  for (const auto& range : command->reads) {
-    set_point(range->readers, device, track, point);
-  }
-  for (const auto& range : command->writes) {
-    range->readers = {};
-    range->writers = {};
-    set_point(range->writers, device, track, point);
-  }
-
-  command->seq = device.tail;
-  tpu_command_head_t head{};
-  head.opcode = command->opcode;
-  head.flags = command->flags;
-  head.seq = device.tail;
-  head.wait_launch = waits[TPU_TRACK_LAUNCH];
-  head.wait_up = waits[TPU_TRACK_UP];
-  head.wait_down = waits[TPU_TRACK_DOWN];
-  head.epoch = device.epoch;
-  std::memcpy(command->wire.data(), &head, sizeof(head));
-  constexpr size_t kCrcAt = TPU_CMD_ENTRY_BYTES - sizeof(uint32_t);
-  const uint32_t crc = spec::crc32c(std::span(command->wire).first(kCrcAt));
-  std::memcpy(command->wire.data() + kCrcAt, &crc, sizeof(crc));
-
-  const size_t slot = device.tail & ((1u << TPU_CMD_RING_LOG2) - 1);
-  std::memcpy(device.cmd_ring.data() + slot * TPU_CMD_ENTRY_BYTES, command->wire.data(),
-              TPU_CMD_ENTRY_BYTES);
-  ++device.tail;
-  device.window.back() = command;
-  ++device.open;
+  devices_[static_cast<size_t>(command->device)].ring.enter(command);
   if (command->opcode == TPU_OP_LAUNCH) {
-    ++device.launches;
     command->op->on_board = true;
   }
-}
-
-// Posted writes reach the board at its present time: they are handed over together before anything
-// else is asked of it (send_doorbells), since each way to the board and back may cost the host more
-// than all else in a call. There is room for them.
-void BoardImpl::ring_doorbell(Device& device) {
-  if (device.rung != device.tail) {
-    device.rung = device.tail;
-    doorbells_.push_back({device.chip, 0, page(device, spec::core_page::kCmdTail), device.tail});
-  }
-}
-
-void BoardImpl::make_room_for_doorbells(size_t count) {
-  if (doorbells_.capacity() - doorbells_.size() < count) {
-    doorbells_.reserve(2 * doorbells_.capacity() + count);
-  }
-}
-
-void BoardImpl::send_doorbells() {
-  if (doorbells_.empty()) {
-    return;
-  }
-  std::atomic_thread_fence(std::memory_order_release);
-  try {
-    transport_->write32_many(doorbells_);
-  } catch (const std::exception& error) {
-    break_board(model_error(error));
-  }
-  doorbells_.clear();
 }
 
 // The one end of every operation. A launch that ends with an error and of which no step can have
@@ -312,7 +211,7 @@ std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,
       continue;
     }
     // Ranges whose handles are gone come back when their last command is over.
-    if (health_.broken() || device_at(device).open == 0) {
+    if (health_.broken() || device_at(device).ring.open() == 0) {
       break;
     }
     pump();

@@ -74,7 +74,7 @@ class Allocation {
   struct TrackPoints {
     std::array<uint32_t, kTracks> count{};
     std::array<bool, kTracks> set{};
-    uint32_t reset = 0;  // Device::resets that the counts belong to; older ones are met
+    uint32_t reset = 0;  // Tracks::resets() that the counts belong to; older ones are met
   };
   TrackPoints writers;
   TrackPoints readers;
