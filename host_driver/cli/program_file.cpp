@@ -8,7 +8,7 @@
 
 #include "exe/executable.hpp"
 #include "files/files.hpp"
-#include "src/program.hpp"
+#include "src/residency/program.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

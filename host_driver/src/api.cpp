@@ -9,7 +9,7 @@
 #include "src/board/board_impl.hpp"
 #include "src/memory/box.hpp"
 #include "src/memory/host_room.hpp"
-#include "src/program.hpp"
+#include "src/residency/program.hpp"
 #include "tpu/tpu.hpp"
 
 namespace tpu::driver {

@@ -9,7 +9,7 @@
 #include "file/crc32c.hpp"
 #include "src/access.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/program.hpp"
+#include "src/residency/program.hpp"
 
 namespace tpu::driver {
 namespace {

@@ -15,7 +15,7 @@
 #include "src/board/operation.hpp"
 #include "src/memory/box.hpp"
 #include "src/memory/host_arena.hpp"
-#include "src/program.hpp"
+#include "src/residency/program.hpp"
 #include "src/turn/deadline.hpp"
 #include "tpu/step_feed.hpp"
 

@@ -12,7 +12,7 @@
 
 #include "src/board/board_impl.hpp"
 #include "src/memory/word_planes.hpp"
-#include "src/program.hpp"
+#include "src/residency/program.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
 namespace tpu::driver {

@@ -11,7 +11,7 @@
 #include "src/board/board_impl.hpp"
 #include "src/board/firmware.hpp"
 #include "src/board/hang_report.hpp"
-#include "src/program.hpp"
+#include "src/residency/program.hpp"
 
 namespace tpu::driver {
 

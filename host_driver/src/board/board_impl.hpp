@@ -3,7 +3,7 @@
 // parked when a call arrives. So whoever pumps finds everything as other threads have left it.
 // Files: board_open (boot), board_enter (the lock), board_submit (rings), board_transfer (copies),
 // board_pump (completions), board_figures (counters), board_calls (host calls), board_wait
-// (waiting), board_recover (faults), program (load and launch),
+// (waiting), board_recover (faults), board_load (programs), launch,
 // board_snapshot (the whole of it, to a file and back).
 #pragma once
 
@@ -32,7 +32,9 @@
 #include "src/memory/device_memory.hpp"
 #include "src/memory/host_arena.hpp"
 #include "src/op_counts.hpp"
-#include "src/program.hpp"
+#include "src/residency/program.hpp"
+#include "src/residency/program_ids.hpp"
+#include "src/residency/resident_programs.hpp"
 #include "src/step_feed.hpp"
 #include "src/turn/completion_thread.hpp"
 #include "src/turn/fork_check.hpp"
@@ -139,8 +141,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   /// For tests of the wrap: the next launch has the id behind this one.
   void set_last_launch(uint32_t launch_id) { launch_count_ = launch_id; }
 
-  /// Any thread, any lock: the program's ids may be reused.
-  void retire(const Residence& residence);
   /// Any thread, any lock: an event of the host's own was set.
   void note_host_event();
   /// Of the completion thread: takes what is there, or lets time pass until something is, unless a
@@ -342,14 +342,13 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   tpu_fault_record_t read_fault(const Device& device);
   bool never_started(const Operation& op);
 
-  // program.cpp
+  // board_load.cpp
   std::vector<int> place_of(const exe::ExecutableT& exe, const std::string& name,
                             const std::vector<int>& wanted);
   std::shared_ptr<Residence> make_resident(LoadedProgram& program);
   void await_load(const Residence& residence);
   void take_memory(const LoadedProgram& program, Residence& residence);
   void take_ids(Residence& residence);
-  bool evict(int device);
   void send_program(const LoadedProgram& program, Residence::Part& part,
                     const std::shared_ptr<Operation>& op);
   void send_constants(const LoadedProgram& program, const Residence::Part& part,
@@ -388,8 +387,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<Device> devices_;
   CoreRegisters registers_{
       [this](const std::exception& error) { break_board(model_error(error)); }};
-  std::vector<std::weak_ptr<LoadedProgram>> programs_;
-  uint64_t use_count_ = 0;  // of programs, loads and launches
+  ResidentPrograms programs_;
+  std::shared_ptr<ProgramIds> ids_;  // of programs; residences give theirs back
 
   Health health_;
   Outbox outbox_;
@@ -429,15 +428,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint64_t recoveries_ = 0;
 
   HostNews news_;
-
-  std::mutex retired_mutex_;  // leaf lock
-  struct RetiredId {
-    int device = 0;
-    uint16_t id = 0;
-    bool sent = false;
-    void visit_state(spec::Archive& archive) { archive(device, id, sent); }
-  };
-  std::deque<RetiredId> retired_;
 };
 
 }  // namespace tpu::driver

@@ -197,6 +197,7 @@ void BoardImpl::connect(const OpenOptions& options) {
 
   time_limit_ = options.time_limit;
   launch_clock_ = clock_of(sim_, time_limit_);
+  ids_ = std::make_shared<ProgramIds>(cores);
   for (size_t i = 0; i < cores; ++i) {
     devices_.push_back(make_device(i, params_, *arena_));
   }

@@ -7,7 +7,7 @@
 
 #include "src/board/board_impl.hpp"
 #include "src/board/fault_text.hpp"
-#include "src/program.hpp"
+#include "src/residency/program.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 

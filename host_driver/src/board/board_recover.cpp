@@ -8,7 +8,7 @@
 
 #include "src/board/board_impl.hpp"
 #include "src/board/fault_text.hpp"
-#include "src/program.hpp"
+#include "src/residency/program.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
 namespace tpu::driver {
@@ -323,9 +323,8 @@ bool BoardImpl::reboot_dead() {
     return true;
   }
   // Memory has survived, with all constants in it.
-  for (const auto& weak : programs_) {
-    const auto program = weak.lock();
-    if (!program || !program->residence) {
+  for (const auto& program : programs_.live()) {
+    if (!program->residence) {
       continue;
     }
     for (Residence::Part& part : program->residence->parts) {

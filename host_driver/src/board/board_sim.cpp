@@ -5,7 +5,7 @@
 
 #include "src/board/board_impl.hpp"
 #include "src/board/firmware.hpp"
-#include "src/program.hpp"
+#include "src/residency/program.hpp"
 
 namespace tpu::driver {
 namespace {

@@ -65,18 +65,15 @@ void BoardImpl::visit_head(spec::Archive& archive) const {
 void BoardImpl::visit_driver(spec::Archive& archive) {
   archive.section("driver");
   uint64_t late = turn_.late_calls();
-  archive(op_count_, launch_count_, use_count_, late, repeated_doorbells_, recoveries_);
+  archive(op_count_, launch_count_, programs_, late, repeated_doorbells_, recoveries_);
   turn_.set_late_calls(late);
   for (Device& device : devices_) {
-    archive(device);
+    device.ring.visit_counts(archive);
+    archive(device.told_trap);
+    ids_->visit_used(archive, static_cast<size_t>(device.id));
+    device.ring.visit_memory(archive);
   }
-  const std::lock_guard<std::mutex> guard(retired_mutex_);
-  archive(retired_);
-  for (const RetiredId& id : retired_) {
-    archive.need(
-        id.device >= 0 && std::cmp_less(id.device, devices_.size()) && id.id < TPU_MAX_PROGRAMS,
-        "a program that is gone was on a core that is not there");
-  }
+  ids_->visit_retired(archive);
 }
 
 // The order of the file.
@@ -149,28 +146,14 @@ void BoardImpl::restore_records(SnapshotRecords& records) {
     }
   }
   // The ids of programs that nobody named are given back before others get them.
-  std::vector<std::array<bool, TPU_MAX_PROGRAMS>> owned(devices_.size());
-  for (const RetiredId& id : retired_) {
-    owned[static_cast<size_t>(id.device)][id.id] = true;
-  }
   for (ProgramRecord& record : records.programs) {
     record.program = restore_program(record, records);
-    programs_.push_back(record.program);
+    programs_.add(record.program);
     for (const ProgramRecord::Part& part : record.parts) {
-      const auto device = static_cast<size_t>(part.device);
-      if (!devices_[device].program_used[part.id] || owned[device][part.id]) {
-        throw spec::ArchiveError("two programs have one number on a core, or none");
-      }
-      owned[device][part.id] = true;
+      ids_->claim(part.device, part.id);
     }
   }
-  for (const Device& device : devices_) {
-    for (size_t id = 0; id < device.program_used.size(); ++id) {
-      if (device.program_used[id] && !owned[static_cast<size_t>(device.id)][id]) {
-        retired_.push_back({device.id, static_cast<uint16_t>(id), true});
-      }
-    }
-  }
+  ids_->retire_unclaimed();
 }
 
 std::shared_ptr<LoadedProgram> BoardImpl::restore_program(const ProgramRecord& record,
@@ -193,7 +176,7 @@ std::shared_ptr<LoadedProgram> BoardImpl::restore_program(const ProgramRecord& r
     return program;
   }
   auto residence = std::make_shared<Residence>();
-  residence->board = weak_from_this();
+  residence->ids = ids_;
   for (const ProgramRecord::Part& saved : record.parts) {
     Residence::Part& part = residence->parts.emplace_back();
     part.device = saved.device;

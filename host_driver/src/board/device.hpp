@@ -1,7 +1,6 @@
 // Device: one core as the driver keeps it: memory, rings and what is known of its hart.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -23,20 +22,12 @@ struct Device : CorePlace {
   bool held = false;       // waits for RESUME
   ErrorPtr trap;           // why its hart was started again last
   uint32_t told_trap = 0;  // boots + 1 when its last trap was told
-  std::array<bool, TPU_MAX_PROGRAMS> program_used{};
 
   /// The launch that the core runs, or would run next; null without one.
   Operation* first_launch() const {
     const Command* command =
         ring.first([](const Command& each) { return each.op && each.op->launch(); });
     return command == nullptr ? nullptr : command->op.get();
-  }
-
-  /// Of a core with nothing on its rings.
-  void visit_state(spec::Archive& archive) {
-    ring.visit_counts(archive);
-    archive(told_trap, program_used);
-    ring.visit_memory(archive);
   }
 };
 

@@ -7,7 +7,7 @@
 
 #include "exe/executable.hpp"
 #include "src/access.hpp"
-#include "src/program.hpp"
+#include "src/residency/program.hpp"
 
 namespace tpu::driver {
 namespace {

@@ -14,6 +14,8 @@
 
 namespace tpu::driver {
 
+class ProgramIds;
+
 /// What stays readable when the program is gone.
 struct ProgramInfo {
   std::string name;
@@ -44,8 +46,8 @@ struct Residence {
     std::vector<std::shared_ptr<Allocation>> slots;  ///< constants and scratch by slot, else null
   };
 
-  std::weak_ptr<BoardImpl> board;
-  std::vector<Part> parts;  ///< by partition
+  std::weak_ptr<ProgramIds> ids;  ///< which get those of the parts back
+  std::vector<Part> parts;        ///< by partition
 };
 
 struct LoadedProgram {

@@ -1,186 +1,36 @@
 // Loading core programs.
-#include "src/program.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
-#include "file/crc32c.hpp"
-#include "src/access.hpp"
 #include "src/board/board_impl.hpp"
-#include "tpu/spec/isa.hpp"
+#include "src/residency/program.hpp"
 
 namespace tpu::driver {
 namespace {
 
 Error bad_program(const std::string& text) { return Error(ErrorCode::kInvalidArgument, text); }
 
-ParameterInfo parameter(const exe::TensorT& tensor, uint32_t partitions) {
-  ParameterInfo info;
-  info.name = tensor.name;
-  info.dtype = static_cast<DType>(tensor.elem);
-  info.shape = tensor.global_dims;
-  info.layout.local = tensor.local_dims;
-  info.layout.replicated = tensor.replicated;
-  const size_t rank = tensor.local_dims.size();
-  for (size_t p = 0; p < partitions; ++p) {
-    const auto first = tensor.offsets.begin() + static_cast<ptrdiff_t>(p * rank);
-    info.layout.offsets.emplace_back(first, first + static_cast<ptrdiff_t>(rank));
-  }
-  info.layout.terms.assign(tensor.terms.begin(), tensor.terms.end());
-  info.donated_to = tensor.donated_to;
-  return info;
-}
-
-HostCallInfo host_call(const exe::HostCallT& call, const exe::ExecutableT& exe) {
-  const exe::OpInfoT& op = *exe.ops[call.op];
-  HostCallInfo info;
-  info.channel = call.channel;
-  info.to_host = call.to_host;
-  info.partition = call.partition;
-  info.dtype = static_cast<DType>(call.elem);
-  info.shape = call.dims;
-  info.op = op.name;
-  info.source = op.file.empty() ? std::string() : fmt::format("{}:{}", op.file, op.line);
-  return info;
-}
-
-OwnedRuns owned_runs(const exe::TensorT& tensor) {
-  if (tensor.owned_elements.empty()) {
-    return nullptr;
-  }
-  std::vector<OwnedRun> runs;
-  for (size_t i = 0; i < tensor.owned_elements.size(); ++i) {
-    runs.push_back({tensor.owned_elements[i], tensor.owned_by.at(i)});
-  }
-  return std::make_shared<const std::vector<OwnedRun>>(std::move(runs));
-}
-
-std::shared_ptr<const ProgramInfo> program_info(const exe::ExecutableT& exe,
-                                                std::vector<int> devices) {
-  auto info = std::make_shared<ProgramInfo>();
-  info->name = exe.name;
-  info->devices = std::move(devices);
-  info->cost = program_cost(exe);
-  for (const auto& tensor : exe.args) {
-    info->arguments.push_back(parameter(*tensor, exe.partitions));
-  }
-  for (const auto& tensor : exe.results) {
-    info->results.push_back(parameter(*tensor, exe.partitions));
-  }
-  for (const auto& call : exe.host_calls) {
-    info->host_calls.push_back(host_call(*call, exe));
-  }
-  return info;
-}
-
 }  // namespace
-
-ProgramCost program_cost(const exe::ExecutableT& exe) {
-  ProgramCost cost;
-  cost.matmul_flops = exe.matmul_flops;
-  cost.vector_ops = exe.vector_ops;
-  cost.hbm_read_bytes = exe.hbm_read_bytes;
-  cost.hbm_written_bytes = exe.hbm_written_bytes;
-  cost.link_bytes = exe.link_bytes;
-  cost.estimated_cycles = exe.estimated_cycles;
-  cost.code_bytes = exe.image.size();
-  cost.vmem_peak_bytes = exe.vmem_peak_bytes;
-  for (const auto& slot : exe.slots) {
-    switch (slot->kind) {
-      case exe::SlotKind::argument:
-        cost.argument_bytes += slot->bytes;
-        break;
-      case exe::SlotKind::result:
-        break;  // below, with those in the slots of donated arguments
-      case exe::SlotKind::constant:
-        cost.constant_bytes += slot->bytes;
-        break;
-      case exe::SlotKind::scratch:
-        cost.scratch_bytes += slot->bytes;
-        break;
-    }
-  }
-  for (const auto& result : exe.results) {
-    const exe::SlotT& slot = *exe.slots[result->slot];
-    cost.result_bytes += slot.bytes;
-    cost.donated_bytes += slot.kind == exe::SlotKind::argument ? slot.bytes : 0;
-  }
-  cost.hbm_bytes = cost.code_bytes + cost.argument_bytes + cost.result_bytes - cost.donated_bytes +
-                   cost.constant_bytes + cost.scratch_bytes;
-  return cost;
-}
-
-Residence::~Residence() {
-  if (const auto owner = board.lock()) {
-    owner->retire(*this);
-  }
-}
-
-LoadedProgram::LoadedProgram(std::shared_ptr<const exe::ExecutableT> from, std::vector<int> on)
-    : owner(std::move(from)),
-      exe(*owner),
-      image_crc(spec::crc32c(std::as_bytes(std::span(exe.image)))),
-      info(program_info(exe, std::move(on))) {
-  for (const auto& tensor : exe.args) {
-    argument_owned.push_back(owned_runs(*tensor));
-  }
-  for (const auto& tensor : exe.results) {
-    result_owned.push_back(owned_runs(*tensor));
-  }
-}
-
-std::shared_ptr<LoadedProgram> ExecutableState::program() const {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  if (!program_) {
-    throw Error(ErrorCode::kFailedPrecondition, fmt::format("{} was unloaded", info->name));
-  }
-  return program_;
-}
-
-void ExecutableState::unload() {
-  std::shared_ptr<LoadedProgram> gone;  // its end takes other locks
-  const std::lock_guard<std::mutex> guard(mutex_);
-  gone.swap(program_);
-}
-
-void BoardImpl::retire(const Residence& residence) {
-  const std::lock_guard<std::mutex> guard(retired_mutex_);
-  for (const Residence::Part& part : residence.parts) {
-    if (part.has_id) {
-      retired_.push_back({part.device, part.id, part.sent});
-    }
-  }
-}
 
 // The code of a retired program may be overwritten from now on: launches that use it are over,
 // since they hold the residence. A core whose load failed answers UNLOAD with NO_PROGRAM, which
 // does no harm.
 void BoardImpl::collect_retired() {
-  for (;;) {
-    RetiredId next;
-    {
-      const std::lock_guard<std::mutex> guard(retired_mutex_);
-      if (retired_.empty()) {
-        break;
-      }
-      next = retired_.front();
-      retired_.pop_front();
-    }
-    if (next.sent) {
+  while (const auto next = ids_->next_retired()) {
+    if (next->sent) {
       auto command = std::make_shared<Command>();
-      command->device = next.device;
+      command->device = next->device;
       tpu_command_unload_t unload{};
-      unload.program_id = next.id;
+      unload.program_id = next->id;
       set_payload(*command, TPU_OP_UNLOAD_PROGRAM, TPU_TRACK_LAUNCH, unload);
-      const Submission unload_op(*this, fmt::format("unloading program {}", next.id));
+      const Submission unload_op(*this, fmt::format("unloading program {}", next->id));
       add(unload_op.op(), command);
     }
-    devices_[static_cast<size_t>(next.device)].program_used[next.id] = false;
+    ids_->give_back(next->device, next->id);
   }
-  std::erase_if(programs_, [](const auto& weak) { return weak.expired(); });
 }
 
 // The cores of the program, in the order of its partitions: those that were asked for, when it can
@@ -231,7 +81,7 @@ std::shared_ptr<LoadedProgram> BoardImpl::load(std::shared_ptr<const exe::Execut
       std::make_shared<LoadedProgram>(std::move(executable), place_of(exe, name, devices));
   const Entry entry(*this);
   health_.check_usable();
-  programs_.push_back(program);  // a core that dies on the way loads it again
+  programs_.add(program);  // a core that dies on the way loads it again
   const auto residence = make_resident(*program);
   if (wait) {
     await_load(*residence);
@@ -255,7 +105,7 @@ void BoardImpl::await_load(const Residence& residence) {
 // The program on its cores, for as long as the caller holds the result. What was used longest ago
 // makes room. Memory and ids of a load that fails come back with its residence.
 std::shared_ptr<Residence> BoardImpl::make_resident(LoadedProgram& program) {
-  program.last_use = ++use_count_;
+  programs_.use(program);
   const auto failed = [](const Residence::Part& part) { return part.ready->failed(); };
   if (program.residence &&
       std::none_of(program.residence->parts.begin(), program.residence->parts.end(), failed)) {
@@ -264,7 +114,7 @@ std::shared_ptr<Residence> BoardImpl::make_resident(LoadedProgram& program) {
   program.residence.reset();
   collect_retired();
   auto residence = std::make_shared<Residence>();
-  residence->board = weak_from_this();
+  residence->ids = ids_;
   residence->parts.resize(program.info->devices.size());
   for (size_t p = 0; p < residence->parts.size(); ++p) {
     residence->parts[p].device = program.info->devices[p];
@@ -301,35 +151,12 @@ void BoardImpl::take_memory(const LoadedProgram& program, Residence& residence) 
   }
 }
 
-// Takes the program that was used longest ago off its cores, of those on `device` that no launch
-// holds. False: there is none.
-bool BoardImpl::evict(int device) {
-  std::shared_ptr<LoadedProgram> oldest;
-  for (const auto& weak : programs_) {
-    const auto program = weak.lock();
-    if (!program || program->residence.use_count() != 1) {
-      continue;
-    }
-    const auto& on = program->info->devices;
-    if (std::find(on.begin(), on.end(), device) != on.end() &&
-        (!oldest || program->last_use < oldest->last_use)) {
-      oldest = program;
-    }
-  }
-  if (!oldest) {
-    return false;
-  }
-  oldest->residence.reset();
-  return true;
-}
-
 void BoardImpl::take_ids(Residence& residence) {
   for (Residence::Part& part : residence.parts) {
-    Device& device = devices_[static_cast<size_t>(part.device)];
-    auto& used = device.program_used;
-    auto free = used.end();
-    while ((free = std::find(used.begin(), used.end(), false)) == used.end()) {
-      if (evict(part.device)) {
+    const Device& device = devices_[static_cast<size_t>(part.device)];
+    std::optional<uint16_t> id;
+    while (!(id = ids_->take(part.device))) {
+      if (programs_.evict(part.device)) {
         collect_retired();
         continue;
       }
@@ -338,15 +165,14 @@ void BoardImpl::take_ids(Residence& residence) {
       if (device.ring.open() == 0) {
         throw Error(ErrorCode::kResourceExhausted,
                     fmt::format("all {} program ids are taken by launches that have not been sent",
-                                used.size()),
+                                TPU_MAX_PROGRAMS),
                     {.device = part.device, .op = {}, .source = {}});
       }
       pump();
       collect_retired();
     }
-    part.id = static_cast<uint16_t>(free - used.begin());
+    part.id = *id;
     part.has_id = true;
-    *free = true;
   }
 }
 

@@ -1,0 +1,149 @@
+// What is known of a loaded program from the tables of its executable.
+#include "src/residency/program.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "file/crc32c.hpp"
+#include "src/residency/program_ids.hpp"
+
+namespace tpu::driver {
+namespace {
+
+ParameterInfo parameter(const exe::TensorT& tensor, uint32_t partitions) {
+  ParameterInfo info;
+  info.name = tensor.name;
+  info.dtype = static_cast<DType>(tensor.elem);
+  info.shape = tensor.global_dims;
+  info.layout.local = tensor.local_dims;
+  info.layout.replicated = tensor.replicated;
+  const size_t rank = tensor.local_dims.size();
+  for (size_t p = 0; p < partitions; ++p) {
+    const auto first = tensor.offsets.begin() + static_cast<ptrdiff_t>(p * rank);
+    info.layout.offsets.emplace_back(first, first + static_cast<ptrdiff_t>(rank));
+  }
+  info.layout.terms.assign(tensor.terms.begin(), tensor.terms.end());
+  info.donated_to = tensor.donated_to;
+  return info;
+}
+
+HostCallInfo host_call(const exe::HostCallT& call, const exe::ExecutableT& exe) {
+  const exe::OpInfoT& op = *exe.ops[call.op];
+  HostCallInfo info;
+  info.channel = call.channel;
+  info.to_host = call.to_host;
+  info.partition = call.partition;
+  info.dtype = static_cast<DType>(call.elem);
+  info.shape = call.dims;
+  info.op = op.name;
+  info.source = op.file.empty() ? std::string() : fmt::format("{}:{}", op.file, op.line);
+  return info;
+}
+
+OwnedRuns owned_runs(const exe::TensorT& tensor) {
+  if (tensor.owned_elements.empty()) {
+    return nullptr;
+  }
+  std::vector<OwnedRun> runs;
+  for (size_t i = 0; i < tensor.owned_elements.size(); ++i) {
+    runs.push_back({tensor.owned_elements[i], tensor.owned_by.at(i)});
+  }
+  return std::make_shared<const std::vector<OwnedRun>>(std::move(runs));
+}
+
+std::shared_ptr<const ProgramInfo> program_info(const exe::ExecutableT& exe,
+                                                std::vector<int> devices) {
+  auto info = std::make_shared<ProgramInfo>();
+  info->name = exe.name;
+  info->devices = std::move(devices);
+  info->cost = program_cost(exe);
+  for (const auto& tensor : exe.args) {
+    info->arguments.push_back(parameter(*tensor, exe.partitions));
+  }
+  for (const auto& tensor : exe.results) {
+    info->results.push_back(parameter(*tensor, exe.partitions));
+  }
+  for (const auto& call : exe.host_calls) {
+    info->host_calls.push_back(host_call(*call, exe));
+  }
+  return info;
+}
+
+}  // namespace
+
+ProgramCost program_cost(const exe::ExecutableT& exe) {
+  ProgramCost cost;
+  cost.matmul_flops = exe.matmul_flops;
+  cost.vector_ops = exe.vector_ops;
+  cost.hbm_read_bytes = exe.hbm_read_bytes;
+  cost.hbm_written_bytes = exe.hbm_written_bytes;
+  cost.link_bytes = exe.link_bytes;
+  cost.estimated_cycles = exe.estimated_cycles;
+  cost.code_bytes = exe.image.size();
+  cost.vmem_peak_bytes = exe.vmem_peak_bytes;
+  for (const auto& slot : exe.slots) {
+    switch (slot->kind) {
+      case exe::SlotKind::argument:
+        cost.argument_bytes += slot->bytes;
+        break;
+      case exe::SlotKind::result:
+        break;  // below, with those in the slots of donated arguments
+      case exe::SlotKind::constant:
+        cost.constant_bytes += slot->bytes;
+        break;
+      case exe::SlotKind::scratch:
+        cost.scratch_bytes += slot->bytes;
+        break;
+    }
+  }
+  for (const auto& result : exe.results) {
+    const exe::SlotT& slot = *exe.slots[result->slot];
+    cost.result_bytes += slot.bytes;
+    cost.donated_bytes += slot.kind == exe::SlotKind::argument ? slot.bytes : 0;
+  }
+  cost.hbm_bytes = cost.code_bytes + cost.argument_bytes + cost.result_bytes - cost.donated_bytes +
+                   cost.constant_bytes + cost.scratch_bytes;
+  return cost;
+}
+
+Residence::~Residence() {
+  const auto owner = ids.lock();
+  if (!owner) {
+    return;
+  }
+  for (const Part& part : parts) {
+    if (part.has_id) {
+      owner->retire({part.device, part.id, part.sent});
+    }
+  }
+}
+
+LoadedProgram::LoadedProgram(std::shared_ptr<const exe::ExecutableT> from, std::vector<int> on)
+    : owner(std::move(from)),
+      exe(*owner),
+      image_crc(spec::crc32c(std::as_bytes(std::span(exe.image)))),
+      info(program_info(exe, std::move(on))) {
+  for (const auto& tensor : exe.args) {
+    argument_owned.push_back(owned_runs(*tensor));
+  }
+  for (const auto& tensor : exe.results) {
+    result_owned.push_back(owned_runs(*tensor));
+  }
+}
+
+std::shared_ptr<LoadedProgram> ExecutableState::program() const {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (!program_) {
+    throw Error(ErrorCode::kFailedPrecondition, fmt::format("{} was unloaded", info->name));
+  }
+  return program_;
+}
+
+void ExecutableState::unload() {
+  std::shared_ptr<LoadedProgram> gone;  // its end takes other locks
+  const std::lock_guard<std::mutex> guard(mutex_);
+  gone.swap(program_);
+}
+
+}  // namespace tpu::driver
