@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "src/board/operation.hpp"
 #include "src/memory/box.hpp"
 #include "src/memory/host_arena.hpp"
+#include "src/operations/operation.hpp"
 #include "src/residency/program.hpp"
 #include "src/turn/deadline.hpp"
 #include "tpu/step_feed.hpp"

@@ -126,7 +126,7 @@ bool BoardImpl::stage_call(Operation& op, size_t part, uint64_t bytes) {
 // Takes the launch off the board.
 void BoardImpl::fail_call(Operation& op, size_t part, const ErrorPtr& error) {
   op.verdict = error;
-  const Device& device = devices_[static_cast<size_t>(op.commands[part]->device)];
+  const Device& device = devices_[op.commands[part]->device];
   registers_.write(device, core_page::kAbort, op.launch_id);
 }
 
@@ -134,7 +134,7 @@ void BoardImpl::fail_call(Operation& op, size_t part, const ErrorPtr& error) {
 void BoardImpl::ask_transfer(Operation& op, size_t part) {
   const exe::HostCallT& call = *op.program->exe.host_calls[op.calls[part].number];
   const HostCallInfo& info = info_of(op, part);
-  const Device& device = devices_[static_cast<size_t>(op.commands[part]->device)];
+  const Device& device = devices_[op.commands[part]->device];
   HostCallState& state = op.calls[part];
   const auto put64 = [&](uint64_t low, uint64_t value) {
     registers_.write(device, low, static_cast<uint32_t>(value));
@@ -149,7 +149,7 @@ void BoardImpl::ask_transfer(Operation& op, size_t part) {
 }
 
 void BoardImpl::request(const Operation& op, size_t part, uint32_t kind) {
-  const Device& device = devices_[static_cast<size_t>(op.commands[part]->device)];
+  const Device& device = devices_[op.commands[part]->device];
   registers_.write(device, core_page::kCallRequest,
                    op.calls[part].ticket << core_page::kCallRequestTicketShift | kind);
 }

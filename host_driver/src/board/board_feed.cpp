@@ -95,7 +95,7 @@ void BoardImpl::queue_feed(const Operation& launch) {
     feeds_.push_back(launch.feed);
     launch.feed->resets.clear();
     for (const int device : launch.feed->info->devices) {
-      launch.feed->resets.push_back(devices_[static_cast<size_t>(device)].ring.resets());
+      launch.feed->resets.push_back(devices_[device].ring.resets());
     }
   }
 }
@@ -143,7 +143,7 @@ void BoardImpl::append_all(const std::shared_ptr<Operation>& op,
     ++op->open;
   }
   for (const auto& command : commands) {
-    Device& device = devices_[static_cast<size_t>(command->device)];
+    Device& device = devices_[command->device];
     registers_.ring(device, device.ring);
   }
   seal(op);
@@ -183,7 +183,7 @@ void BoardImpl::send_step(const std::shared_ptr<StepFeedState>& feed) {
     if (last) {
       set_feed_more(*last, false);
     }
-    if (feed->resets[p] != devices_[static_cast<size_t>(feed->info->devices[p])].ring.resets()) {
+    if (feed->resets[p] != devices_[feed->info->devices[p]].ring.resets()) {
       for (const auto& command : down) {
         if (command->device == feed->info->devices[p]) {
           stop_counting(*command);
@@ -242,7 +242,7 @@ void BoardImpl::send_feeds() {
     const size_t commands = feed->infeed.size() + feed->outfeed.size();
     const auto room = [&] {
       return std::all_of(feed->info->devices.begin(), feed->info->devices.end(), [&](int device) {
-        return devices_[static_cast<size_t>(device)].ring.has_room(false, commands);
+        return devices_[device].ring.has_room(false, commands);
       });
     };
     while (feed->sent < feed->steps && feed->sent - feed->settled < kStepsOnRings &&
@@ -322,8 +322,7 @@ void BoardImpl::end_dry(Operation& launch) {
                   "got {} {}",
                   launch.what, fmt::join(cores, ", "), feed.given, feed.steps, feed.given, why));
   for (const int device : feed.info->devices) {
-    registers_.write(devices_[static_cast<size_t>(device)], spec::core_page::kAbort,
-                     launch.launch_id);
+    registers_.write(devices_[device], spec::core_page::kAbort, launch.launch_id);
   }
 }
 

@@ -21,9 +21,7 @@
 
 #include "board/board_loader.hpp"
 #include "src/board/contents.hpp"
-#include "src/board/device.hpp"
 #include "src/board/launch_clock.hpp"
-#include "src/board/operation.hpp"
 #include "src/board/snapshot_records.hpp"
 #include "src/event_state.hpp"
 #include "src/events/outbox.hpp"
@@ -32,6 +30,8 @@
 #include "src/memory/device_memory.hpp"
 #include "src/memory/host_arena.hpp"
 #include "src/op_counts.hpp"
+#include "src/operations/devices.hpp"
+#include "src/operations/operation.hpp"
 #include "src/residency/program.hpp"
 #include "src/residency/program_ids.hpp"
 #include "src/residency/resident_programs.hpp"
@@ -240,7 +240,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void note_deaths();
 
   // board_submit.cpp
-  Device& device_at(int id);
   std::shared_ptr<EventState> make_event();
   std::shared_ptr<Operation> begin(const std::string& what);
   void add(const std::shared_ptr<Operation>& op, const std::shared_ptr<Command>& command);
@@ -309,7 +308,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void release(Operation& op, Command& command);
   void end_piece(Operation& op, Command& command);
   void stalled();
-  bool anything_open(uint64_t last = UINT64_MAX) const;
   void break_board(const ErrorPtr& error);
 
   // board_figures.cpp
@@ -384,7 +382,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::shared_ptr<const firmware::Image> firmware_names_;
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
-  std::vector<Device> devices_;
+  Devices devices_;
   CoreRegisters registers_{
       [this](const std::exception& error) { break_board(model_error(error)); }};
   ResidentPrograms programs_;

@@ -123,7 +123,7 @@ void BoardImpl::prepare_input(uint64_t bytes) {
 bool BoardImpl::waits_its_turn(const Operation& op) const {
   return std::any_of(op.commands.begin(), op.commands.end(), [&](const auto& command) {
     return op.status[command->index] == kStatusOpen &&
-           devices_[static_cast<size_t>(command->device)].first_launch() != &op;
+           devices_[command->device].first_launch() != &op;
   });
 }
 
@@ -131,8 +131,9 @@ bool BoardImpl::waits_its_turn(const Operation& op) const {
 void BoardImpl::check_time_limit() {
   const std::vector<ProgramPlace> places = transport_->stats().places;
   const Device* late = nullptr;
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    const Operation* op = devices_[i].first_launch();
+  for (const Device& device : devices_) {
+    const auto i = static_cast<size_t>(device.id);
+    const Operation* op = device.first_launch();
     if (op != nullptr && waits_its_turn(*op)) {
       op = nullptr;
     }
@@ -146,7 +147,7 @@ void BoardImpl::check_time_limit() {
     const bool runs = i < places.size() && places[i].running;
     if (oldest == nullptr || op->number < oldest->number ||
         (op->number == oldest->number && runs && !places[static_cast<size_t>(late->id)].running)) {
-      late = &devices_[i];
+      late = &device;
     }
   }
   if (late != nullptr) {

@@ -43,7 +43,7 @@ std::vector<int> BoardImpl::place_of(const exe::ExecutableT& exe, const std::str
     std::iota(compiled_for.begin(), compiled_for.end(), 0);
   }
   for (const int device : compiled_for) {
-    device_at(device);
+    devices_.at(device);
   }
   if (wanted.empty()) {
     return compiled_for;
@@ -53,7 +53,7 @@ std::vector<int> BoardImpl::place_of(const exe::ExecutableT& exe, const std::str
                                   exe.partitions, wanted.size()));
   }
   for (const int device : wanted) {
-    device_at(device);
+    devices_.at(device);
   }
   // The cores of a gang know each other by their numbers.
   if (exe.partitions > 1 && wanted != compiled_for) {
@@ -153,7 +153,7 @@ void BoardImpl::take_memory(const LoadedProgram& program, Residence& residence) 
 
 void BoardImpl::take_ids(Residence& residence) {
   for (Residence::Part& part : residence.parts) {
-    const Device& device = devices_[static_cast<size_t>(part.device)];
+    const Device& device = devices_[part.device];
     std::optional<uint16_t> id;
     while (!(id = ids_->take(part.device))) {
       if (programs_.evict(part.device)) {

@@ -199,7 +199,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   launch_clock_ = clock_of(sim_, time_limit_);
   ids_ = std::make_shared<ProgramIds>(cores);
   for (size_t i = 0; i < cores; ++i) {
-    devices_.push_back(make_device(i, params_, *arena_));
+    devices_.add(make_device(i, params_, *arena_));
   }
   if (snapshot) {
     restore(*snapshot);
@@ -241,12 +241,11 @@ void BoardImpl::check_chips() {
 
 void BoardImpl::load_firmware(const std::vector<int>& ids) {
   for (const int id : ids) {
-    registers_.write(devices_[static_cast<size_t>(id)], core_page::kCoreCtrl,
-                     core_page::kCoreCtrlCoreResetMask);
+    registers_.write(devices_[id], core_page::kCoreCtrl, core_page::kCoreCtrlCoreResetMask);
   }
   const std::span<const std::byte> image(firmware_);
   for (const int id : ids) {
-    const Device& device = devices_[static_cast<size_t>(id)];
+    const Device& device = devices_[id];
     const uint64_t window = static_cast<uint64_t>(device.core) * core_page::kLoadStride;
     for (size_t at = 0; at < image.size(); at += kLoadBlockBytes) {
       transport_->write_block(device.chip, 2, window + at,
@@ -268,7 +267,7 @@ std::vector<int> BoardImpl::await_state(const std::vector<int>& ids, uint32_t wa
     outbox_.add_console(outcome.console);
     std::vector<int> still;
     for (const int id : waiting) {
-      const uint32_t word = registers_.read(devices_[static_cast<size_t>(id)], core_page::kFwState);
+      const uint32_t word = registers_.read(devices_[id], core_page::kFwState);
       const uint32_t state = word & core_page::kFwStateStateMask;
       if (state == wanted) {
         continue;
@@ -281,7 +280,7 @@ std::vector<int> BoardImpl::await_state(const std::vector<int>& ids, uint32_t wa
         throw mismatch("driver and firmware speak different versions of the ring formats", id);
       }
       if (state == core_page::kStateDead || outcome.quiescent || parks > kMaxBootParks) {
-        Device& device = devices_[static_cast<size_t>(id)];
+        Device& device = devices_[id];
         const std::string trap =
             state == core_page::kStateDead ? describe_trap(device) : std::string();
         throw internal(
@@ -319,7 +318,7 @@ void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
   std::vector<int> booted;
   std::set_difference(ids.begin(), ids.end(), bad.begin(), bad.end(), std::back_inserter(booted));
   for (const int id : booted) {
-    Device& device = devices_[static_cast<size_t>(id)];
+    Device& device = devices_[id];
     const uint32_t abi = registers_.read(device, core_page::kFwAbi);
     if ((abi >> 16) != (TPU_RING_ABI >> 16)) {
       throw mismatch(
@@ -337,7 +336,7 @@ void BoardImpl::boot(const std::vector<int>& ids, bool retried) {
   }
   await_state(booted, core_page::kStateReady);
   for (const int id : booted) {
-    Device& device = devices_[static_cast<size_t>(id)];
+    Device& device = devices_[id];
     device.ring.begin_epoch(registers_.read(device, core_page::kEpoch));
   }
   if (!bad.empty()) {

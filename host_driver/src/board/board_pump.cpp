@@ -19,16 +19,6 @@ constexpr int kMaxLosses = 2;
 
 }  // namespace
 
-// Commands of operations up to number `last`, and those that have outlived theirs.
-bool BoardImpl::anything_open(uint64_t last) const {
-  const auto counts = [&](const Command& command) {
-    return !command.op || command.op->number <= last;
-  };
-  return std::any_of(devices_.begin(), devices_.end(), [&](const Device& device) {
-    return device.ring.open() > 0 && (last == UINT64_MAX || device.ring.first(counts) != nullptr);
-  });
-}
-
 // After this every call throws `error`, and nothing waits any more.
 void BoardImpl::break_board(const ErrorPtr& error) {
   if (!health_.break_by(error)) {
@@ -104,7 +94,7 @@ bool BoardImpl::pump_once(Deadline deadline, Pumping how) {
     if (progress) {
       serve_calls();
       stalls_ = 0;
-    } else if (!moving && !health_.broken() && anything_open() &&
+    } else if (!moving && !health_.broken() && devices_.in_flight() &&
                !await_batch(deadline, how.sleeps)) {
       stalled();
     }
@@ -292,7 +282,7 @@ void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status)
       command->on_ok();
     }
   } else if (!op->error) {
-    const ErrorPtr& trap = device_at(command->device).trap;
+    const ErrorPtr& trap = devices_.at(command->device).trap;
     op->error =
         status == kStatusLost && trap ? trap : status_error(status, op->what, command->device);
   }

@@ -85,7 +85,7 @@ bool BoardImpl::never_started(const Operation& op) {
     if (op.status[command->index] == kStatusLost) {
       return false;  // the core may be gone
     }
-    const tpu_fault_record_t record = read_fault(devices_[static_cast<size_t>(command->device)]);
+    const tpu_fault_record_t record = read_fault(devices_[command->device]);
     return record.launch_id == op.launch_id && tells_no_start(record.code);
   });
 }
@@ -134,7 +134,7 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
     finish(*op, op->verdict);
     return;
   }
-  const Device& device = devices_[static_cast<size_t>(first.device)];
+  const Device& device = devices_[first.device];
   const bool died = op->status[worst] == kStatusLost && op->trap;
   const tpu_fault_record_t record = died ? *op->trap : read_fault(device);
   if (died) {
@@ -237,8 +237,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
 }
 
 void BoardImpl::recover() {
-  const bool held = std::any_of(devices_.begin(), devices_.end(),
-                                [](const Device& device) { return device.held; });
+  const bool held = devices_.any_held();
   if (health_.broken() || (!held && failed_launches_.empty() && retry_.empty())) {
     return;
   }
@@ -310,7 +309,7 @@ bool BoardImpl::reboot_dead() {
   }
   note_deaths();
   for (const int id : dead) {
-    lose_commands(devices_[static_cast<size_t>(id)]);
+    lose_commands(devices_[id]);
   }
   stalls_ = 0;
   try {

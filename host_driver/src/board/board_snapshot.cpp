@@ -139,8 +139,8 @@ void BoardImpl::restore(SnapshotSource& source) {
 void BoardImpl::restore_records(SnapshotRecords& records) {
   check_records(records, devices_.size());
   for (RangeRecord& range : records.ranges) {
-    range.memory = Allocation::make_at(devices_.at(static_cast<size_t>(range.device)).memory,
-                                       range.address, range.bytes, range.label);
+    range.memory = Allocation::make_at(devices_.at(range.device).memory, range.address, range.bytes,
+                                       range.label);
     if (!range.memory) {
       throw spec::ArchiveError("a range of HBM lies outside, or where another one does");
     }

@@ -17,14 +17,6 @@ constexpr size_t kLargestListed = 10;
 
 }  // namespace
 
-Device& BoardImpl::device_at(int id) {
-  if (id < 0 || static_cast<size_t>(id) >= devices_.size()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("no device TPU:{}; this board has TPU:0..{}", id, devices_.size() - 1));
-  }
-  return devices_[static_cast<size_t>(id)];
-}
-
 std::shared_ptr<EventState> BoardImpl::make_event() {
   auto event = std::make_shared<EventState>();
   event->board = weak_from_this();
@@ -41,7 +33,7 @@ std::shared_ptr<Operation> BoardImpl::begin(const std::string& what) {
 
 // Backpressure is the only reason to wait here.
 void BoardImpl::add(const std::shared_ptr<Operation>& op, const std::shared_ptr<Command>& command) {
-  Device& device = device_at(command->device);
+  Device& device = devices_.at(command->device);
   while (!health_.broken() && !device.ring.has_room(false)) {
     pump();
   }
@@ -98,7 +90,7 @@ void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
     op->commands[i]->index = i;
   }
   const auto device_of = [&](const std::shared_ptr<Command>& command) -> Device& {
-    return devices_[static_cast<size_t>(command->device)];
+    return devices_[command->device];
   };
   const auto all_have_room = [&] {
     return std::all_of(op->commands.begin(), op->commands.end(),
@@ -133,13 +125,13 @@ void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
 }
 
 void BoardImpl::append(const std::shared_ptr<Command>& command) {
-  devices_[static_cast<size_t>(command->device)].ring.make_place();
+  devices_[command->device].ring.make_place();
   enter(command);
 }
 
 // The ring has a place for it already, so that nothing here can fail half-way.
 void BoardImpl::enter(const std::shared_ptr<Command>& command) {
-  devices_[static_cast<size_t>(command->device)].ring.enter(command);
+  devices_[command->device].ring.enter(command);
   if (command->opcode == TPU_OP_LAUNCH) {
     command->op->on_board = true;
   }
@@ -202,7 +194,7 @@ void BoardImpl::finish(Operation& op, ErrorPtr error) {
 
 std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,
                                                 const std::string& label) {
-  const std::shared_ptr<DeviceMemory>& memory = device_at(device).memory;
+  const std::shared_ptr<DeviceMemory>& memory = devices_.at(device).memory;
   for (;;) {
     if (auto made = Allocation::make(memory, bytes, label)) {
       return made;
@@ -211,7 +203,7 @@ std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,
       continue;
     }
     // Ranges whose handles are gone come back when their last command is over.
-    if (health_.broken() || device_at(device).ring.open() == 0) {
+    if (health_.broken() || devices_.at(device).ring.open() == 0) {
       break;
     }
     pump();
@@ -248,7 +240,7 @@ std::shared_ptr<StagingRange> BoardImpl::stage(uint64_t bytes) {
       return range;
     }
     health_.check_unbroken();
-    if (bytes > arena_->staging_bytes() || !anything_open()) {
+    if (bytes > arena_->staging_bytes() || !devices_.in_flight()) {
       return StagingRange::make_single(arena_, bytes);
     }
     pump();
@@ -272,42 +264,6 @@ std::shared_ptr<BufferState> BoardImpl::make_buffer(int device, DType dtype, con
   buffer->bytes = byte_count(dtype, shape);
   buffer->ready = std::move(ready);
   return buffer;
-}
-
-std::shared_ptr<Allocation> BufferState::hold() const {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  return live_ ? memory_ : nullptr;
-}
-
-OwnedParts BufferState::hold_parts() const {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  return live_ ? parts_ : nullptr;
-}
-
-void BufferState::share(OwnedParts parts) {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  parts_ = std::move(parts);
-}
-
-void BufferState::donate() { live_ = false; }
-
-void BufferState::give_back() {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  live_ = memory_ != nullptr;
-}
-
-void BufferState::settle() {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  memory_.reset();
-  parts_.reset();
-}
-
-void BufferState::discard() {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  if (live_.exchange(false)) {
-    memory_.reset();
-    parts_.reset();
-  }
 }
 
 }  // namespace tpu::driver

@@ -156,7 +156,7 @@ void BoardImpl::send_waiting() {
 
 // With operations up to number `last`.
 bool BoardImpl::busy(uint64_t last) const {
-  return anything_open(last) || !retry_.empty() || !failed_launches_.empty();
+  return devices_.in_flight(last) || !retry_.empty() || !failed_launches_.empty();
 }
 
 // A thread that copies into staging memory leaves the lock to others: nothing of its operation may

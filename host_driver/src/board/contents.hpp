@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/board/operation.hpp"
+#include "src/operations/buffer_state.hpp"
 
 namespace tpu::driver {
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "exe/code_text.hpp"
-#include "src/board/operation.hpp"
+#include "src/operations/operation.hpp"
 #include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/isa.hpp"
 

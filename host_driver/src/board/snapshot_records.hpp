@@ -10,7 +10,8 @@
 
 #include "exe/executable.hpp"
 #include "file/archive.hpp"
-#include "src/board/operation.hpp"
+#include "src/operations/buffer_state.hpp"
+#include "src/operations/operation.hpp"
 #include "tpu/board.hpp"
 
 namespace tpu::driver {

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "exe/executable.hpp"
-#include "src/board/operation.hpp"
+#include "src/operations/buffer_state.hpp"
+#include "src/operations/operation.hpp"
 #include "tpu/executable.hpp"
 
 namespace tpu::driver {

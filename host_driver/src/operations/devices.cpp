@@ -1,0 +1,31 @@
+// Questions about all devices of a board.
+#include "src/operations/devices.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tpu::driver {
+
+Device& Devices::at(int id) {
+  if (id < 0 || static_cast<size_t>(id) >= all_.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("no device TPU:{}; this board has TPU:0..{}", id, all_.size() - 1));
+  }
+  return all_[static_cast<size_t>(id)];
+}
+
+bool Devices::in_flight(uint64_t last) const {
+  const auto counts = [&](const Command& command) {
+    return !command.op || command.op->number <= last;
+  };
+  return std::any_of(all_.begin(), all_.end(), [&](const Device& device) {
+    return device.ring.open() > 0 && (last == UINT64_MAX || device.ring.first(counts) != nullptr);
+  });
+}
+
+bool Devices::any_held() const {
+  return std::any_of(all_.begin(), all_.end(), [](const Device& device) { return device.held; });
+}
+
+}  // namespace tpu::driver

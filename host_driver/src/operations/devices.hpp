@@ -1,0 +1,60 @@
+// Device: one core as the driver keeps it: memory, rings and what is known of its hart; Devices:
+// all of a board, by id. Guarded by the board lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "src/memory/device_memory.hpp"
+#include "src/operations/operation.hpp"
+#include "src/rings/command_ring.hpp"
+#include "src/rings/core_registers.hpp"
+
+namespace tpu::driver {
+
+/// What the driver knows of one core.
+struct Device : CorePlace {
+  Device(const CorePlace& place, std::shared_ptr<DeviceMemory> hbm, CommandRing commands)
+      : CorePlace(place), memory(std::move(hbm)), ring(std::move(commands)) {}
+
+  std::shared_ptr<DeviceMemory> memory;
+  CommandRing ring;
+  bool held = false;       // waits for RESUME
+  ErrorPtr trap;           // why its hart was started again last
+  uint32_t told_trap = 0;  // boots + 1 when its last trap was told
+
+  /// The launch that the core runs, or would run next; null without one.
+  Operation* first_launch() const {
+    const Command* command =
+        ring.first([](const Command& each) { return each.op && each.op->launch(); });
+    return command == nullptr ? nullptr : command->op.get();
+  }
+};
+
+class Devices {
+ public:
+  void add(Device device) { all_.push_back(std::move(device)); }
+  size_t size() const { return all_.size(); }
+  Device& operator[](int id) { return all_[static_cast<size_t>(id)]; }
+  const Device& operator[](int id) const { return all_[static_cast<size_t>(id)]; }
+  /// Throws InvalidArgument when the board has no such device.
+  Device& at(int id);
+
+  auto begin() { return all_.begin(); }
+  auto end() { return all_.end(); }
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+
+  /// Something is in flight of the operations up to number `last`; commands that have outlived
+  /// their operation count always.
+  bool in_flight(uint64_t last = UINT64_MAX) const;
+  /// A core waits for RESUME.
+  bool any_held() const;
+
+ private:
+  std::vector<Device> all_;
+};
+
+}  // namespace tpu::driver
