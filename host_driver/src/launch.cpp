@@ -181,18 +181,18 @@ void BoardImpl::submit_launch(const std::shared_ptr<Operation>& op,
     buffer->donate();
   }
   try {
-    send_in_order(op, [this, op] {
+    order_.send_in_order(op, [this, op] {
       if (health_.broken()) {
         health_.check_usable();  // the call has waited for room, and the board was closed meanwhile
       }
       // No more waiting can happen but for room in the rings, which keeps the order.
       give_launch_id(*op);
-      submit_gang(op);
+      operations_.submit_gang(op);
       queue_feed(*op);
       send_feeds();
     });
   } catch (...) {
-    finish(*op, given_up());
+    operations_.finish(*op, given_up());
     throw;
   }
 }
@@ -351,7 +351,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   const std::vector<Array> arguments = prepare_arguments(*program, given, options.keep);
   const std::set<size_t> kept(options.keep.begin(), options.keep.end());
   const auto residence = make_resident(*program);
-  const auto op = begin(fmt::format("launch of {}", exe.name));
+  const auto op = operations_.begin(fmt::format("launch of {}", exe.name));
   op->program = program;
   op->residence = residence;
   op->steps = options.steps;

@@ -62,10 +62,10 @@ BoardImpl::Entry::~Entry() {
   const bool looks = kind_ == EntryKind::kLook;
   const Outbox::Contents out =
       looks ? board_.outbox_.take_all_but_callbacks() : board_.outbox_.take();
-  const bool work = kind_ != EntryKind::kWait && board_.busy();
+  const bool work = kind_ != EntryKind::kWait && board_.operations_.busy();
   const auto thread = work ? board_.completion_thread_ : nullptr;
-  if (kind_ == EntryKind::kWait && board_.waiting_.empty() && !board_.busy() &&
-      !board_.being_sent()) {
+  if (kind_ == EntryKind::kWait && !board_.order_.any() && !board_.operations_.busy() &&
+      !board_.operations_.being_sent()) {
     board_.waiters_.done();
   }
   board_.turn_.leave();
@@ -83,12 +83,12 @@ bool BoardImpl::let_time_pass() {
   if (health_.closed()) {
     return false;
   }
-  send_waiting();
-  if (busy()) {
+  order_.send_waiting();
+  if (operations_.busy()) {
     pump(std::nullopt, {.sleeps = false, .to_end = true});
-    send_waiting();  // what came behind an operation that is over
+    order_.send_waiting();  // what came behind an operation that is over
   }
-  return busy() && !starves_;
+  return operations_.busy() && !starves_;
 }
 
 }  // namespace tpu::driver

@@ -121,9 +121,8 @@ void BoardImpl::rewind_feed(StepFeedState& feed) {
   for (auto& [number, step] : feed.at) {
     for (auto* op : {&step.up, &step.down}) {
       if (const auto old = std::exchange(*op, nullptr); old && !old->finished) {
-        std::erase_if(retry_, [&](const auto& command) { return command->op == old; });
-        old->event = make_event();  // that of the step is for the next attempt
-        finish(*old, given_up());
+        old->event = make_event();             // that of the step is for the next attempt
+        operations_.finish(*old, given_up());  // its commands are nobody's: none is sent again
       }
     }
   }
@@ -131,29 +130,11 @@ void BoardImpl::rewind_feed(StepFeedState& feed) {
 }
 
 // Adds commands to an operation of a step; there is room for them on the rings.
-void BoardImpl::append_all(const std::shared_ptr<Operation>& op,
-                           const std::vector<std::shared_ptr<Command>>& commands) {
-  registers_.make_room(commands.size());
-  for (const auto& command : commands) {
-    command->index = op->commands.size();
-    op->commands.push_back(command);
-    op->status.push_back(kStatusOpen);
-    command->op = op;
-    append(command);
-    ++op->open;
-  }
-  for (const auto& command : commands) {
-    Device& device = devices_[command->device];
-    registers_.ring(device, device.ring);
-  }
-  seal(op);
-}
-
 void BoardImpl::send_step(const std::shared_ptr<StepFeedState>& feed) {
   const uint32_t number = feed->sent;
   StepFeedState::Step& step = feed_step(*feed, number);
   const auto start = [&](const char* what, const std::shared_ptr<EventState>& event) {
-    auto op = begin(fmt::format("{} of step {} of {}", what, number, feed->what));
+    auto op = operations_.begin(fmt::format("{} of step {} of {}", what, number, feed->what));
     op->event = event;
     op->inputs = {feed->event};
     return op;
@@ -200,11 +181,11 @@ void BoardImpl::send_step(const std::shared_ptr<StepFeedState>& feed) {
   ++feed->sent;
   if (!up.empty()) {
     step.up = start("batch", step.uploaded);
-    append_all(step.up, up);
+    operations_.add_all(step.up, up);
   }
   if (!down.empty()) {
     step.down = start("results", step.done);
-    append_all(step.down, down);
+    operations_.add_all(step.down, down);
   }
 }
 

@@ -96,7 +96,7 @@ BoardCounters BoardImpl::counters() {
   std::vector<std::shared_ptr<Operation>> ops;
   for (const Device& device : devices_) {
     staged.push_back(stage(bytes));
-    ops.push_back(begin(fmt::format("reading counters of TPU:{}", device.id)));
+    ops.push_back(operations_.begin(fmt::format("reading counters of TPU:{}", device.id)));
     for (uint32_t first = 0; first < counters; first += kMostCounters) {
       auto command = std::make_shared<Command>();
       command->device = device.id;
@@ -106,9 +106,9 @@ BoardCounters BoardImpl::counters() {
       read.bytes = std::min(counters - first, kMostCounters) * sizeof(uint64_t);
       read.first = first;
       set_payload(*command, TPU_OP_READ_COUNTERS, TPU_TRACK_LAUNCH, read);
-      add(ops.back(), command);
+      operations_.add(ops.back(), command);
     }
-    seal(ops.back());
+    operations_.seal(ops.back());
   }
   run_until_idle(std::nullopt, ops.back()->number);  // not for what others go on submitting
   health_.check_unbroken();

@@ -32,6 +32,8 @@
 #include "src/op_counts.hpp"
 #include "src/operations/devices.hpp"
 #include "src/operations/operation.hpp"
+#include "src/operations/operations.hpp"
+#include "src/operations/send_order.hpp"
 #include "src/residency/program.hpp"
 #include "src/residency/program_ids.hpp"
 #include "src/residency/resident_programs.hpp"
@@ -151,40 +153,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   friend class Entry;
   BoardImpl() = default;
 
-  /// An operation whose commands are being sent, by a thread that may have left the lock to others.
-  class Sending {
-   public:
-    Sending(BoardImpl& board, const Operation& op) : board_(board), op_(op) {
-      board_.sending_.push_back(&op_);
-    }
-    ~Sending() {
-      board_.sending_.erase(std::find(board_.sending_.begin(), board_.sending_.end(), &op_));
-      board_.news_.add();
-    }
-    Sending(const Sending&) = delete;
-    Sending& operator=(const Sending&) = delete;
-
-   private:
-    BoardImpl& board_;
-    const Operation& op_;
-  };
-  /// An operation that commands are added to. It is sealed when this goes out of scope; when that
-  /// is by an exception, it has failed: what is out is waited for, but what comes in is dropped.
-  class Submission {
-   public:
-    Submission(BoardImpl& board, const std::string& what) : board_(board), op_(board.begin(what)) {}
-    ~Submission();
-    Submission(const Submission&) = delete;
-    Submission& operator=(const Submission&) = delete;
-    const std::shared_ptr<Operation>& op() const { return op_; }
-
-   private:
-    BoardImpl& board_;
-    std::shared_ptr<Operation> op_;
-    const Sending sending_{board_, *op_};
-    int exceptions_ = std::uncaught_exceptions();
-  };
-
   // board_enter.cpp
   void start_completion_thread();
 
@@ -217,8 +185,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void queue_feed(const Operation& launch);
   void end_feed(StepFeedState& feed, const ErrorPtr& error);
   void rewind_feed(StepFeedState& feed);
-  void append_all(const std::shared_ptr<Operation>& op,
-                  const std::vector<std::shared_ptr<Command>>& commands);
   void send_step(const std::shared_ptr<StepFeedState>& feed);
   void settle_steps(StepFeedState& feed);
   void send_feeds();
@@ -241,15 +207,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
 
   // board_submit.cpp
   std::shared_ptr<EventState> make_event();
-  std::shared_ptr<Operation> begin(const std::string& what);
-  void add(const std::shared_ptr<Operation>& op, const std::shared_ptr<Command>& command);
-  void seal(const std::shared_ptr<Operation>& op);
-  void abandon(const std::shared_ptr<Operation>& op);
+  void end_launch(Operation& launch, const ErrorPtr& error);
   void give_launch_id(Operation& op);
-  void submit_gang(const std::shared_ptr<Operation>& op);
-  void append(const std::shared_ptr<Command>& command);
-  void enter(const std::shared_ptr<Command>& command);
-  void finish(Operation& op, ErrorPtr error);
   std::shared_ptr<Allocation> allocate(int device, uint64_t bytes, const std::string& label);
   void need_room_behind(uint64_t bytes, const std::string& what);
   std::shared_ptr<StagingRange> stage(uint64_t bytes);
@@ -266,12 +225,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void leave_until(uint64_t news, Deadline deadline);
   void check_after(const std::vector<Event>& after) const;
   void depend(Operation& op, const std::vector<Event>& after) const;
-  bool waits_at_host(const Operation& op, size_t earlier) const;
-  void send_in_order(const std::shared_ptr<Operation>& op, std::function<void()> send);
-  void send_now(const std::shared_ptr<Operation>& op, const std::function<void()>& send);
-  void send_waiting();
-  bool busy(uint64_t last = UINT64_MAX) const;
-  bool being_sent(uint64_t last = UINT64_MAX) const;
   bool run_until_idle(Deadline deadline = std::nullopt, uint64_t last = UINT64_MAX);
 
   // board_transfer.cpp
@@ -304,9 +257,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void ring_corrupt(const Device& device, const std::string& trouble);
   bool completions_missing();
   void complete(Device& device, const tpu_completion_t& completion);
-  void report(const std::shared_ptr<Command>& command, uint16_t status);
-  void release(Operation& op, Command& command);
-  void end_piece(Operation& op, Command& command);
   void stalled();
   void break_board(const ErrorPtr& error);
 
@@ -383,29 +333,29 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
   Devices devices_;
+  Health health_;
+  Outbox outbox_;
+  HostNews news_;
   CoreRegisters registers_{
       [this](const std::exception& error) { break_board(model_error(error)); }};
+  Operations operations_{
+      devices_,
+      registers_,
+      health_,
+      outbox_,
+      news_,
+      {.pump = [this] { pump(); },
+       .make_event = [this] { return make_event(); },
+       .launch_over = [this](Operation& op, const ErrorPtr& error) { end_launch(op, error); }}};
+  SendOrder order_{operations_, health_, [this] { return answers_here(); }};
   ResidentPrograms programs_;
   std::shared_ptr<ProgramIds> ids_;  // of programs; residences give theirs back
 
-  Health health_;
-  Outbox outbox_;
   Turn turn_{[this] { transport_->interrupt(); }};
-  std::vector<std::shared_ptr<Operation>>
-      failed_launches_;  // all cores reported, judged in recover()
-  std::vector<std::shared_ptr<Command>> retry_;
-  struct Waiting {
-    std::shared_ptr<Operation> op;
-    std::function<void()> send;
-  };
-  std::vector<Waiting> waiting_;  // at the host, in the order of the calls
-  bool sending_waiting_ = false;
-  std::vector<const Operation*> sending_;  // some of their commands may be on the rings
   std::vector<std::weak_ptr<EventState>> host_events_;
   std::vector<std::shared_ptr<StepFeedState>> feeds_;  // of launches on the rings, in their order
-  bool parts_noted_ = false;  // by note_parts() in the present run of the board
-  bool starves_ = false;      // nothing is in flight, and a launch waits for a batch
-  uint64_t op_count_ = 0;
+  bool parts_noted_ = false;   // by note_parts() in the present run of the board
+  bool starves_ = false;       // nothing is in flight, and a launch waits for a batch
   uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
   std::string stall_text_;
   int stalls_ = 0;  // quiescent runs without progress, one after the other
@@ -424,8 +374,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::optional<uint64_t> host_busy_until_;  // while the host is busy: a board cycle
   uint64_t repeated_doorbells_ = 0;
   uint64_t recoveries_ = 0;
-
-  HostNews news_;
 };
 
 }  // namespace tpu::driver

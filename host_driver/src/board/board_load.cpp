@@ -26,8 +26,9 @@ void BoardImpl::collect_retired() {
       tpu_command_unload_t unload{};
       unload.program_id = next->id;
       set_payload(*command, TPU_OP_UNLOAD_PROGRAM, TPU_TRACK_LAUNCH, unload);
-      const Submission unload_op(*this, fmt::format("unloading program {}", next->id));
-      add(unload_op.op(), command);
+      const Operations::Submission unload_op(operations_,
+                                             fmt::format("unloading program {}", next->id));
+      operations_.add(unload_op.op(), command);
     }
     ids_->give_back(next->device, next->id);
   }
@@ -122,7 +123,7 @@ std::shared_ptr<Residence> BoardImpl::make_resident(LoadedProgram& program) {
   take_memory(program, *residence);
   take_ids(*residence);  // nothing is sent before all of it is there
   for (Residence::Part& part : residence->parts) {
-    const Submission load_op(*this, fmt::format("loading {}", program.exe.name));
+    const Operations::Submission load_op(operations_, fmt::format("loading {}", program.exe.name));
     part.ready = load_op.op()->event;
     send_program(program, part, load_op.op());
     send_constants(program, part, load_op.op());
@@ -160,7 +161,7 @@ void BoardImpl::take_ids(Residence& residence) {
         collect_retired();
         continue;
       }
-      send_waiting();  // what has become free keeps its id no longer than it runs
+      order_.send_waiting();  // what has become free keeps its id no longer than it runs
       health_.check_unbroken();
       if (device.ring.open() == 0) {
         throw Error(ErrorCode::kResourceExhausted,
@@ -196,7 +197,7 @@ void BoardImpl::send_program(const LoadedProgram& program, Residence::Part& part
   set_payload(*command, TPU_OP_LOAD_PROGRAM, TPU_TRACK_LAUNCH, load);
   command->on_ok = [loaded = part.loaded] { *loaded = true; };
   part.sent = true;
-  add(op, command);
+  operations_.add(op, command);
 }
 
 // Constants of one core.

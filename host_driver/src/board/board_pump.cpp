@@ -6,42 +6,19 @@
 #include <cstring>
 
 #include "src/board/board_impl.hpp"
-#include "src/board/fault_text.hpp"
 #include "src/residency/program.hpp"
+#include "src/rings/status.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
 namespace tpu::driver {
-namespace {
-
-// A command whose core died with it is sent again this often.
-constexpr int kMaxLosses = 2;
-
-}  // namespace
-
 // After this every call throws `error`, and nothing waits any more.
 void BoardImpl::break_board(const ErrorPtr& error) {
   if (!health_.break_by(error)) {
     return;
   }
-  for (Device& device : devices_) {
-    for (const auto& command : device.ring.take_all()) {
-      if (const auto op = command->op) {
-        finish(*op, error);
-      }
-    }
-  }
-  for (const auto& command : std::exchange(retry_, {})) {
-    if (const auto op = command->op) {
-      finish(*op, error);
-    }
-  }
-  for (const auto& op : std::exchange(failed_launches_, {})) {
-    finish(*op, error);
-  }
-  for (const Waiting& waiting : std::exchange(waiting_, {})) {
-    finish(*waiting.op, error);
-  }
+  operations_.fail_all(error);
+  order_.fail_all(error);
   note_host_event();
 }
 
@@ -82,7 +59,7 @@ bool BoardImpl::pump(Deadline deadline, Pumping how) {
 }
 
 bool BoardImpl::pump_once(Deadline deadline, Pumping how) {
-  send_waiting();
+  order_.send_waiting();
   bool progress = drain();
   progress = serve_calls() || progress;
   send_feeds();
@@ -248,64 +225,7 @@ void BoardImpl::complete(Device& device, const tpu_completion_t& completion) {
   if (const auto op = command->op) {
     op->end_cycle = std::max(op->end_cycle, completion.cycle);
   }
-  report(command, completion.status);
-}
-
-void BoardImpl::report(const std::shared_ptr<Command>& command, uint16_t status) {
-  const auto op = command->op;
-  if (!op || op->finished) {
-    return;
-  }
-  op->status[command->index] = status;
-  if (op->launch()) {
-    --op->open;
-    if (op->open == 0) {
-      const bool ok = std::all_of(op->status.begin(), op->status.end(),
-                                  [](uint16_t s) { return s == TPU_STATUS_OK; });
-      if (ok) {
-        finish(*op, nullptr);
-      } else {
-        failed_launches_.push_back(op);
-      }
-    }
-    return;
-  }
-  const bool corrupt = status == TPU_STATUS_BAD_CRC || status == TPU_STATUS_BAD_SEQ;
-  const bool lost = status == kStatusLost && command->losses++ < kMaxLosses;
-  if (status == TPU_STATUS_FLUSHED || lost || (corrupt && command->attempts == 0)) {
-    command->attempts += corrupt ? 1 : 0;
-    retry_.push_back(command);
-    return;
-  }
-  if (status == TPU_STATUS_OK) {
-    if (command->on_ok) {
-      command->on_ok();
-    }
-  } else if (!op->error) {
-    const ErrorPtr& trap = devices_.at(command->device).trap;
-    op->error =
-        status == kStatusLost && trap ? trap : status_error(status, op->what, command->device);
-  }
-  end_piece(*op, *command);
-}
-
-// A command that has ended for good; with the last one ends its operation.
-void BoardImpl::end_piece(Operation& op, Command& command) {
-  --op.open;
-  release(op, command);
-  if (op.open == 0 && op.sealed) {
-    finish(op, op.error);
-  }
-}
-
-// A command that is over gives back what it holds, long before a large transfer is over.
-void BoardImpl::release(Operation& op, Command& command) {
-  command.on_ok = nullptr;
-  command.keep.clear();
-  command.reads.clear();
-  command.writes.clear();
-  command.op.reset();
-  op.commands[command.index].reset();
+  operations_.report(command, completion.status);
 }
 
 // Nothing is in flight on the board and something waits: repeat the doorbells (absolute counts, so

@@ -9,6 +9,7 @@
 #include "src/board/board_impl.hpp"
 #include "src/board/fault_text.hpp"
 #include "src/residency/program.hpp"
+#include "src/rings/status.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
 namespace tpu::driver {
@@ -114,7 +115,7 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
       again.push_back(op);
       return;
     }
-    finish(*op, status_error(op->status[worst], op->what, first.device));
+    operations_.finish(*op, status_error(op->status[worst], op->what, first.device));
     return;
   }
   // A core that never started the launch kept the whole gang from its first step.
@@ -124,14 +125,14 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
       again.push_back(op);
       return;
     }
-    finish(*op,
-           std::make_shared<Error>(ErrorCode::kInternal, op->what + ": flushed again and again"));
+    operations_.finish(
+        *op, std::make_shared<Error>(ErrorCode::kInternal, op->what + ": flushed again and again"));
     return;
   }
   if (op->verdict) {
     const bool unfed = op->feed && !op->feed->infeed.empty() && op->feed->given == 0;
     op->on_board = !unfed && !never_started(*op);
-    finish(*op, op->verdict);
+    operations_.finish(*op, op->verdict);
     return;
   }
   const Device& device = devices_[first.device];
@@ -141,8 +142,8 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
     if (record.launch_id != op->launch_id) {
       op->on_board = false;  // the hart died before or after it: no step ran
     }
-    finish(*op,
-           fault_error(record, op->program->exe, device.id, op->stall_text, {}, op->trap_place));
+    operations_.finish(
+        *op, fault_error(record, op->program->exe, device.id, op->stall_text, {}, op->trap_place));
     return;
   }
   const bool no_engine_fault = record.launch_id != op->launch_id ||
@@ -152,12 +153,12 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
     op->on_board = false;
   }
   if (record.launch_id != op->launch_id) {
-    finish(*op,
-           std::make_shared<Error>(
-               ErrorCode::kDeviceFault,
-               fmt::format("{}: {}{}{}", op->what, status_name(op->status[worst]),
-                           op->stall_text.empty() ? "" : ": nothing in flight\n", op->stall_text),
-               ErrorPlace{.device = device.id, .op = {}, .source = {}}));
+    operations_.finish(
+        *op, std::make_shared<Error>(
+                 ErrorCode::kDeviceFault,
+                 fmt::format("{}: {}{}{}", op->what, status_name(op->status[worst]),
+                             op->stall_text.empty() ? "" : ": nothing in flight\n", op->stall_text),
+                 ErrorPlace{.device = device.id, .op = {}, .source = {}}));
     return;
   }
   std::string waits = op->stall_text;
@@ -176,7 +177,7 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
         ErrorCode::kCancelled,
         fmt::format("{}: {}", health_.cancelled()->message(), fault->message()), fault->place());
   }
-  finish(*op, fault);
+  operations_.finish(*op, fault);
 }
 
 void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
@@ -187,7 +188,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
     }
     work.emplace_back(op, nullptr);
   }
-  for (const auto& command : std::exchange(retry_, {})) {
+  for (const auto& command : operations_.take_retries()) {
     if (const auto op = command->op; op && !op->finished) {
       work.emplace_back(op, command);
     }
@@ -203,7 +204,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
       error = health_.cancelled();
     }
     if (error) {
-      finish(*op, error);
+      operations_.finish(*op, error);
     }
     if (op->finished) {
       continue;
@@ -211,13 +212,13 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
     if (command && op->error) {
       // Another piece has failed: the operation is over before anything that takes its event for
       // an input is sent again.
-      end_piece(*op, *command);
+      operations_.end_piece(*op, *command);
       continue;
     }
     if (command) {
       stop_counting(*command);
       op->status[command->index] = kStatusOpen;
-      append(command);
+      operations_.append(command);
       continue;
     }
     // The board remembers aborted gangs by their launch id, so the launch needs a fresh one.
@@ -226,7 +227,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
     op->open = op->commands.size();
     std::fill(op->status.begin(), op->status.end(), kStatusOpen);
     for (const auto& each : op->commands) {
-      append(each);
+      operations_.append(each);
     }
     queue_feed(*op);
   }
@@ -238,7 +239,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
 
 void BoardImpl::recover() {
   const bool held = devices_.any_held();
-  if (health_.broken() || (!held && failed_launches_.empty() && retry_.empty())) {
+  if (health_.broken() || (!held && !operations_.needs_recovery())) {
     return;
   }
   const Turn::Kept whole(turn_);
@@ -248,7 +249,7 @@ void BoardImpl::recover() {
   }
   ++recoveries_;
   std::vector<std::shared_ptr<Operation>> again;
-  auto failed = std::exchange(failed_launches_, {});
+  auto failed = operations_.take_failed_launches();
   std::sort(failed.begin(), failed.end(),
             [](const auto& a, const auto& b) { return a->number < b->number; });
   for (const auto& op : failed) {
@@ -290,7 +291,7 @@ void BoardImpl::lose_commands(Device& device) {
       op->trap = record;
       op->trap_place = place;
     }
-    report(command, kStatusLost);
+    operations_.report(command, kStatusLost);
   }
 }
 
@@ -331,7 +332,8 @@ bool BoardImpl::reboot_dead() {
       if (!*part.loaded || std::find(dead.begin(), dead.end(), part.device) == dead.end()) {
         continue;
       }
-      const Submission load_op(*this, fmt::format("loading {} again", program->exe.name));
+      const Operations::Submission load_op(operations_,
+                                           fmt::format("loading {} again", program->exe.name));
       send_program(*program, part, load_op.op());
     }
   }

@@ -65,7 +65,7 @@ void BoardImpl::visit_head(spec::Archive& archive) const {
 void BoardImpl::visit_driver(spec::Archive& archive) {
   archive.section("driver");
   uint64_t late = turn_.late_calls();
-  archive(op_count_, launch_count_, programs_, late, repeated_doorbells_, recoveries_);
+  archive(operations_, launch_count_, programs_, late, repeated_doorbells_, recoveries_);
   turn_.set_late_calls(late);
   for (Device& device : devices_) {
     device.ring.visit_counts(archive);
@@ -101,7 +101,7 @@ void BoardImpl::settle_all() {
   }
   run_until_idle();
   health_.check_unbroken();
-  if (!waiting_.empty()) {
+  if (order_.any()) {
     refuse("something waits for an event that is not set; set it first");
   }
   registers_.send();

@@ -23,173 +23,18 @@ std::shared_ptr<EventState> BoardImpl::make_event() {
   return event;
 }
 
-std::shared_ptr<Operation> BoardImpl::begin(const std::string& what) {
-  auto op = std::make_shared<Operation>();
-  op->number = ++op_count_;
-  op->what = what;
-  op->event = make_event();
-  return op;
-}
-
-// Backpressure is the only reason to wait here.
-void BoardImpl::add(const std::shared_ptr<Operation>& op, const std::shared_ptr<Command>& command) {
-  Device& device = devices_.at(command->device);
-  while (!health_.broken() && !device.ring.has_room(false)) {
-    pump();
+// A launch is over, and its event not set yet.
+void BoardImpl::end_launch(Operation& launch, const ErrorPtr& error) {
+  if (launch.feed) {
+    end_feed(*launch.feed, error);
   }
-  if (!op->error) {
-    op->error = health_.broken() ? health_.broken() : op->failed_input();
+  if (sim_.op_times && launch.on_board) {
+    count_ops(launch);
   }
-  if (op->error) {
-    return;
+  if (sim_.check && launch.on_board) {
+    tell_findings(launch);
   }
-  registers_.make_room(1);
-  command->index = op->commands.size();
-  op->commands.push_back(command);
-  op->status.push_back(kStatusOpen);
-  command->op = op;
-  append(command);
-  ++op->open;
-  registers_.ring(device, device.ring);
-}
-
-void BoardImpl::seal(const std::shared_ptr<Operation>& op) {
-  op->sealed = true;
-  if (op->open == 0) {
-    finish(*op, op->error);
-  }
-}
-
-// What is in flight keeps its memory until it is over.
-void BoardImpl::abandon(const std::shared_ptr<Operation>& op) {
-  for (const auto& command : op->commands) {
-    if (command) {
-      command->on_ok = nullptr;
-    }
-  }
-  op->error = op->error ? op->error : given_up();
-  seal(op);
-}
-
-BoardImpl::Submission::~Submission() {
-  if (std::uncaught_exceptions() > exceptions_) {
-    board_.abandon(op_);
-  } else {
-    board_.seal(op_);
-  }
-}
-
-// All rings of the gang get their entry without board time in between, so that launches have one
-// order everywhere.
-void BoardImpl::submit_gang(const std::shared_ptr<Operation>& op) {
-  op->status.assign(op->commands.size(), kStatusOpen);
-  op->open = op->commands.size();
-  op->sealed = true;
-  for (size_t i = 0; i < op->commands.size(); ++i) {
-    op->commands[i]->op = op;
-    op->commands[i]->index = i;
-  }
-  const auto device_of = [&](const std::shared_ptr<Command>& command) -> Device& {
-    return devices_[command->device];
-  };
-  const auto all_have_room = [&] {
-    return std::all_of(op->commands.begin(), op->commands.end(),
-                       [&](const auto& command) { return device_of(command).ring.has_room(true); });
-  };
-  while (!health_.broken() && !all_have_room()) {
-    pump();
-  }
-  if (ErrorPtr error = health_.broken() ? health_.broken() : op->failed_input()) {
-    finish(*op, error);
-    return;
-  }
-  registers_.make_room(op->commands.size());
-  size_t places = 0;
-  try {
-    for (; places < op->commands.size(); ++places) {
-      device_of(op->commands[places]).ring.make_place();
-    }
-  } catch (...) {
-    while (places > 0) {
-      device_of(op->commands[--places]).ring.drop_place();
-    }
-    throw;
-  }
-  for (const auto& command : op->commands) {
-    enter(command);
-  }
-  for (const auto& command : op->commands) {
-    Device& device = device_of(command);
-    registers_.ring(device, device.ring);
-  }
-}
-
-void BoardImpl::append(const std::shared_ptr<Command>& command) {
-  devices_[command->device].ring.make_place();
-  enter(command);
-}
-
-// The ring has a place for it already, so that nothing here can fail half-way.
-void BoardImpl::enter(const std::shared_ptr<Command>& command) {
-  devices_[command->device].ring.enter(command);
-  if (command->opcode == TPU_OP_LAUNCH) {
-    command->op->on_board = true;
-  }
-}
-
-// The one end of every operation. A launch that ends with an error and of which no step can have
-// run gives its donated buffers back.
-void BoardImpl::finish(Operation& op, ErrorPtr error) {
-  if (op.finished) {
-    return;
-  }
-  op.finished = true;
-  op.error = error;  // more pieces of it are not sent
-  const bool never_ran = error && !op.on_board;
-  for (const auto& weak : std::exchange(op.donated, {})) {
-    if (const auto buffer = weak.lock()) {
-      never_ran ? buffer->give_back() : buffer->settle();
-    }
-  }
-  if (op.feed) {
-    end_feed(*op.feed, error);
-  }
-  if (sim_.op_times && op.launch() && op.on_board) {
-    count_ops(op);
-  }
-  if (sim_.check && op.launch() && op.on_board) {
-    tell_findings(op);
-  }
-  forget_launch(op);
-  outbox_.set_event(*op.event, error);
-  // Commands of the window may outlive their operation; ranges must not.
-  op.inputs.clear();
-  op.after.clear();
-  op.reads.clear();
-  op.writes.clear();
-  op.program.reset();
-  op.feed.reset();
-  op.residence.reset();
-  if (op.on_host_call) {
-    outbox_.drop(std::exchange(op.on_host_call, nullptr));
-  }
-  op.calls.clear();
-  for (const auto& command : op.commands) {
-    if (!command) {
-      continue;
-    }
-    command->reads.clear();
-    command->writes.clear();
-    command->keep.clear();
-    command->on_ok = nullptr;
-  }
-  const auto commands = std::move(op.commands);
-  op.commands.clear();
-  for (const auto& command : commands) {
-    if (command) {
-      command->op.reset();
-    }
-  }
+  forget_launch(launch);
 }
 
 std::shared_ptr<Allocation> BoardImpl::allocate(int device, uint64_t bytes,

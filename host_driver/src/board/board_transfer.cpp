@@ -116,7 +116,7 @@ void BoardImpl::send_up(const std::vector<std::shared_ptr<Operation>>& ops,
         copy.bytes = stretch.bytes;
         copy.kind = TPU_COPY_H2D;
         set_payload(*command, TPU_OP_COPY, TPU_TRACK_UP, copy);
-        add(ops[i], command);
+        operations_.add(ops[i], command);
       }
     }
   }
@@ -139,10 +139,10 @@ std::vector<Buffer> BoardImpl::upload(const std::vector<int>& devices, const Hos
     ranges.push_back(allocate(device, std::max(alloc_bytes, box.bytes()), label));
   }
   std::vector<Buffer> buffers;
-  std::deque<Submission> uploads;
+  std::deque<Operations::Submission> uploads;
   std::vector<std::shared_ptr<Operation>> ops;
   for (size_t i = 0; i < devices.size(); ++i) {
-    uploads.emplace_back(*this, fmt::format("upload of {} to TPU:{}", label, devices[i]));
+    uploads.emplace_back(operations_, fmt::format("upload of {} to TPU:{}", label, devices[i]));
     ops.push_back(uploads.back().op());
     buffers.push_back(
         Access::buffer(make_buffer(devices[i], host.dtype, local, ranges[i], ops[i]->event)));
@@ -160,11 +160,11 @@ Buffer BoardImpl::upload_later(int device, DType dtype, const Shape& shape,
   prepare_input(bytes->size());
   const std::string label = type_text(dtype, shape);
   const auto to = allocate(device, bytes->size(), label);
-  const auto op = begin(fmt::format("upload of {} to TPU:{}", label, device));
+  const auto op = operations_.begin(fmt::format("upload of {} to TPU:{}", label, device));
   op->writes = {to};
   depend(*op, after);
   auto buffer = make_buffer(device, dtype, shape, to, op->event);
-  send_in_order(op, [this, op, to, bytes, planes = in_planes(dtype)] {
+  order_.send_in_order(op, [this, op, to, bytes, planes = in_planes(dtype)] {
     send_up({op}, {to}, bytes->size(), planes, [&](uint64_t at, std::span<std::byte> piece) {
       std::memcpy(piece.data(), bytes->data() + at, piece.size());
     });
@@ -177,7 +177,7 @@ Buffer BoardImpl::zeros(int device, DType dtype, const Shape& shape, uint64_t al
   const Entry entry(*this);
   health_.check_usable();
   const auto range = allocate(device, std::max(alloc_bytes, bytes), type_text(dtype, shape));
-  const Submission fill_op(*this, fmt::format("fill on TPU:{}", device));
+  const Operations::Submission fill_op(operations_, fmt::format("fill on TPU:{}", device));
   auto buffer = make_buffer(device, dtype, shape, range, fill_op.op()->event);
   if (bytes > 0) {
     auto command = std::make_shared<Command>();
@@ -187,7 +187,7 @@ Buffer BoardImpl::zeros(int device, DType dtype, const Shape& shape, uint64_t al
     fill.dst = range->address();
     fill.bytes = (bytes + 3) / 4 * 4;  // the range is a multiple of 512 bytes
     set_payload(*command, TPU_OP_FILL, TPU_TRACK_UP, fill);
-    add(fill_op.op(), command);
+    operations_.add(fill_op.op(), command);
   }
   return Access::buffer(std::move(buffer));
 }
@@ -215,16 +215,16 @@ void BoardImpl::add_copy(const std::shared_ptr<Operation>& op,
   copy.kind = TPU_COPY_D2D;
   copy.peer = static_cast<uint8_t>(to->device());
   set_payload(*command, TPU_OP_COPY, TPU_TRACK_UP, copy);
-  add(op, command);
+  operations_.add(op, command);
 }
 
 Buffer BoardImpl::copy_locked(const BufferState& source, int device,
                               const std::vector<Event>& after) {
   const auto to = allocate(device, hold(source)->bytes(), "copy of a buffer");
   const Contents from = contents(source);  // the call may have waited for room
-  const auto op = begin(source.device == device
-                            ? fmt::format("copy on TPU:{}", device)
-                            : fmt::format("copy from TPU:{} to TPU:{}", source.device, device));
+  const auto op = operations_.begin(
+      source.device == device ? fmt::format("copy on TPU:{}", device)
+                              : fmt::format("copy from TPU:{} to TPU:{}", source.device, device));
   op->inputs = {source.ready};
   op->crosses = std::any_of(from.parts.begin(), from.parts.end(),
                             [&](const auto& part) { return part->device() != device; });
@@ -232,7 +232,7 @@ Buffer BoardImpl::copy_locked(const BufferState& source, int device,
   op->writes = {to};
   depend(*op, after);
   auto buffer = make_buffer(device, source.dtype, source.shape, to, op->event);
-  send_in_order(op, [this, op, to, stretches = from.within(0, source.bytes)] {
+  order_.send_in_order(op, [this, op, to, stretches = from.within(0, source.bytes)] {
     for (const auto& [memory, first, end] : stretches) {
       add_copy(op, memory, to, first, end - first);
     }
@@ -250,7 +250,7 @@ Buffer BoardImpl::copy(const std::shared_ptr<BufferState>& source, int device,
 Event BoardImpl::read(const std::vector<ReadPart>& parts, const std::vector<Event>& after) {
   const Entry entry(*this);
   health_.check_usable();
-  const auto op = begin(fmt::format("read from TPU:{}", parts.at(0).source->device));
+  const auto op = operations_.begin(fmt::format("read from TPU:{}", parts.at(0).source->device));
   struct Part {
     Contents from;
     bool planes;
@@ -268,7 +268,7 @@ Event BoardImpl::read(const std::vector<ReadPart>& parts, const std::vector<Even
   }
   depend(*op, after);
   const Event done = Access::event(op->event);
-  send_in_order(op, [this, op, held = std::move(held)] {
+  order_.send_in_order(op, [this, op, held = std::move(held)] {
     for (const Part& part : held) {
       for (const auto& [from, to] : part.ranges) {
         if (part.planes) {  // arrays that cores own in parts do not
@@ -310,8 +310,8 @@ void BoardImpl::add_read(const std::shared_ptr<Operation>& op, const Contents::S
                          const std::shared_ptr<const ByteSink>& sink) {
   for (uint64_t at = from.first; at < from.end && !op->error; at += piece_bytes()) {
     const auto staged = stage(std::min(piece_bytes(), from.end - at));
-    add(op, copy_down(from.memory, staged, {at, 0, staged->bytes().size()},
-                      [staged, sink, at] { (*sink)(at, staged->bytes()); }));
+    operations_.add(op, copy_down(from.memory, staged, {at, 0, staged->bytes().size()},
+                                  [staged, sink, at] { (*sink)(at, staged->bytes()); }));
   }
 }
 
@@ -326,11 +326,11 @@ void BoardImpl::add_read_planes(const std::shared_ptr<Operation>& op,
     const auto copies = copies_of(at, staged->bytes().size(), range.bytes, true);
     const auto left = std::make_shared<size_t>(copies.size());
     for (const Copied& stretch : copies) {
-      add(op, copy_down(memory, staged, stretch, [staged, sink, at, range, left] {
-            if (--*left == 0) {
-              drain_planes(staged->bytes(), at, range.first, range.end, *sink);
-            }
-          }));
+      operations_.add(op, copy_down(memory, staged, stretch, [staged, sink, at, range, left] {
+                        if (--*left == 0) {
+                          drain_planes(staged->bytes(), at, range.first, range.end, *sink);
+                        }
+                      }));
     }
   }
 }

@@ -1,6 +1,7 @@
-// From statuses and fault records to errors that people can read.
+// From fault records to errors that people can read.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "exe/executable.hpp"
@@ -8,20 +9,6 @@
 #include "tpu/spec/rings.h"
 
 namespace tpu::driver {
-
-/// True when a completion of this status puts the core into HELD.
-bool status_holds(uint16_t status, uint16_t opcode);
-
-/// True for the statuses that a completion may have.
-bool status_known(uint16_t status);
-
-/// True when the command was refused before it changed anything.
-bool status_refused(uint16_t status);
-
-/// "NO_SLOT", ...
-const char* status_name(uint16_t status);
-
-std::shared_ptr<const Error> status_error(uint16_t status, const std::string& what, int device);
 
 /// What a FW_TRAP record says; `place`: function and line of its mepc, or empty.
 std::string trap_text(const tpu_fault_record_t& record, const std::string& place);

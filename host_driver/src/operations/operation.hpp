@@ -81,4 +81,7 @@ struct Operation {
   }
 };
 
+/// One of them writes memory that the other uses.
+bool conflict(const Operation& a, const Operation& b);
+
 }  // namespace tpu::driver

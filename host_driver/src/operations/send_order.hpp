@@ -1,0 +1,49 @@
+// SendOrder: operations that wait at the host for events that the rings do not order (events of the
+// host's own, copies from other cores, and operations that wait here themselves). They are sent in
+// the order of the calls, by the thread that waits or submits next; what uses memory that an
+// earlier one is going to use waits behind it. Guarded by the board lock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "src/operations/operations.hpp"
+
+namespace tpu::driver {
+
+class SendOrder {
+ public:
+  /// `must_not_wait`: this thread answers a host call, so that nothing may be sent that could wait
+  /// for room.
+  SendOrder(Operations& operations, const Health& health, std::function<bool()> must_not_wait)
+      : operations_(operations), health_(health), must_not_wait_(std::move(must_not_wait)) {}
+
+  /// Calls `send`, which adds the operation's commands, at once or when nothing is in front of it.
+  /// Its place among the operations is that of this call: what other threads submit while it waits
+  /// for room comes behind it.
+  void send_in_order(const std::shared_ptr<Operation>& op, std::function<void()> send);
+  /// Sends what waits no more.
+  void send_waiting();
+  /// An operation up to number `last` waits here.
+  bool any(uint64_t last = UINT64_MAX) const;
+  /// All that waits ends with that.
+  void fail_all(const ErrorPtr& error);
+
+ private:
+  struct Waiting {
+    std::shared_ptr<Operation> op;
+    std::function<void()> send;
+  };
+  bool waits(const Operation& op, size_t earlier) const;
+  void send_now(const std::shared_ptr<Operation>& op, const std::function<void()>& send);
+
+  Operations& operations_;
+  const Health& health_;
+  const std::function<bool()> must_not_wait_;
+  std::vector<Waiting> waiting_;  // in the order of the calls
+  bool sending_ = false;          // a call of send_waiting() is on its way
+};
+
+}  // namespace tpu::driver
