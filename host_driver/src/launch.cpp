@@ -210,10 +210,10 @@ bool BoardImpl::lies_as_wanted(const Array& array, const OwnedRuns& wants) const
   if (whole(parts[0]) || wants == nullptr || (wants != first.owned && *wants != *first.owned)) {
     return false;
   }
-  const Contents together = contents(first);
+  const Contents together = handles_.contents(first);
   for (size_t p = 0; p < parts.size(); ++p) {
     if (together.parts.size() != parts.size() ||
-        together.parts[p] != hold(*Access::state(parts[p]))) {
+        together.parts[p] != handles_.hold(*Access::state(parts[p]))) {
       return false;
     }
   }
@@ -237,7 +237,7 @@ std::vector<Array> BoardImpl::prepare_arguments(const LoadedProgram& program,
     std::vector<Buffer> parts;
     for (const Buffer& part : old.parts()) {
       const BufferState& state = *Access::state(part);
-      parts.push_back(keep || state.owned ? copy_locked(state, state.device, {}) : part);
+      parts.push_back(keep || state.owned ? transfers_.copy(state, state.device, {}) : part);
     }
     arguments[i] = Array(old.dtype(), old.shape(), old.layout(), std::move(parts));
   }
@@ -255,7 +255,7 @@ std::vector<std::shared_ptr<Allocation>> BoardImpl::bind_slots(
   std::vector<std::shared_ptr<Allocation>> slots = part.slots;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].valid()) {
-      slots[exe.args[i]->slot] = hold(*Access::state(arguments[i].parts()[p]));
+      slots[exe.args[i]->slot] = handles_.hold(*Access::state(arguments[i].parts()[p]));
     }
   }
   if (op.feed) {
@@ -272,10 +272,11 @@ std::vector<std::shared_ptr<Allocation>> BoardImpl::bind_slots(
       continue;
     }
     if (slot.kind == exe::SlotKind::result) {  // else in the memory of a donated argument
-      slots[s] = allocate(part.device, slot.bytes, fmt::format("result {} of {}", r, exe.name));
+      slots[s] =
+          memory_.allocate(part.device, slot.bytes, fmt::format("result {} of {}", r, exe.name));
     }
-    auto state = make_buffer(part.device, program.info->results[r].dtype,
-                             program.info->results[r].layout.local, slots[s], op.event);
+    auto state = handles_.make_buffer(part.device, program.info->results[r].dtype,
+                                      program.info->results[r].layout.local, slots[s], op.event);
     state->owned = program.result_owned[r];
     outputs[r].push_back(Access::buffer(std::move(state)));
   }
@@ -290,7 +291,7 @@ std::shared_ptr<Command> BoardImpl::launch_command(
   auto command = std::make_shared<Command>();
   command->device = part.device;
   command->reads = {part.code};
-  const auto staged = stage(std::max<size_t>(1, slots.size()) * sizeof(tpu_slot_entry_t));
+  const auto staged = memory_.stage(std::max<size_t>(1, slots.size()) * sizeof(tpu_slot_entry_t));
   const auto table = staged->bytes().first(slots.size() * sizeof(tpu_slot_entry_t));
   for (size_t s = 0; s < slots.size(); ++s) {
     tpu_slot_entry_t row{};
@@ -342,11 +343,11 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   const Entry entry(*this);
   health_.check_usable();
   check_arguments(*this, *program, given, options);
-  check_after(options.after);
+  handles_.check_after(options.after);
   check_host_calls(*program, options);
   const ProgramCost& cost = program->info->cost;
-  need_room_behind((cost.result_bytes - cost.donated_bytes) * program->info->devices.size(),
-                   fmt::format("the result memory of {}", exe.name));
+  memory_.need_room((cost.result_bytes - cost.donated_bytes) * program->info->devices.size(),
+                    fmt::format("the result memory of {}", exe.name));
   spend_host_time(static_cast<uint64_t>(params_.host.dispatch_cycles));
   const std::vector<Array> arguments = prepare_arguments(*program, given, options.keep);
   const std::set<size_t> kept(options.keep.begin(), options.keep.end());
@@ -386,7 +387,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   RunResult result;
   result.outputs = arrays_of(*program->info, std::move(outputs));
   result.done = Access::event(op->event);
-  depend(*op, options.after);
+  handles_.depend(*op, options.after);
   for (const auto& command : op->commands) {
     op->reads.insert(op->reads.end(), command->reads.begin(), command->reads.end());
     op->writes.insert(op->writes.end(), command->writes.begin(), command->writes.end());
@@ -395,7 +396,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   for (const std::vector<Array>* arrays : {&given, &arguments}) {
     for (const Array& array : *arrays) {
       for (const Buffer& part : array.parts()) {
-        hold(*Access::state(part));
+        handles_.hold(*Access::state(part));
       }
     }
   }

@@ -131,9 +131,9 @@ std::shared_ptr<StepFeedState> BoardImpl::make_feed(const std::shared_ptr<Operat
     for (auto* fed : {&feed->infeed, &feed->outfeed}) {
       for (FeedSlot& slot : *fed) {
         const bool both = fed == &feed->infeed || slot.read_from(p);
-        slot.memory.push_back(allocate(program.info->devices[p],
-                                       both ? 2 * slot.stride : slot.stride,
-                                       fmt::format("steps of {}", exe.name)));
+        slot.memory.push_back(memory_.allocate(program.info->devices[p],
+                                               both ? 2 * slot.stride : slot.stride,
+                                               fmt::format("steps of {}", exe.name)));
       }
     }
   }
@@ -154,7 +154,7 @@ StepFeedState::Batch BoardImpl::stage_batch(const StepFeedState& feed,
         continue;
       }
       const Box box(batch[i], info.layout.offsets[p], info.layout.local);
-      parts.push_back(stage_now(box.bytes()));
+      parts.push_back(memory_.stage_now(box.bytes()));
       box.cut(batch[i].bytes, 0, parts.back()->bytes());
       if (in_planes(info.dtype)) {
         to_planes(parts.back()->bytes());

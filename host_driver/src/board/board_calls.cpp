@@ -114,7 +114,7 @@ void BoardImpl::call_told(const std::shared_ptr<Operation>& op, size_t part) {
 // False when the host has no room: that ends the launch.
 bool BoardImpl::stage_call(Operation& op, size_t part, uint64_t bytes) {
   try {
-    op.calls[part].staged = stage_now(bytes);
+    op.calls[part].staged = memory_.stage_now(bytes);
     return true;
   } catch (const std::exception&) {
     const int device = op.commands[part]->device;

@@ -67,7 +67,7 @@ StepFeedState::Step& BoardImpl::feed_step(StepFeedState& feed, uint32_t step) {
   const auto [place, is_new] = feed.at.try_emplace(step);
   if (is_new) {
     const auto event = [&] {
-      auto made = make_event();
+      auto made = handles_.make_event();
       made->off_ring = true;  // until its copies are sent
       return made;
     };
@@ -121,7 +121,7 @@ void BoardImpl::rewind_feed(StepFeedState& feed) {
   for (auto& [number, step] : feed.at) {
     for (auto* op : {&step.up, &step.down}) {
       if (const auto old = std::exchange(*op, nullptr); old && !old->finished) {
-        old->event = make_event();             // that of the step is for the next attempt
+        old->event = handles_.make_event();    // that of the step is for the next attempt
         operations_.finish(*old, given_up());  // its commands are nobody's: none is sent again
       }
     }
@@ -151,7 +151,7 @@ void BoardImpl::send_step(const std::shared_ptr<StepFeedState>& feed) {
       if (!slot.read_from(p)) {
         continue;
       }
-      const auto staged = stage_now(slot.boxes[p].bytes());
+      const auto staged = memory_.stage_now(slot.boxes[p].bytes());
       down.push_back(feed_copy(slot, p, number, staged, true, false));
       down.back()->on_ok = [feed, number, i, p, staged] {
         if (in_planes(feed->info->results[feed->outfeed[i].index].dtype)) {

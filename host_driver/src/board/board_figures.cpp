@@ -95,7 +95,7 @@ BoardCounters BoardImpl::counters() {
   std::vector<std::shared_ptr<StagingRange>> staged;
   std::vector<std::shared_ptr<Operation>> ops;
   for (const Device& device : devices_) {
-    staged.push_back(stage(bytes));
+    staged.push_back(memory_.stage(bytes));
     ops.push_back(operations_.begin(fmt::format("reading counters of TPU:{}", device.id)));
     for (uint32_t first = 0; first < counters; first += kMostCounters) {
       auto command = std::make_shared<Command>();

@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "board/board_loader.hpp"
-#include "src/board/contents.hpp"
 #include "src/board/launch_clock.hpp"
 #include "src/board/snapshot_records.hpp"
 #include "src/event_state.hpp"
@@ -30,6 +29,8 @@
 #include "src/memory/device_memory.hpp"
 #include "src/memory/host_arena.hpp"
 #include "src/op_counts.hpp"
+#include "src/operations/board_handles.hpp"
+#include "src/operations/contents.hpp"
 #include "src/operations/devices.hpp"
 #include "src/operations/operation.hpp"
 #include "src/operations/operations.hpp"
@@ -38,6 +39,8 @@
 #include "src/residency/program_ids.hpp"
 #include "src/residency/resident_programs.hpp"
 #include "src/step_feed.hpp"
+#include "src/transfers/board_memory.hpp"
+#include "src/transfers/transfers.hpp"
 #include "src/turn/completion_thread.hpp"
 #include "src/turn/fork_check.hpp"
 #include "src/turn/host_news.hpp"
@@ -120,7 +123,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<Buffer> upload(const std::vector<int>& devices, const HostView& host, const Box& box,
                              const Shape& local, uint64_t alloc_bytes, const std::string& label);
   Buffer upload_later(int device, DType dtype, const Shape& shape,
-                      std::shared_ptr<const std::vector<std::byte>> bytes,
+                      const std::shared_ptr<const std::vector<std::byte>>& bytes,
                       const std::vector<Event>& after);
   /// `alloc_bytes` as for upload().
   Buffer zeros(int device, DType dtype, const Shape& shape, uint64_t alloc_bytes);
@@ -206,42 +209,15 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void note_deaths();
 
   // board_submit.cpp
-  std::shared_ptr<EventState> make_event();
   void end_launch(Operation& launch, const ErrorPtr& error);
   void give_launch_id(Operation& op);
-  std::shared_ptr<Allocation> allocate(int device, uint64_t bytes, const std::string& label);
-  void need_room_behind(uint64_t bytes, const std::string& what);
-  std::shared_ptr<StagingRange> stage(uint64_t bytes);
-  std::shared_ptr<StagingRange> stage_now(uint64_t bytes);
-  std::shared_ptr<BufferState> make_buffer(int device, DType dtype, const Shape& shape,
-                                           std::shared_ptr<Allocation> memory,
-                                           std::shared_ptr<EventState> ready);
-
   // board_limit.cpp
   void spend_host_time(uint64_t cycles);
   void prepare_input(uint64_t bytes);
 
   // board_wait.cpp
   void leave_until(uint64_t news, Deadline deadline);
-  void check_after(const std::vector<Event>& after) const;
-  void depend(Operation& op, const std::vector<Event>& after) const;
   bool run_until_idle(Deadline deadline = std::nullopt, uint64_t last = UINT64_MAX);
-
-  // board_transfer.cpp
-  uint64_t piece_bytes() const;
-  void send_up(const std::vector<std::shared_ptr<Operation>>& ops,
-               const std::vector<std::shared_ptr<Allocation>>& targets, uint64_t bytes, bool planes,
-               const ByteSource& source);
-  std::shared_ptr<Allocation> hold(const BufferState& buffer) const;
-  Contents contents(const BufferState& buffer) const;
-  void add_copy(const std::shared_ptr<Operation>& op, const std::shared_ptr<Allocation>& from,
-                const std::shared_ptr<Allocation>& to, uint64_t first, uint64_t bytes);
-  void add_read(const std::shared_ptr<Operation>& op, const Contents::Stretch& from,
-                const std::shared_ptr<const ByteSink>& sink);
-  void add_read_planes(const std::shared_ptr<Operation>& op,
-                       const std::shared_ptr<Allocation>& memory, const PlaneRange& range,
-                       const std::shared_ptr<const ByteSink>& sink);
-  Buffer copy_locked(const BufferState& source, int device, const std::vector<Event>& after);
 
   // board_pump.cpp
   bool pump(Deadline deadline = std::nullopt, Pumping how = {});
@@ -333,6 +309,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
   Devices devices_;
+  BoardHandles handles_;
   Health health_;
   Outbox outbox_;
   HostNews news_;
@@ -345,14 +322,19 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
       outbox_,
       news_,
       {.pump = [this] { pump(); },
-       .make_event = [this] { return make_event(); },
+       .make_event = [this] { return handles_.make_event(); },
        .launch_over = [this](Operation& op, const ErrorPtr& error) { end_launch(op, error); }}};
   SendOrder order_{operations_, health_, [this] { return answers_here(); }};
   ResidentPrograms programs_;
+  BoardMemory memory_{devices_,
+                      programs_,
+                      health_,
+                      {.pump = [this] { pump(); },
+                       .held_bytes = [this] { return transport_->stats().hbm_host_bytes; }}};
+  Turn turn_{[this] { transport_->interrupt(); }};
+  Transfers transfers_{memory_, operations_, order_, handles_, turn_};
   std::shared_ptr<ProgramIds> ids_;  // of programs; residences give theirs back
 
-  Turn turn_{[this] { transport_->interrupt(); }};
-  std::vector<std::weak_ptr<EventState>> host_events_;
   std::vector<std::shared_ptr<StepFeedState>> feeds_;  // of launches on the rings, in their order
   bool parts_noted_ = false;   // by note_parts() in the present run of the board
   bool starves_ = false;       // nothing is in flight, and a launch waits for a batch

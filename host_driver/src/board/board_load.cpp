@@ -136,15 +136,16 @@ std::shared_ptr<Residence> BoardImpl::make_resident(LoadedProgram& program) {
 void BoardImpl::take_memory(const LoadedProgram& program, Residence& residence) {
   const exe::ExecutableT& exe = program.exe;
   const ProgramCost& cost = program.info->cost;
-  need_room_behind((cost.constant_bytes + cost.scratch_bytes) * residence.parts.size(),
-                   fmt::format("the constant and scratch memory of {}", exe.name));
+  memory_.need_room((cost.constant_bytes + cost.scratch_bytes) * residence.parts.size(),
+                    fmt::format("the constant and scratch memory of {}", exe.name));
   for (Residence::Part& part : residence.parts) {
-    part.code = allocate(part.device, exe.image.size(), fmt::format("code of {}", exe.name));
+    part.code =
+        memory_.allocate(part.device, exe.image.size(), fmt::format("code of {}", exe.name));
     part.slots.resize(exe.slots.size());
     for (size_t s = 0; s < exe.slots.size(); ++s) {
       const exe::SlotT& slot = *exe.slots[s];
       if (slot.kind == exe::SlotKind::constant || slot.kind == exe::SlotKind::scratch) {
-        part.slots[s] = allocate(
+        part.slots[s] = memory_.allocate(
             part.device, slot.bytes,
             fmt::format("{} {} of {}", exe::EnumNameSlotKind(slot.kind), slot.index, exe.name));
       }
@@ -181,7 +182,7 @@ void BoardImpl::take_ids(Residence& residence) {
 void BoardImpl::send_program(const LoadedProgram& program, Residence::Part& part,
                              const std::shared_ptr<Operation>& op) {
   const exe::ExecutableT& exe = program.exe;
-  const auto image = stage_now(exe.image.size());
+  const auto image = memory_.stage_now(exe.image.size());
   std::memcpy(image->bytes().data(), exe.image.data(), exe.image.size());
   auto command = std::make_shared<Command>();
   command->device = part.device;
@@ -210,7 +211,7 @@ void BoardImpl::send_constants(const LoadedProgram& program, const Residence::Pa
       const auto source = [&](uint64_t at, std::span<std::byte> piece) {
         std::memcpy(piece.data(), data.data() + at, piece.size());
       };
-      send_up({op}, {part.slots[s]}, data.size(), false, source);
+      transfers_.send_up({op}, {part.slots[s]}, data.size(), false, source);
     }
   }
 }

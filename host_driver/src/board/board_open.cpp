@@ -124,6 +124,7 @@ std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
       delete impl;
     }
   });
+  board->handles_.set_board(board);
   try {
     board->connect(options);
     board->outbox_.take().deliver();
@@ -192,6 +193,7 @@ void BoardImpl::connect(const OpenOptions& options) {
     snapshot.emplace(options.snapshot);
     snapshot->load([&](spec::Archive& archive) { visit_head(archive); });
   }
+  memory_.set_arena(arena_);
   transport_ = make_transport(options, request, *arena_);
   registers_.connect(transport_.get());
 
@@ -389,11 +391,7 @@ void BoardImpl::close(CloseMode mode) {
     trouble = error.what();
   }
   break_board(closed);
-  for (const auto& weak : std::exchange(host_events_, {})) {
-    if (const auto event = weak.lock()) {
-      outbox_.set_event(*event, closed);
-    }
-  }
+  handles_.fail_host_events(outbox_, closed);
   registers_.connect(nullptr);
   transport_.reset();
   health_.end_closing();

@@ -184,7 +184,7 @@ std::shared_ptr<LoadedProgram> BoardImpl::restore_program(const ProgramRecord& r
     part.has_id = true;
     part.sent = saved.sent;
     *part.loaded = true;
-    part.ready = make_event();
+    part.ready = handles_.make_event();
     part.ready->set(nullptr);
     part.code = records.ranges.at(saved.code).memory;
     for (const uint32_t slot : saved.slots) {
@@ -202,10 +202,10 @@ SnapshotItems BoardImpl::take_snapshot_items() {
   SnapshotItems items;
   const SnapshotRecords records = std::exchange(restored_, {});
   const auto buffer_of = [&](const BufferRecord& record) {
-    const auto ready = make_event();
+    const auto ready = handles_.make_event();
     ready->set(nullptr);
-    const auto buffer = make_buffer(record.device, record.dtype, record.shape,
-                                    records.ranges.at(record.memory).memory, ready);
+    const auto buffer = handles_.make_buffer(record.device, record.dtype, record.shape,
+                                             records.ranges.at(record.memory).memory, ready);
     if (record.by_owners) {
       buffer->owned = std::make_shared<const std::vector<OwnedRun>>(record.owned);
     }

@@ -11,11 +11,7 @@ namespace tpu::driver {
 HostEvent BoardImpl::make_host_event() {
   const Entry entry(*this);
   health_.check_usable();
-  auto event = make_event();
-  event->off_ring = true;
-  std::erase_if(host_events_, [](const auto& weak) { return weak.expired(); });
-  host_events_.push_back(event);
-  return Access::host_event(std::move(event));
+  return Access::host_event(handles_.make_host_event());
 }
 
 void BoardImpl::note_host_event() {
@@ -29,25 +25,6 @@ void BoardImpl::note_host_event() {
 void BoardImpl::leave_until(uint64_t news, Deadline deadline) {
   const Turn::Left others(turn_, deadline);
   news_.await(news, deadline);
-}
-
-void BoardImpl::check_after(const std::vector<Event>& after) const {
-  for (const Event& event : after) {
-    const auto& state = Access::state(event);
-    if (state->open() && state->board.lock().get() != this) {
-      throw Error(ErrorCode::kInvalidArgument, "an event to come after belongs to another board");
-    }
-  }
-}
-
-// What the call wants to come behind.
-void BoardImpl::depend(Operation& op, const std::vector<Event>& after) const {
-  check_after(after);
-  for (const Event& event : after) {
-    const auto& state = Access::state(event);
-    op.inputs.push_back(state);
-    op.after.push_back(state);
-  }
 }
 
 // Nothing of these operations on the board, and nothing left that could be sent; false: the
