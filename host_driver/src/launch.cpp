@@ -188,8 +188,8 @@ void BoardImpl::submit_launch(const std::shared_ptr<Operation>& op,
       // No more waiting can happen but for room in the rings, which keeps the order.
       give_launch_id(*op);
       operations_.submit_gang(op);
-      queue_feed(*op);
-      send_feeds();
+      feeds_.queue(*op);
+      feeds_.send();
     });
   } catch (...) {
     operations_.finish(*op, given_up());
@@ -357,7 +357,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   op->residence = residence;
   op->steps = options.steps;
   op->on_host_call = options.on_host_call;
-  op->feed = make_feed(op, options);
+  op->feed = feeds_.make(op, options);
   std::vector<std::vector<Buffer>> outputs(exe.results.size());
   std::vector<std::shared_ptr<BufferState>> donated;
   for (size_t p = 0; p < program->info->devices.size(); ++p) {

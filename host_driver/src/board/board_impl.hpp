@@ -24,7 +24,9 @@
 #include "src/board/snapshot_records.hpp"
 #include "src/event_state.hpp"
 #include "src/events/outbox.hpp"
+#include "src/feeds/feeds.hpp"
 #include "src/health/health.hpp"
+#include "src/host_calls/host_call_server.hpp"
 #include "src/memory/box.hpp"
 #include "src/memory/device_memory.hpp"
 #include "src/memory/host_arena.hpp"
@@ -38,7 +40,6 @@
 #include "src/residency/program.hpp"
 #include "src/residency/program_ids.hpp"
 #include "src/residency/resident_programs.hpp"
-#include "src/step_feed.hpp"
 #include "src/transfers/board_memory.hpp"
 #include "src/transfers/transfers.hpp"
 #include "src/turn/completion_thread.hpp"
@@ -181,20 +182,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                                                  const SnapshotRecords& records);
 
   // board_feed.cpp
-  std::shared_ptr<StepFeedState> make_feed(const std::shared_ptr<Operation>& launch,
-                                           const RunOptions& options);
-  StepFeedState::Step& feed_step(StepFeedState& feed, uint32_t step);
-  void end_step(StepFeedState::Step& step, const ErrorPtr& error);
-  void queue_feed(const Operation& launch);
-  void end_feed(StepFeedState& feed, const ErrorPtr& error);
-  void rewind_feed(StepFeedState& feed);
-  void send_step(const std::shared_ptr<StepFeedState>& feed);
-  void settle_steps(StepFeedState& feed);
-  void send_feeds();
-  std::shared_ptr<Operation> starving();
   bool await_batch(Deadline deadline, bool sleeps);
-  void end_dry(Operation& launch);
-  StepFeedState::Batch stage_batch(const StepFeedState& feed, const std::vector<HostView>& batch);
 
   // board_console.cpp
   void take_rest_of_console();
@@ -216,7 +204,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void prepare_input(uint64_t bytes);
 
   // board_wait.cpp
-  void leave_until(uint64_t news, Deadline deadline);
   bool run_until_idle(Deadline deadline = std::nullopt, uint64_t last = UINT64_MAX);
 
   // board_pump.cpp
@@ -239,17 +226,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // board_figures.cpp
   BoardCounters board_counters(std::vector<CoreCounters> cores, const TransportStats& stats);
 
-  // board_calls.cpp
-  bool serve_calls();
-  bool answers_here() const;
-  bool await_answer(Deadline deadline);
-  void call_told(const std::shared_ptr<Operation>& op, size_t part);
-  void ask_transfer(Operation& op, size_t part);
-  void request(const Operation& op, size_t part, uint32_t kind);
-  void answer_call(const std::shared_ptr<Operation>& op, size_t part);
-  bool stage_call(Operation& op, size_t part, uint64_t bytes);
-  void fail_call(Operation& op, size_t part, const ErrorPtr& error);
-
   // board_recover.cpp
   void recover();
   void collect_held();
@@ -261,7 +237,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void resend(std::vector<std::shared_ptr<Operation>>& launches);
   void abort_launches();
   void check_time_limit();
-  bool waits_its_turn(const Operation& op) const;
   void end_by_time_limit(const Device& device, Operation& op);
   tpu_fault_record_t read_fault(const Device& device);
   bool never_started(const Operation& op);
@@ -312,7 +287,11 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   BoardHandles handles_;
   Health health_;
   Outbox outbox_;
-  HostNews news_;
+  HostNews news_{[this] {
+    if (completion_thread_) {
+      completion_thread_->call_is_over();
+    }
+  }};
   CoreRegisters registers_{
       [this](const std::exception& error) { break_board(model_error(error)); }};
   Operations operations_{
@@ -324,7 +303,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
       {.pump = [this] { pump(); },
        .make_event = [this] { return handles_.make_event(); },
        .launch_over = [this](Operation& op, const ErrorPtr& error) { end_launch(op, error); }}};
-  SendOrder order_{operations_, health_, [this] { return answers_here(); }};
+  SendOrder order_{operations_, health_, [this] { return calls_.answers_here(); }};
   ResidentPrograms programs_;
   BoardMemory memory_{devices_,
                       programs_,
@@ -333,9 +312,10 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                        .held_bytes = [this] { return transport_->stats().hbm_host_bytes; }}};
   Turn turn_{[this] { transport_->interrupt(); }};
   Transfers transfers_{memory_, operations_, order_, handles_, turn_};
+  Feeds feeds_{devices_, registers_, operations_, memory_, handles_, health_, outbox_, news_};
+  HostCallServer calls_{devices_, registers_, memory_, health_, outbox_, turn_, news_};
   std::shared_ptr<ProgramIds> ids_;  // of programs; residences give theirs back
 
-  std::vector<std::shared_ptr<StepFeedState>> feeds_;  // of launches on the rings, in their order
   bool parts_noted_ = false;   // by note_parts() in the present run of the board
   bool starves_ = false;       // nothing is in flight, and a launch waits for a batch
   uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
@@ -350,9 +330,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   }};
   const ForkCheck forks_;
   LaunchClock launch_clock_{0, 0};
-  /// Cores that have come to a host call or the end of a transfer: operation, partition.
-  std::deque<std::pair<std::shared_ptr<Operation>, size_t>> calls_told_;
-  bool answering_ = false;                   // a thread computes an answer: no board time passes
   std::optional<uint64_t> host_busy_until_;  // while the host is busy: a board cycle
   uint64_t repeated_doorbells_ = 0;
   uint64_t recoveries_ = 0;

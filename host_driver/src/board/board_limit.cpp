@@ -84,10 +84,10 @@ RunOutcome BoardImpl::run_timed(Deadline deadline, bool to_end) {
 // stops at its interrupts as ever. While a host call is answered no board time passes: the calls of
 // who answers cost none, those of others come behind the answer. May give up the lock for that.
 void BoardImpl::spend_host_time(uint64_t cycles) {
-  if (cycles == 0 || answers_here()) {
+  if (cycles == 0 || calls_.answers_here()) {
     return;
   }
-  while (await_answer(std::nullopt)) {
+  while (calls_.await_answer(std::nullopt)) {
   }
   health_.check_usable();
   const Turn::Kept whole(turn_);
@@ -95,7 +95,7 @@ void BoardImpl::spend_host_time(uint64_t cycles) {
   while (!health_.broken() && transport_->now() < *host_busy_until_) {
     run_board();
     drain();
-    send_feeds();
+    feeds_.send();
   }
   host_busy_until_.reset();
   health_.check_unbroken();
@@ -119,14 +119,6 @@ void BoardImpl::prepare_input(uint64_t bytes) {
   transport_->host_prepares(false);
 }
 
-// A core of its gang still has to do with an older launch, so that it cannot end a step.
-bool BoardImpl::waits_its_turn(const Operation& op) const {
-  return std::any_of(op.commands.begin(), op.commands.end(), [&](const auto& command) {
-    return op.status[command->index] == kStatusOpen &&
-           devices_[command->device].first_launch() != &op;
-  });
-}
-
 // At each tick of the clock. The oldest launch is taken off: younger ones may wait for it.
 void BoardImpl::check_time_limit() {
   const std::vector<ProgramPlace> places = transport_->stats().places;
@@ -134,7 +126,7 @@ void BoardImpl::check_time_limit() {
   for (const Device& device : devices_) {
     const auto i = static_cast<size_t>(device.id);
     const Operation* op = device.first_launch();
-    if (op != nullptr && waits_its_turn(*op)) {
+    if (op != nullptr && devices_.waits_its_turn(*op)) {
       op = nullptr;
     }
     // A transport without a debug port does not tell steps: then all of a launch have their time.

@@ -358,8 +358,8 @@ void BoardImpl::close(CloseMode mode) {
       health_.cancel(closed);
       abort_launches();
     }
-    while (health_.closing() && !answers_here()) {  // another thread does it
-      leave_until(news_.count(), std::nullopt);
+    while (health_.closing() && !calls_.answers_here()) {  // another thread does it
+      turn_.leave_until(news_, news_.count(), std::nullopt);
     }
     return;
   }

@@ -47,7 +47,7 @@ bool BoardImpl::run_board(Deadline deadline, bool to_end) {
 // Returns true when something was completed. Throws only for who answers a host call and must not
 // wait: what fails here fails the board.
 bool BoardImpl::pump(Deadline deadline, Pumping how) {
-  if (!health_.broken() && await_answer(deadline)) {
+  if (!health_.broken() && calls_.await_answer(deadline)) {
     return true;
   }
   try {
@@ -61,15 +61,15 @@ bool BoardImpl::pump(Deadline deadline, Pumping how) {
 bool BoardImpl::pump_once(Deadline deadline, Pumping how) {
   order_.send_waiting();
   bool progress = drain();
-  progress = serve_calls() || progress;
-  send_feeds();
+  progress = calls_.serve() || progress;
+  feeds_.send();
   starves_ = false;
   if (!progress && !health_.broken()) {
     parts_noted_ = false;
     const bool moving = run_board(deadline, how.to_end);
     progress = drain() || parts_noted_;
     if (progress) {
-      serve_calls();
+      calls_.serve();
       stalls_ = 0;
     } else if (!moving && !health_.broken() && devices_.in_flight() &&
                !await_batch(deadline, how.sleeps)) {
@@ -77,7 +77,7 @@ bool BoardImpl::pump_once(Deadline deadline, Pumping how) {
     }
   }
   recover();
-  send_feeds();
+  feeds_.send();
   return progress;
 }
 
@@ -211,10 +211,7 @@ bool BoardImpl::completions_missing() {
 void BoardImpl::complete(Device& device, const tpu_completion_t& completion) {
   const std::shared_ptr<Command> command = device.ring.accept(completion);
   if ((completion.flags & TPU_CPL_FLAG_CALL) != 0) {
-    HostCallState& state = command->op->calls[command->index];
-    state.number = completion.step;
-    state.ticket = device.ring.taken();
-    calls_told_.emplace_back(command->op, command->index);
+    calls_.add(*command, completion.step, device.ring.taken());
   }
   if ((completion.flags & TPU_CPL_FLAG_MORE) != 0) {
     return;  // the launch goes on

@@ -184,7 +184,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
   std::vector<std::pair<std::shared_ptr<Operation>, std::shared_ptr<Command>>> work;
   for (const auto& op : launches) {
     if (op->feed) {
-      rewind_feed(*op->feed);
+      feeds_.rewind(*op->feed);
     }
     work.emplace_back(op, nullptr);
   }
@@ -229,7 +229,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
     for (const auto& each : op->commands) {
       operations_.append(each);
     }
-    queue_feed(*op);
+    feeds_.queue(*op);
   }
   registers_.make_room(devices_.size());
   for (Device& device : devices_) {

@@ -6,7 +6,7 @@ namespace tpu::driver {
 // A launch is over, and its event not set yet.
 void BoardImpl::end_launch(Operation& launch, const ErrorPtr& error) {
   if (launch.feed) {
-    end_feed(*launch.feed, error);
+    feeds_.end(*launch.feed, error);
   }
   if (sim_.op_times && launch.on_board) {
     count_ops(launch);

@@ -14,18 +14,7 @@ HostEvent BoardImpl::make_host_event() {
   return Access::host_event(handles_.make_host_event());
 }
 
-void BoardImpl::note_host_event() {
-  news_.add();
-  if (const auto& thread = completion_thread_) {
-    thread->call_is_over();  // what came after the event may be sent
-  }
-}
-
-// Without the lock, which others have meanwhile: until there are more news than `news`.
-void BoardImpl::leave_until(uint64_t news, Deadline deadline) {
-  const Turn::Left others(turn_, deadline);
-  news_.await(news, deadline);
-}
+void BoardImpl::note_host_event() { news_.add_event(); }
 
 // Nothing of these operations on the board, and nothing left that could be sent; false: the
 // deadline came first.
@@ -41,7 +30,7 @@ bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
     const bool progress = pump(deadline, {.to_end = true});
     order_.send_waiting();
     if (!progress && !operations_.busy(last) && operations_.being_sent(last)) {
-      leave_until(news, deadline);
+      turn_.leave_until(news_, news, deadline);
     }
   }
   return true;

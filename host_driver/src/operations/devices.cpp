@@ -24,6 +24,13 @@ bool Devices::in_flight(uint64_t last) const {
   });
 }
 
+bool Devices::waits_its_turn(const Operation& launch) const {
+  return std::any_of(launch.commands.begin(), launch.commands.end(), [&](const auto& command) {
+    return launch.status[command->index] == kStatusOpen &&
+           (*this)[command->device].first_launch() != &launch;
+  });
+}
+
 bool Devices::any_held() const {
   return std::any_of(all_.begin(), all_.end(), [](const Device& device) { return device.held; });
 }

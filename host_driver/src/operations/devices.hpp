@@ -50,6 +50,8 @@ class Devices {
   /// Something is in flight of the operations up to number `last`; commands that have outlived
   /// their operation count always.
   bool in_flight(uint64_t last = UINT64_MAX) const;
+  /// A core of its gang still has to do with an older launch, so that it cannot end a step.
+  bool waits_its_turn(const Operation& launch) const;
   /// A core waits for RESUME.
   bool any_held() const;
 

@@ -11,6 +11,13 @@ void HostNews::add() {
   changed_.notify_all();
 }
 
+void HostNews::add_event() {
+  add();
+  if (event_set_) {
+    event_set_();
+  }
+}
+
 uint64_t HostNews::count() {
   const std::lock_guard<std::mutex> guard(mutex_);
   return count_;

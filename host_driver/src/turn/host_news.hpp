@@ -6,7 +6,9 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <utility>
 
 #include "src/turn/deadline.hpp"
 
@@ -14,13 +16,19 @@ namespace tpu::driver {
 
 class HostNews {
  public:
+  /// `event_set` is called by any thread when an event of the host's own was set.
+  explicit HostNews(std::function<void()> event_set = nullptr) : event_set_(std::move(event_set)) {}
+
   /// One more change: wakes all who sleep.
   void add();
+  /// The same, of an event that was set: what came after it may be sent.
+  void add_event();
   uint64_t count();
   /// Until the count differs from `seen`, or the deadline comes.
   void await(uint64_t seen, Deadline deadline);
 
  private:
+  const std::function<void()> event_set_;
   std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t count_ = 0;

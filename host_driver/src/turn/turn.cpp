@@ -20,6 +20,11 @@ void Turn::hand_over(Deadline deadline) {
   enter_again(deadline);
 }
 
+void Turn::leave_until(HostNews& news, uint64_t seen, Deadline deadline) {
+  const Left others(*this, deadline);
+  news.await(seen, deadline);
+}
+
 void Turn::enter_again(Deadline patience) {
   mutex_.lock_again(patience, [this] { interrupt_run(); });
 }

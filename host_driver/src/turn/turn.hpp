@@ -10,6 +10,7 @@
 
 #include "src/turn/deadline.hpp"
 #include "src/turn/fifo_mutex.hpp"
+#include "src/turn/host_news.hpp"
 
 namespace tpu::driver {
 
@@ -28,6 +29,9 @@ class Turn {
   void leave() { mutex_.unlock(); }
   /// Calls that wait for the board take effect, then the caller goes on.
   void hand_over(Deadline deadline);
+
+  /// Calls of others take effect, until there are more news than `seen`, or the deadline comes.
+  void leave_until(HostNews& news, uint64_t seen, Deadline deadline);
 
   /// Before board time passes. False: a call waits for the board, and the caller may hand it over.
   bool begin_run();

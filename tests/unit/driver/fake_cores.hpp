@@ -4,13 +4,20 @@
 
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "file/crc32c.hpp"
+#include "src/operations/board_handles.hpp"
 #include "src/operations/devices.hpp"
+#include "src/operations/send_order.hpp"
 #include "src/rings/command_ring.hpp"
 #include "src/rings/core_registers.hpp"
+#include "src/transfers/board_memory.hpp"
+#include "src/turn/turn.hpp"
 
 namespace tpu::driver::test {
 
@@ -18,13 +25,15 @@ namespace tpu::driver::test {
 class SilentWire : public Transport {
  public:
   uint32_t read32(int, int, uint64_t) override { return 0; }
-  void write32(int, int, uint64_t, uint32_t) override { ++writes; }
+  void write32(int, int, uint64_t offset, uint32_t value) override {
+    writes.emplace_back(offset, value);
+  }
   void write_block(int, int, uint64_t, std::span<const std::byte>) override {}
   RunOutcome run() override { return {}; }
   uint64_t now() override { return 0; }
   TransportStats stats() override { return {}; }
 
-  int writes = 0;
+  std::vector<std::pair<uint64_t, uint32_t>> writes;  ///< offset, value
 };
 
 /// Two cores.
@@ -59,6 +68,41 @@ struct FakeCores {
 
  private:
   std::deque<std::vector<std::byte>> memory_;
+};
+
+/// The owners that operations need, around two such cores.
+struct FakeBoard {
+  FakeBoard() { memory.set_arena(arena); }
+
+  /// The oldest command of a device has ended.
+  void report(int device, uint16_t status = TPU_STATUS_OK) {
+    operations.report(cores.take_oldest(device), status);
+  }
+
+  const std::shared_ptr<HostArena> arena = std::make_shared<HostArena>(4096, 64 << 10);
+  FakeCores cores;
+  Health health;
+  Outbox outbox;
+  HostNews news;
+  BoardHandles handles;
+  ResidentPrograms programs;
+  Turn turn{[] {}};
+  /// What waits for room does.
+  std::function<void()> pump = [] { throw std::logic_error("nothing should wait here"); };
+  Operations operations{cores.devices,
+                        cores.registers,
+                        health,
+                        outbox,
+                        news,
+                        {.pump = [this] { pump(); },
+                         .make_event = [this] { return handles.make_event(); },
+                         .launch_over = [](Operation&, const ErrorPtr&) {}}};
+  SendOrder order{operations, health, [] { return false; }};
+  BoardMemory memory{
+      cores.devices,
+      programs,
+      health,
+      {.pump = [this] { pump(); }, .held_bytes = [] { return std::optional<uint64_t>(); }}};
 };
 
 }  // namespace tpu::driver::test

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
-#include <stdexcept>
 #include <vector>
 
 #include "src/access.hpp"
@@ -15,12 +14,10 @@
 namespace tpu::driver {
 namespace {
 
-constexpr uint64_t kStagingBytes = 64 << 10;
+constexpr uint64_t kStagingBytes = 64 << 10;  // of FakeBoard
 
-class TransfersTest : public testing::Test {
+class TransfersTest : public testing::Test, protected test::FakeBoard {
  protected:
-  TransfersTest() { memory_.set_arena(arena_); }
-
   static std::shared_ptr<LoadedProgram> resident_program() {
     auto program =
         std::make_shared<LoadedProgram>(std::make_shared<exe::ExecutableT>(), std::vector<int>{0});
@@ -30,57 +27,34 @@ class TransfersTest : public testing::Test {
   // As the core does: moves the bytes of the oldest copy and completes it.
   void run_oldest(int device) {
     tpu_command_copy_t copy;
-    std::memcpy(&copy, cores_.oldest(device)->wire.data(), sizeof(copy));
+    std::memcpy(&copy, cores.oldest(device)->wire.data(), sizeof(copy));
     if (copy.kind == TPU_COPY_H2D) {
-      const auto bytes = arena_->span(copy.src, copy.bytes, false);
+      const auto bytes = arena->span(copy.src, copy.bytes, false);
       std::copy(bytes.begin(), bytes.end(), hbm_.begin() + static_cast<ptrdiff_t>(copy.dst));
     } else {
-      const auto bytes = arena_->span(copy.dst, copy.bytes, true);
+      const auto bytes = arena->span(copy.dst, copy.bytes, true);
       const auto from = hbm_.begin() + static_cast<ptrdiff_t>(copy.src);
       std::copy(from, from + static_cast<ptrdiff_t>(copy.bytes), bytes.begin());
     }
-    operations_.report(cores_.take_oldest(device), TPU_STATUS_OK);
+    report(device);
   }
 
-  const std::shared_ptr<HostArena> arena_ = std::make_shared<HostArena>(4096, kStagingBytes);
   std::vector<std::byte> hbm_ = std::vector<std::byte>(1 << 20);
-  test::FakeCores cores_;
-  Health health_;
-  Outbox outbox_;
-  HostNews news_;
-  BoardHandles handles_;
-  ResidentPrograms programs_;
-  Turn turn_{[] {}};
-  std::function<void()> pump_ = [] { throw std::logic_error("nothing should wait here"); };
-  Operations operations_{cores_.devices,
-                         cores_.registers,
-                         health_,
-                         outbox_,
-                         news_,
-                         {.pump = [this] { pump_(); },
-                          .make_event = [this] { return handles_.make_event(); },
-                          .launch_over = [](Operation&, const ErrorPtr&) {}}};
-  SendOrder order_{operations_, health_, [] { return false; }};
-  BoardMemory memory_{
-      cores_.devices,
-      programs_,
-      health_,
-      {.pump = [this] { pump_(); }, .held_bytes = [] { return std::optional<uint64_t>(); }}};
-  Transfers transfers_{memory_, operations_, order_, handles_, turn_};
+  Transfers transfers_{memory, operations, order, handles, turn};
 };
 
 TEST_F(TransfersTest, AProgramMakesRoomInHbmBeforeACallIsRefused) {
-  const uint64_t capacity = cores_.devices[0].memory->capacity();
-  const auto most = memory_.allocate(0, capacity / 2, "most");
-  auto rest = memory_.allocate(0, capacity / 2, "rest");
+  const uint64_t capacity = cores.devices[0].memory->capacity();
+  const auto most = memory.allocate(0, capacity / 2, "most");
+  auto rest = memory.allocate(0, capacity / 2, "rest");
   const auto program = resident_program();
   program->residence->parts.resize(1);
   program->residence->parts[0].code = std::move(rest);
-  programs_.add(program);
-  const auto array = memory_.allocate(0, capacity / 2, "array");
+  programs.add(program);
+  const auto array = memory.allocate(0, capacity / 2, "array");
   EXPECT_EQ(program->residence, nullptr);
   try {
-    memory_.allocate(0, 512, "more");
+    memory.allocate(0, 512, "more");
     FAIL() << "there is no room left";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
@@ -94,14 +68,14 @@ TEST_F(TransfersTest, AnArrayLargerThanStagingMemoryComesAndGoesInPieces) {
   const Shape shape{static_cast<int64_t>(values.size())};
   const HostView view{DType::kF32, shape, std::as_bytes(std::span(values))};
   int waits = 0;
-  pump_ = [&] {
+  pump = [&] {
     ++waits;
     run_oldest(0);
   };
-  ASSERT_TRUE(turn_.enter(EntryKind::kCall, std::nullopt));
+  ASSERT_TRUE(turn.enter(EntryKind::kCall, std::nullopt));
   const auto buffers = transfers_.upload({0}, view, Box(view, Shape{0}, shape), shape, 0, "array");
   EXPECT_GT(waits, 0) << "staging memory has room for a third of it";
-  while (cores_.oldest(0) != nullptr) {
+  while (cores.oldest(0) != nullptr) {
     run_oldest(0);
   }
   const BufferState& state = *Access::state(buffers.at(0));
@@ -117,18 +91,18 @@ TEST_F(TransfersTest, AnArrayLargerThanStagingMemoryComesAndGoesInPieces) {
                                                    out.begin() + static_cast<ptrdiff_t>(first));
                                        }}},
                                      {});
-  while (cores_.oldest(0) != nullptr) {
+  while (cores.oldest(0) != nullptr) {
     run_oldest(0);
   }
   EXPECT_TRUE(done.ready());
   EXPECT_EQ(std::memcmp(out.data(), values.data(), out.size()), 0);
-  turn_.leave();
+  turn.leave();
 }
 
 TEST_F(TransfersTest, ACopyToAnotherCoreIsNotOrderedByItsRing) {
   const auto filled = transfers_.zeros(0, DType::kF32, {4}, 0);
   const auto copied = transfers_.copy(*Access::state(filled), 1, {});
-  EXPECT_EQ(cores_.oldest(1), nullptr) << "it runs on the ring of the source";
+  EXPECT_EQ(cores.oldest(1), nullptr) << "it runs on the ring of the source";
   EXPECT_TRUE(Access::state(copied)->ready->off_ring);
   const auto same = transfers_.copy(*Access::state(filled), 0, {});
   EXPECT_FALSE(Access::state(same)->ready->off_ring);
@@ -138,18 +112,18 @@ TEST_F(TransfersTest, ABufferThatIsGoneIsRefused) {
   const auto filled = transfers_.zeros(0, DType::kF32, {4}, 0);
   Access::state(filled)->donate();
   Access::state(filled)->settle();
-  const uint64_t submitted = operations_.last();
+  const uint64_t submitted = operations.last();
   EXPECT_THROW(transfers_.copy(*Access::state(filled), 1, {}), Error);
-  EXPECT_EQ(operations_.last(), submitted);
+  EXPECT_EQ(operations.last(), submitted);
 }
 
 TEST_F(TransfersTest, HostEventsThatNobodySetFailWithTheBoard) {
-  const auto event = handles_.make_host_event();
-  const auto set = handles_.make_host_event();
+  const auto event = handles.make_host_event();
+  const auto set = handles.make_host_event();
   set->set(nullptr);
   EXPECT_TRUE(event->off_ring);
-  handles_.fail_host_events(outbox_,
-                            std::make_shared<Error>(ErrorCode::kCancelled, "the board is closed"));
+  handles.fail_host_events(outbox,
+                           std::make_shared<Error>(ErrorCode::kCancelled, "the board is closed"));
   EXPECT_TRUE(event->failed());
   EXPECT_FALSE(set->failed());
 }

@@ -1,16 +1,10 @@
-// Host calls: a core whose program stands at one tells so by a completion. The driver moves what
-// travels by requests to the core's firmware, has the handler of the launch answer, and lets the
-// program go on. The command ring is not used: what is queued there may wait for this very launch.
-//   to the host:    told -> transfer -> told -> handler -> go on
-//   from the host:  told -> handler -> transfer -> told -> go on
-// A call that one partition makes for all: to the host, the others go on at once; from the host,
-// all wait for the last one, and get the same bytes. While a handler runs no board time passes, so
-// that cycles do not depend on how long it takes.
+// Host calls, from the completion that tells one to the request that lets the program go on.
+#include "src/host_calls/host_call_server.hpp"
+
 #include <algorithm>
 #include <exception>
 #include <utility>
 
-#include "src/board/board_impl.hpp"
 #include "src/memory/word_planes.hpp"
 #include "src/residency/program.hpp"
 #include "tpu/spec/core_page_regs.hpp"
@@ -48,10 +42,16 @@ bool gone(const Operation& op, size_t part) {
 
 }  // namespace
 
-bool BoardImpl::answers_here() const { return answering_ && answers_call; }
+void HostCallServer::add(const Command& command, uint32_t number, uint32_t ticket) {
+  HostCallState& state = command.op->calls[command.index];
+  state.number = number;
+  state.ticket = ticket;
+  told_.emplace_back(command.op, command.index);
+}
 
-// Waits while another thread computes an answer. False: none does.
-bool BoardImpl::await_answer(Deadline deadline) {
+bool HostCallServer::answers_here() const { return answering_ && answers_call; }
+
+bool HostCallServer::await_answer(Deadline deadline) {
   if (!answering_) {
     return false;
   }
@@ -59,16 +59,15 @@ bool BoardImpl::await_answer(Deadline deadline) {
     throw Error(ErrorCode::kFailedPrecondition,
                 "who answers a host call must not wait for the board: it waits for the answer");
   }
-  leave_until(news_.count(), deadline);
+  turn_.leave_until(news_, news_.count(), deadline);
   return true;
 }
 
-// True when there was something to do.
-bool BoardImpl::serve_calls() {
+bool HostCallServer::serve() {
   bool any = false;
-  while (!health_.broken() && !answering_ && !calls_told_.empty()) {
-    const auto [op, part] = calls_told_.front();
-    calls_told_.pop_front();
+  while (!health_.broken() && !answering_ && !told_.empty()) {
+    const auto [op, part] = told_.front();
+    told_.pop_front();
     any = true;
     if (!gone(*op, part)) {
       call_told(op, part);
@@ -77,7 +76,7 @@ bool BoardImpl::serve_calls() {
   return any;
 }
 
-void BoardImpl::call_told(const std::shared_ptr<Operation>& op, size_t part) {
+void HostCallServer::call_told(const std::shared_ptr<Operation>& op, size_t part) {
   const HostCallInfo& info = info_of(*op, part);
   HostCallState& state = op->calls[part];
   if (std::exchange(state.moving, false)) {
@@ -112,7 +111,7 @@ void BoardImpl::call_told(const std::shared_ptr<Operation>& op, size_t part) {
 }
 
 // False when the host has no room: that ends the launch.
-bool BoardImpl::stage_call(Operation& op, size_t part, uint64_t bytes) {
+bool HostCallServer::stage_call(Operation& op, size_t part, uint64_t bytes) {
   try {
     op.calls[part].staged = memory_.stage_now(bytes);
     return true;
@@ -124,14 +123,14 @@ bool BoardImpl::stage_call(Operation& op, size_t part, uint64_t bytes) {
 }
 
 // Takes the launch off the board.
-void BoardImpl::fail_call(Operation& op, size_t part, const ErrorPtr& error) {
+void HostCallServer::fail_call(Operation& op, size_t part, const ErrorPtr& error) {
   op.verdict = error;
   const Device& device = devices_[op.commands[part]->device];
   registers_.write(device, core_page::kAbort, op.launch_id);
 }
 
 // Between the staged bytes and HBM.
-void BoardImpl::ask_transfer(Operation& op, size_t part) {
+void HostCallServer::ask_transfer(Operation& op, size_t part) {
   const exe::HostCallT& call = *op.program->exe.host_calls[op.calls[part].number];
   const HostCallInfo& info = info_of(op, part);
   const Device& device = devices_[op.commands[part]->device];
@@ -148,14 +147,14 @@ void BoardImpl::ask_transfer(Operation& op, size_t part) {
   request(op, part, info.to_host ? core_page::kCallToHost : core_page::kCallFromHost);
 }
 
-void BoardImpl::request(const Operation& op, size_t part, uint32_t kind) {
+void HostCallServer::request(const Operation& op, size_t part, uint32_t kind) {
   const Device& device = devices_[op.commands[part]->device];
   registers_.write(device, core_page::kCallRequest,
                    op.calls[part].ticket << core_page::kCallRequestTicketShift | kind);
 }
 
 // The handler runs without the lock; meanwhile no board time passes, so the launch stays as it is.
-void BoardImpl::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
+void HostCallServer::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
   const HostCallInfo info = info_of(*op, part);
   const int device = op->commands[part]->device;
   auto& staged = op->calls[part].staged;
@@ -187,7 +186,7 @@ void BoardImpl::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
   }
   answering_ = false;
   outbox_.drop(std::move(handler));
-  note_host_event();
+  news_.add_event();
   if (gone(*op, part)) {
     return;
   }

@@ -1,0 +1,65 @@
+// Host calls: a core whose program stands at one tells so by a completion. The driver moves what
+// travels by requests to the core's firmware, has the handler of the launch answer, and lets the
+// program go on. The command ring is not used: what is queued there may wait for this very launch.
+//   to the host:    told -> transfer -> told -> handler -> go on
+//   from the host:  told -> handler -> transfer -> told -> go on
+// A call that one partition makes for all: to the host, the others go on at once; from the host,
+// all wait for the last one, and get the same bytes. While a handler runs no board time passes, so
+// that cycles do not depend on how long it takes.
+// Guarded by the board lock.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "src/operations/operations.hpp"
+#include "src/transfers/board_memory.hpp"
+#include "src/turn/turn.hpp"
+
+namespace tpu::driver {
+
+class HostCallServer {
+ public:
+  HostCallServer(Devices& devices, CoreRegisters& registers, BoardMemory& memory,
+                 const Health& health, Outbox& outbox, Turn& turn, HostNews& news)
+      : devices_(devices),
+        registers_(registers),
+        memory_(memory),
+        health_(health),
+        outbox_(outbox),
+        turn_(turn),
+        news_(news) {}
+
+  /// A core has come to host call `number` of its program, or to the end of a transfer.
+  void add(const Command& command, uint32_t number, uint32_t ticket);
+  /// Goes on with those that were added. True when there was something to do.
+  bool serve();
+
+  /// This thread computes an answer: it must not wait for the board.
+  bool answers_here() const;
+  /// Waits while another thread computes an answer; false: none does. Throws FailedPrecondition
+  /// for the thread itself.
+  bool await_answer(Deadline deadline);
+
+ private:
+  void call_told(const std::shared_ptr<Operation>& op, size_t part);
+  void ask_transfer(Operation& op, size_t part);
+  void request(const Operation& op, size_t part, uint32_t kind);
+  void answer_call(const std::shared_ptr<Operation>& op, size_t part);
+  bool stage_call(Operation& op, size_t part, uint64_t bytes);
+  void fail_call(Operation& op, size_t part, const ErrorPtr& error);
+
+  Devices& devices_;
+  CoreRegisters& registers_;
+  BoardMemory& memory_;
+  const Health& health_;
+  Outbox& outbox_;
+  Turn& turn_;
+  HostNews& news_;
+  std::deque<std::pair<std::shared_ptr<Operation>, size_t>> told_;  // operation, partition
+  bool answering_ = false;  // a thread computes an answer: no board time passes
+};
+
+}  // namespace tpu::driver
