@@ -1,6 +1,7 @@
 // Loaded executables and their launches. An executable is brought onto its cores by its first run.
 #include <algorithm>
 
+#include "abi/profiler.h"
 #include "buffers.hpp"
 #include "calls.hpp"
 #include "errors.hpp"
@@ -107,6 +108,19 @@ void check_counts(const PJRT_LoadedExecutable_Execute_Args& args,
   }
 }
 
+// The caller's event in jax.profiler's profile of the host; 0: it has none.
+uint64_t trace_context(const PJRT_Extension_Base* extension) {
+  for (; extension != nullptr; extension = extension->next) {
+    if (extension->type == PJRT_Extension_Type_Profiler &&
+        extension->struct_size >= sizeof(PJRT_Profiler_Extension)) {
+      const int64_t id =
+          reinterpret_cast<const PJRT_Profiler_Extension*>(extension)->traceme_context_id;
+      return static_cast<uint64_t>(std::max<int64_t>(id, 0));
+    }
+  }
+  return 0;
+}
+
 void give_outputs(const PJRT_LoadedExecutable_Execute_Args& args,
                   const std::vector<PJRT_Device*>& devices, const driver::RunResult& result) {
   const auto& types = args.executable->info->output_types;
@@ -138,6 +152,7 @@ void call(PJRT_LoadedExecutable_Execute_Args& args) {
   Arguments arguments;
   driver::RunOptions run;
   run.on_host_call = host_call_handler(args.options, args.num_devices);
+  run.trace_context = trace_context(args.extension_start);
   for (size_t i = 0; i < args.num_args; ++i) {
     const driver::ParameterInfo& info = program.arguments()[i];
     arguments.push_back(argument(args, i, info));

@@ -164,7 +164,7 @@ void BoardImpl::give_launch_id(Operation& op) {
   forget_launch(op);
   launch_count_ += launch_count_ == UINT32_MAX ? 2 : 1;  // never 0
   op.launch_id = launch_count_;
-  transport_->name_launch(op.launch_id, op.program->owner);
+  transport_->name_launch(op.launch_id, op.program->owner, op.trace_context);
   for (const auto& command : op.commands) {
     tpu_command_launch_t wire;
     std::memcpy(&wire, command->wire.data(), sizeof(wire));
@@ -356,6 +356,7 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
   op->program = program;
   op->residence = residence;
   op->steps = options.steps;
+  op->trace_context = options.trace_context;
   op->on_host_call = options.on_host_call;
   op->feed = feeds_.make(op, options);
   std::vector<std::vector<Buffer>> outputs(exe.results.size());

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Any
 
 TPUC, TPUBOARD, DATA = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 LACKING = "" if importlib.util.find_spec("xprof") else "the package xprof is not installed"
@@ -74,6 +75,19 @@ class Xprof(unittest.TestCase):
             with self.subTest(tool):
                 self.assertGreater(len(self.tools[tool]), 100)
 
+    def test_the_overview_has_the_steps_and_kinds_of_work(self) -> None:
+        tables = {table["cols"][0]["id"]: table for table in json.loads(self.tools["overview_page"]) if "cols" in table}
+        steps = tables["stepnum"]
+        columns = [column["id"] for column in steps["cols"]]
+        self.assertEqual(len(steps["rows"]), STEPS)
+        for row in steps["rows"]:  # a step is what its last core takes
+            of = dict(zip(columns, (cell["v"] for cell in row["c"]), strict=False))
+            longest = max(event["dur"] for event in self.steps() if event["name"] == of["stepnum"])
+            self.assertAlmostEqual((of["tcComputeTimeMs"] + of["tcIdleTimeMs"]) * 1e3, longest, delta=1e-3)
+        categories = {row["c"][2]["v"] for row in tables["selfTimePercent"]["rows"]}
+        self.assertIn("dot_general", categories)
+        self.assertNotIn("Unknown", categories)
+
     def test_operations_have_our_names_and_lines(self) -> None:
         for tool in ("op_profile", "hlo_stats", "roofline_model", "framework_op_stats", "trace_viewer"):
             with self.subTest(tool):
@@ -97,13 +111,16 @@ class Xprof(unittest.TestCase):
         self.assertTrue(any(group == "Temporary" and label.startswith("dot_general.") and "f32[147456,256]" in label
                             for label, group in shown.items()), shown)
 
-    def test_the_step_takes_what_the_model_says(self) -> None:
-        """The overview rounds to 0.1 ms; the trace has every step's length."""
+    def steps(self) -> list[dict[str, Any]]:
+        """Those of all cores, in the trace."""
         events = json.loads(self.tools["trace_viewer"])["traceEvents"]
         lines = {(event["pid"], event["tid"]) for event in events
                  if event.get("name") == "thread_name" and event["args"]["name"] == "Steps"}
-        steps = [event["dur"] for event in events
-                 if event.get("ph") == "X" and (event["pid"], event["tid"]) in lines]
+        return [event for event in events if event.get("ph") == "X" and (event["pid"], event["tid"]) in lines]
+
+    def test_the_step_takes_what_the_model_says(self) -> None:
+        """The overview rounds to 0.1 ms; the trace has every step's length."""
+        steps = [event["dur"] for event in self.steps()]
         self.assertEqual(len(steps), 8 * STEPS)
         self.assertAlmostEqual(sum(steps) / len(steps), self.step_cycles / CLOCK_MHZ, delta=1e-3)
 

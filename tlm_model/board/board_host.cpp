@@ -257,8 +257,9 @@ std::vector<spec::CheckFinding> BoardHost::take_findings() {
   return findings;
 }
 
-void BoardHost::name_launch(uint32_t launch, std::shared_ptr<const exe::ExecutableT> program) {
-  impl_->launch_programs.name(launch, std::move(program));
+void BoardHost::name_launch(uint32_t launch, std::shared_ptr<const exe::ExecutableT> program,
+                            uint64_t trace_context) {
+  impl_->launch_programs.name(launch, std::move(program), trace_context);
 }
 
 void BoardHost::visit_state(spec::Archive& archive) {

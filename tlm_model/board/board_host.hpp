@@ -164,9 +164,10 @@ class BoardHost {
   std::string change_options(const spec::SimOptions& sim);
   // With SimOptions::check: the first findings since the last call.
   std::vector<spec::CheckFinding> take_findings();
-  // What the launch runs, for those who show its operations by name; null: it is over. Any thread;
-  // waits for nothing.
-  void name_launch(uint32_t launch, std::shared_ptr<const exe::ExecutableT> program);
+  // What the launch runs, for those who show its operations by name; null: it is over.
+  // `trace_context`: RunOptions::trace_context. Any thread; waits for nothing.
+  void name_launch(uint32_t launch, std::shared_ptr<const exe::ExecutableT> program,
+                   uint64_t trace_context);
   // Saves the whole board, or loads it into one that has just been built of the same numbers, which
   // has then the same bits and cycles to come. Simulated time passes only while a hart's transfer
   // is under way. With a program under way, or a board that is not new, this throws

@@ -17,26 +17,39 @@ namespace tpu::model {
 // Any thread.
 class LaunchPrograms {
  public:
-  // Null: the launch is over.
-  void name(uint32_t launch, std::shared_ptr<const exe::ExecutableT> program) {
+  // Null: the launch is over. `trace_context`: RunOptions::trace_context.
+  void name(uint32_t launch, std::shared_ptr<const exe::ExecutableT> program,
+            uint64_t trace_context = 0) {
     const std::lock_guard lock(mutex_);
     if (program == nullptr) {
-      programs_.erase(launch);
+      launches_.erase(launch);
     } else {
-      programs_[launch] = std::move(program);
+      launches_[launch] = {std::move(program), trace_context};
     }
   }
 
   // Null when nobody has named it.
   std::shared_ptr<const exe::ExecutableT> of(uint32_t launch) const {
     const std::lock_guard lock(mutex_);
-    const auto found = programs_.find(launch);
-    return found == programs_.end() ? nullptr : found->second;
+    const auto found = launches_.find(launch);
+    return found == launches_.end() ? nullptr : found->second.program;
+  }
+
+  // 0: the caller has named none.
+  uint64_t trace_context_of(uint32_t launch) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = launches_.find(launch);
+    return found == launches_.end() ? 0 : found->second.trace_context;
   }
 
  private:
+  struct Launch {
+    std::shared_ptr<const exe::ExecutableT> program;
+    uint64_t trace_context = 0;
+  };
+
   mutable std::mutex mutex_;
-  std::unordered_map<uint32_t, std::shared_ptr<const exe::ExecutableT>> programs_;
+  std::unordered_map<uint32_t, Launch> launches_;
 };
 
 }  // namespace tpu::model

@@ -8,14 +8,18 @@
 #include "board/chip_kind.hpp"
 #include "exe/executable.hpp"
 #include "timeline/hlo_memory.hpp"
+#include "timeline/op_category.hpp"
 
 namespace tpu::model {
 namespace {
 
 constexpr double kAllPercent = 100.0;
 constexpr uint64_t kFirstCorePlane = 2;
+// The consumer of an event that the host's profile calls its producer: of the ContextTypes in
+// tsl/profiler/lib/context_types.h.
+constexpr int64_t kPjrtLibraryCall = 14;
 
-// As XLA calls the kinds of work; by the engine that stands foremost.
+// Of what nothing names: by the foremost engine.
 std::string category_of(size_t rank) {
   if (rank >= spec::OpSpans::kRank.size()) {
     return "unknown";
@@ -28,7 +32,7 @@ std::string category_of(size_t rank) {
     case spec::Engine::kXlu:
       return "data formatting";
     case spec::Engine::kDmaRemote:
-      return "collective";
+      return "collective-permute";
     default:
       return "copy";
   }
@@ -84,8 +88,10 @@ void XprofSink::program(const ProgramEvent& event) {
     core.in_step = inside && spans_ < kMostSpans;
     if (core.in_step) {
       core.foremost.begin_step(event.cycle);
-      core.steps.push_back(
-          {event.step, program_of(event.launch), event.cycle, event.cycle, core.spans.size()});
+      core.steps.push_back({event.step, program_of(event.launch),
+                            launches_.trace_context_of(event.launch), event.cycle, event.cycle,
+                            core.spans.size()});
+      has_contexts_ |= core.steps.back().trace_context != 0;
       base_ = std::min(base_, event.cycle);
     } else if (inside) {
       ++left_out_;
@@ -126,6 +132,7 @@ void XprofSink::flow(const FlowEvent& event) {
   OpTotals& op = totals(core, event.source.op_id);
   op.hbm_read += event.from.memory == ProbeMemory::kHbm ? event.bytes : 0;
   op.hbm_written += event.to.memory == ProbeMemory::kHbm ? event.bytes : 0;
+  op.to_cores += event.to.core != event.source.core ? event.bytes : 0;
 }
 
 void XprofSink::start(const StartEvent& event) {
@@ -190,20 +197,20 @@ XPlane::Stats XprofSink::op_stats(const Program& program, size_t number, uint32_
   const uint64_t events = std::max<uint64_t>(1, op.spans);
   const uint64_t read = op.hbm_read / events;
   const uint64_t written = op.hbm_written / events;
+  const bool named = executable != nullptr && op_id < executable->ops.size();
   const std::string name = op_name(executable, op_id);
   XPlane::Stats stats = {
       {"program_id", uint64_t{number + 1}},
       {"symbol_id", uint64_t{op_id} + 1},
-      {"hlo_category", category_of(op.rank)},
+      {"hlo_category", named ? hlo_category(name) : category_of(op.rank)},
       {"flops", op.flops / events},
       {"model_flops", op.flops / events},
-      {"bytes_accessed", read + written},
+      {"bytes_accessed", read + written + op.to_cores / events},
       {"memory_access_breakdown", XPlane::Bytes{memory_accesses(read, written)}},
-      {"tf_op", name_of(executable) + "/" + name},
+      {"tf_op", name_of(executable) + "/" + name + (named ? ":" + op_type(name) : "")},
       {"deduplicated_name", name},
   };
-  if (executable != nullptr && op_id < executable->ops.size() &&
-      !executable->ops[op_id]->file.empty()) {
+  if (named && !executable->ops[op_id]->file.empty()) {
     const exe::OpInfoT& info = *executable->ops[op_id];
     const std::string source = info.file + ":" + std::to_string(info.line);
     stats.push_back({"source", source});
@@ -224,12 +231,23 @@ XprofSink::OpEvents XprofSink::add_ops(XPlane& plane, const Program& program, si
   return events;
 }
 
+// XProf groups events itself unless a profile has groups: by the caller's events, if it has any.
+XPlane::Stats XprofSink::group_stats(const Step& step) const {
+  return has_contexts_ ? XPlane::Stats()
+                       : XPlane::Stats{{"group_id", static_cast<int64_t>(step.number)}};
+}
+
 void XprofSink::add_steps(XPlane& plane, const Core& core) const {
   plane.begin_line("Steps");
   for (const Step& step : core.steps) {
     const std::string number = std::to_string(step.number);
+    XPlane::Stats stats = group_stats(step);
+    if (step.trace_context != 0) {
+      stats.push_back({"_ct", kPjrtLibraryCall});
+      stats.push_back({"_c", step.trace_context});
+    }
     plane.add_event(plane.add_metadata(number, number, {}), picoseconds(step.begin),
-                    picoseconds(step.end) - picoseconds(step.begin), {{"group_id", step.number}});
+                    picoseconds(step.end) - picoseconds(step.begin), stats);
   }
   plane.end_line();
 }
@@ -243,9 +261,10 @@ void XprofSink::add_modules(XPlane& plane, const Core& core) const {
   }
   plane.begin_line("XLA Modules");
   for (const Step& step : core.steps) {
+    XPlane::Stats stats = group_stats(step);
+    stats.push_back({"run_id", step.number});
     plane.add_event(modules[step.program], picoseconds(step.begin),
-                    picoseconds(step.end) - picoseconds(step.begin),
-                    {{"group_id", step.number}, {"run_id", step.number}});
+                    picoseconds(step.end) - picoseconds(step.begin), stats);
   }
   plane.end_line();
 }
@@ -259,10 +278,11 @@ void XprofSink::add_op_events(XPlane& plane, const Core& core) const {
   for (size_t i = 0; i < core.steps.size(); ++i) {
     const Step& step = core.steps[i];
     const size_t end = i + 1 < core.steps.size() ? core.steps[i + 1].spans : core.spans.size();
+    const XPlane::Stats stats = group_stats(step);
     for (size_t k = step.spans; k < end; ++k) {
       const spec::OpSpan& span = core.spans[k];
       plane.add_event(events[step.program].at(span.op_id), picoseconds(span.begin),
-                      picoseconds(span.end) - picoseconds(span.begin), {{"group_id", step.number}});
+                      picoseconds(span.end) - picoseconds(span.begin), stats);
     }
   }
   plane.end_line();
@@ -349,6 +369,7 @@ std::string XprofSink::take_xspace() {
   programs_.clear();
   spans_ = 0;
   left_out_ = 0;
+  has_contexts_ = false;
   base_ = UINT64_MAX;
   return space.take();
 }

@@ -1,9 +1,10 @@
 // The profile of a run for XProf and TensorBoard (--xprof; jax.profiler): a plane for each core
 // with its steps, the programs they ran, and the operations, each in the cycles that belong to it
 // (spec/record/op_spans.hpp), so that the operations of a step never overlap and sum, with idle
-// time, to the step. With each operation go its matmul operations and the bytes it moved in HBM, as
-// counted. Kept in memory until it is taken; what would be more than kMostSpans is left out and
-// told.
+// time, to the step. With each operation go its matmul operations and the bytes it moved in HBM and
+// to other cores, as counted. Each launch is a step, or those of one event of the caller's profile
+// are (RunOptions::trace_context): XProf joins them. Kept in memory until it is taken; what would
+// be more than kMostSpans is left out and told.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,7 @@ class XprofSink final : public ProbeSink {
   struct Step {
     uint64_t number = 0;
     size_t program = 0;  // index
+    uint64_t trace_context = 0;
     uint64_t begin = 0, end = 0;
     size_t spans = 0;  // the first of them; they go on to those of the next step
   };
@@ -51,6 +53,7 @@ class XprofSink final : public ProbeSink {
     uint64_t flops = 0;
     uint64_t hbm_read = 0;
     uint64_t hbm_written = 0;
+    uint64_t to_cores = 0;            // bytes
     uint64_t spans = 0;               // over all cores and steps
     size_t rank = spec::kQueueCount;  // of its foremost engine
   };
@@ -77,6 +80,7 @@ class XprofSink final : public ProbeSink {
   OpEvents add_ops(XPlane& plane, const Program& program, size_t number) const;
   XPlane::Stats op_stats(const Program& program, size_t number, uint32_t op_id,
                          const OpTotals& op) const;
+  XPlane::Stats group_stats(const Step& step) const;
   void add_steps(XPlane& plane, const Core& core) const;
   void add_modules(XPlane& plane, const Core& core) const;
   void add_op_events(XPlane& plane, const Core& core) const;
@@ -89,6 +93,7 @@ class XprofSink final : public ProbeSink {
   std::vector<Program> programs_;
   size_t spans_ = 0;
   uint64_t left_out_ = 0;       // steps of cores
+  bool has_contexts_ = false;   // of the caller
   uint64_t base_ = UINT64_MAX;  // cycle at which the profile begins
 };
 

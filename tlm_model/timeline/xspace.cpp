@@ -19,7 +19,7 @@ namespace metadata_field {
 enum : uint32_t { kId = 1, kName = 2, kDisplayName = 4, kStats = 5 };
 }
 namespace stat_field {
-enum : uint32_t { kMetadata = 1, kReal = 2, kNumber = 3, kText = 5, kBytes = 6 };
+enum : uint32_t { kMetadata = 1, kReal = 2, kNumber = 3, kSigned = 4, kText = 5, kBytes = 6 };
 }
 
 // An entry of a map from a number to a message.
@@ -44,6 +44,8 @@ void XPlane::put_stat(spec::ProtoWriter& to, uint32_t field, const Stat& stat) {
     to.number(stat_field::kMetadata, number);
     if (const auto* value = std::get_if<uint64_t>(&stat.value)) {
       to.number(stat_field::kNumber, *value);
+    } else if (const auto* number_with_sign = std::get_if<int64_t>(&stat.value)) {
+      to.number(stat_field::kSigned, static_cast<uint64_t>(*number_with_sign));
     } else if (const auto* real = std::get_if<double>(&stat.value)) {
       to.real(stat_field::kReal, *real);
     } else if (const auto* text = std::get_if<std::string>(&stat.value)) {

@@ -16,13 +16,14 @@ namespace tpu::model {
 
 class XPlane {
  public:
-  // A text, a message's bytes, a number or a real number.
+  // A text, a message's bytes, a number or a real number. XProf reads some numbers only as signed
+  // ones, such as "group_id".
   struct Bytes {
     std::string value;
   };
   struct Stat {
     std::string_view name;
-    std::variant<uint64_t, double, std::string, Bytes> value;
+    std::variant<uint64_t, int64_t, double, std::string, Bytes> value;
   };
   using Stats = std::vector<Stat>;
 

@@ -84,6 +84,10 @@ struct RunOptions {
   std::vector<size_t> outfeed = {};
   /// Of a program with host calls: who answers them. Kept until the launch is over.
   HostCallHandler on_host_call = {};
+  /// The caller's own profile has an event for this launch, under this number (the context id of a
+  /// TraceMe of XLA, type "PJRT library call"): the profile of the board (Board::take_xspace())
+  /// names it, so that XProf joins both. 0: none.
+  uint64_t trace_context = 0;
 };
 
 /// What a launch gives, before it has run.

@@ -210,11 +210,14 @@ class Transport {
   /// With SimOptions::check: the first findings since the last call.
   virtual std::vector<CheckFinding> take_findings() { return {}; }
   /// What a launch that is about to be submitted runs, for files that show its operations by name;
-  /// null: it is over. A transport that shows none does nothing here.
+  /// null: it is over. `trace_context`: RunOptions::trace_context. A transport that shows none does
+  /// nothing here.
   virtual void name_launch(uint32_t launch_id,
-                           const std::shared_ptr<const exe::ExecutableT>& program) {
+                           const std::shared_ptr<const exe::ExecutableT>& program,
+                           uint64_t trace_context) {
     static_cast<void>(launch_id);
     static_cast<void>(program);
+    static_cast<void>(trace_context);
   }
   /// Saves all state of the board, or loads it into one that has just been made and that nothing
   /// was asked of (archive.loading()); nothing is in flight. Throws std::exception; a board whose

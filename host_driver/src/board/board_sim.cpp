@@ -106,7 +106,7 @@ void BoardImpl::count_ops(const Operation& op) {
 
 void BoardImpl::forget_launch(const Operation& op) {
   if (op.launch_id != 0 && transport_) {
-    transport_->name_launch(op.launch_id, nullptr);
+    transport_->name_launch(op.launch_id, nullptr, 0);
   }
 }
 

@@ -58,6 +58,7 @@ struct Operation {
   std::shared_ptr<Residence> residence;
   uint32_t launch_id = 0;
   uint32_t steps = 1;  // of a launch
+  uint64_t trace_context = 0;
   std::shared_ptr<StepFeedState> feed;
   std::vector<std::weak_ptr<BufferState>> donated;
   HostCallHandler on_host_call;

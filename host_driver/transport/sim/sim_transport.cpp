@@ -84,9 +84,9 @@ class SimTransport : public Transport {
     }
   }
   std::vector<CheckFinding> take_findings() override { return board_.take_findings(); }
-  void name_launch(uint32_t launch_id,
-                   const std::shared_ptr<const exe::ExecutableT>& program) override {
-    board_.name_launch(launch_id, program);
+  void name_launch(uint32_t launch_id, const std::shared_ptr<const exe::ExecutableT>& program,
+                   uint64_t trace_context) override {
+    board_.name_launch(launch_id, program, trace_context);
   }
   std::string take_xspace() override { return board_.take_xspace(); }
   void log_commands(const std::optional<spec::MemoryLook>& look) override {
