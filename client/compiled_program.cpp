@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "process_board.hpp"
 #include "program_cache.hpp"
@@ -62,6 +65,36 @@ auto of_compiler(Call call) {
   }
 }
 
+// Names of custom calls stand in the artifact as they are.
+bool has_own_partitioning(std::span<const std::byte> artifact) {
+  constexpr std::string_view kTarget = "CustomSPMDPartitioning";
+  const std::string_view text(reinterpret_cast<const char*>(artifact.data()), artifact.size());
+  return text.find(kTarget) != std::string_view::npos;
+}
+
+// Asks each question once: who answers may be gone when the text of the program is wanted.
+compiler::FrameworkPartitioner remembered(compiler::FrameworkPartitioner partitioner) {
+  struct Answers {
+    std::mutex mutex;  // not held while somebody is asked: Python's lock may be waited for
+    std::vector<std::pair<compiler::PartitionRequest, compiler::FrameworkPart>> all;
+  };
+  return [ask = std::move(partitioner),
+          answers = std::make_shared<Answers>()](const compiler::PartitionRequest& request) {
+    {
+      const std::lock_guard lock(answers->mutex);
+      const auto known =
+          std::ranges::find(answers->all, request, [](const auto& entry) { return entry.first; });
+      if (known != answers->all.end()) {
+        return known->second;
+      }
+    }
+    compiler::FrameworkPart part = ask(request);
+    const std::lock_guard lock(answers->mutex);
+    answers->all.emplace_back(request, part);
+    return part;
+  };
+}
+
 // All that it has to say goes into the notes, where the cache keeps it.
 compiler::Compiled compiled(std::span<const std::byte> artifact, const ProgramForm& form) {
   compiler::CompileOptions options;
@@ -69,6 +102,7 @@ compiler::Compiled compiled(std::span<const std::byte> artifact, const ProgramFo
   options.update_sharding = form.update_sharding;
   options.cores = form.cores;
   options.import = form.import;
+  options.partitioner = form.partitioner;
   compiler::Compiled made = of_compiler(
       [&] { return compiler::compile(artifact, form.name, ProcessBoard::params(), options); });
   std::vector<std::string>& notes = made.executable.notes;
@@ -149,31 +183,39 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
                                                        const ProgramForm& form) {
   ProgramForm named = form;
   named.cores = named_cores(form.cores);
+  const bool asks = form.partitioner && has_own_partitioning(artifact);
+  named.partitioner = asks ? remembered(form.partitioner) : compiler::FrameworkPartitioner();
   refuse_text(artifact);
   const std::string fingerprint =
       program_key(artifact, ProcessBoard::params(), named.cores, form_text(form));
-  if (auto live = live_programs().find(fingerprint)) {
+  if (auto live = asks ? nullptr : live_programs().find(fingerprint)) {
     return live;
   }
   auto program = std::make_shared<CompiledProgram>();
   program->artifact.assign(artifact.begin(), artifact.end());
   program->fingerprint = fingerprint;
   program->import = named.import;
-  if (auto kept = program_cache().find(fingerprint)) {
+  program->partitioner = named.partitioner;
+  if (auto kept = asks ? std::nullopt : program_cache().find(fingerprint)) {
     program->executable = std::make_shared<exe::ExecutableT>(std::move(*kept));
   } else {
     compiler::Compiled made = compiled(artifact, named);
     program->moved = compiler::describe_moved(made.report.moved);
     program->executable = std::make_shared<exe::ExecutableT>(std::move(made.executable));
-    program_cache().keep(fingerprint, *program->executable);
+    if (!asks) {
+      program_cache().keep(fingerprint, *program->executable);
+    }
   }
-  live_programs().add(program);
+  if (!asks) {
+    live_programs().add(program);
+  }
   return program;
 }
 
 std::string program_text(const CompiledProgram& program) {
   return of_compiler([&] {
-    return compiler::core_program_text(program.artifact, ProcessBoard::params(), program.import);
+    return compiler::core_program_text(program.artifact, ProcessBoard::params(), program.import,
+                                       program.partitioner);
   });
 }
 

@@ -20,13 +20,17 @@ struct ProgramForm {
   // Of the board, by partition; none or one: partition p on core p, one core anywhere.
   std::vector<int> cores = {};
   compiler::ImportOptions import = {};  // what the framework says beside the program
+  // Of the custom calls that the framework partitions itself. What it gives is not in the program:
+  // one with such calls is compiled anew each time.
+  compiler::FrameworkPartitioner partitioner = {};
 };
 
 struct CompiledProgram {
   std::shared_ptr<const exe::ExecutableT> executable;
-  std::vector<std::byte> artifact;  // what it was made from
-  compiler::ImportOptions import;   // and how that was read
-  std::string fingerprint;          // of artifact, board and compiler, in hexadecimal digits
+  std::vector<std::byte> artifact;             // what it was made from
+  compiler::ImportOptions import;              // and how that was read
+  compiler::FrameworkPartitioner partitioner;  // and who partitioned some of it; empty: nobody
+  std::string fingerprint;  // of artifact, board and compiler, in hexadecimal digits
   // What sharding makes the cores exchange, as lines of text; none where the cache had the program.
   std::vector<std::string> moved;
 };

@@ -87,6 +87,25 @@ exe::ExecutableT generate_in_loops(Module& module, const spec::BoardParams& boar
   }
 }
 
+// With whoever partitions its custom calls.
+Module imported(std::span<const std::byte> artifact, const std::string& name, ImportOptions options,
+                const FrameworkPartitioner& partitioner, uint64_t rng_seed = 0) {
+  options.own_partitioning = static_cast<bool>(partitioner);
+  Module module = import_vhlo(artifact, name, options);
+  if (partitioner) {
+    module.partitioner = [partitioner, rng_seed, cores = module.num_cores,
+                          asked = uint64_t{0}](const PartitionRequest& request) mutable {
+      FrameworkPart part = partitioner(request);
+      Module program = import_vhlo(part.artifact, request.target, {.partitions = cores});
+      program.rng_seed = rng_seed + ++asked;  // other numbers than those of the program around it
+      run_passes(program, part_passes());
+      return PartitionedOp{std::move(program.main), std::move(part.operand_tiles),
+                           std::move(part.result_tiles)};
+    };
+  }
+  return module;
+}
+
 }  // namespace
 
 std::string contradiction(const CompileOptions& options) {
@@ -181,12 +200,14 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
 
 Compiled compile(std::span<const std::byte> artifact, const std::string& name,
                  const spec::BoardParams& board, const CompileOptions& options) {
-  return compile(import_vhlo(artifact, name, options.import), board, options);
+  return compile(imported(artifact, name, options.import, options.partitioner, options.rng_seed),
+                 board, options);
 }
 
 std::string core_program_text(std::span<const std::byte> artifact, const spec::BoardParams& board,
-                              const ImportOptions& options) {
-  Module module = import_vhlo(artifact, "", options);
+                              const ImportOptions& options,
+                              const FrameworkPartitioner& partitioner) {
+  Module module = imported(artifact, "", options, partitioner);
   run_passes(module, canonical_passes());
   join_buckets(module.main->body, exchange_piece_bytes(board));
   return stablehlo_text(module);

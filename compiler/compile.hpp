@@ -27,10 +27,19 @@ enum class UpdateSharding : uint8_t {
   kOff,
 };
 
+// Who partitions the custom calls of jax.experimental.custom_partitioning: the answer's artifact is
+// the program of one core.
+struct FrameworkPart {
+  std::vector<std::byte> artifact;
+  std::vector<TileList> operand_tiles, result_tiles;
+};
+using FrameworkPartitioner = std::function<FrameworkPart(const PartitionRequest&)>;
+
 struct CompileOptions {
   // Values have the same bits in all styles but those whose rules say otherwise (style.hpp).
   Style style = Style::kBest;
   ImportOptions import = {};
+  FrameworkPartitioner partitioner;  // none: such calls are refused
   UpdateSharding update_sharding = UpdateSharding::kAuto;
   // Of the numbers that `rng` ops draw: the same seed gives the same numbers.
   uint64_t rng_seed = 0;
@@ -88,7 +97,8 @@ Compiled compile(std::span<const std::byte> artifact, const std::string& name,
 // it becomes kernels (export/stablehlo_text.hpp), with the sums that cores exchange together as one
 // op. Throws Error as compile() does.
 std::string core_program_text(std::span<const std::byte> artifact, const spec::BoardParams& board,
-                              const ImportOptions& options = {});
+                              const ImportOptions& options = {},
+                              const FrameworkPartitioner& partitioner = {});
 
 // What an artifact says of itself before it is compiled.
 struct ProgramInterface {

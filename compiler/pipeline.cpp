@@ -43,6 +43,23 @@ const std::vector<Pass>& canonical_passes() {
   return passes;
 }
 
+const std::vector<Pass>& part_passes() {
+  static const std::vector<Pass> passes = [] {
+    std::vector<Pass> all;
+    for (const Pass& pass : canonical_passes()) {
+      if (pass.name == "splice") {
+        break;
+      }
+      all.push_back(pass);
+      if (pass.name == "split_complex") {
+        all.back().run = [](Module& m) { split_complex(m, ComplexBorder::kParts); };
+      }
+    }
+    return all;
+  }();
+  return passes;
+}
+
 const std::vector<Pass>& compile_passes() {
   static const std::vector<Pass> passes = [] {
     std::vector<Pass> all = canonical_passes();

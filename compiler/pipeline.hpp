@@ -14,6 +14,10 @@ namespace tpu::compiler {
 // convert to the same type.
 const std::vector<Pass>& canonical_passes();
 
+// Those in front of `splice`, for a program of one core that shall stand within another one:
+// complex arguments and results of main are two values.
+const std::vector<Pass>& part_passes();
+
 // All passes in front of kernels: canonical_passes(), unroll, and what leaves only ops that have a
 // kernel.
 const std::vector<Pass>& compile_passes();

@@ -40,9 +40,9 @@ constexpr std::array kTargets = std::to_array<Advice>({
      "pallas_call interpret=True, which runs the kernel on the board as jax.numpy operations; with "
      "Keras call keras.config.disable_flash_attention()"},
     {"CustomSPMDPartitioning",
-     "jax.experimental.custom_partitioning calls back into XLA's partitioner: call the function "
-     "inside of jax.shard_map over all axes of the mesh, where JAX sends the function itself, or "
-     "leave custom_partitioning out"},
+     "Python says how jax.experimental.custom_partitioning is cut, where JAX compiles the "
+     "program, by jax.jit on the plugin: export the function inside of jax.shard_map over all "
+     "axes of the mesh, or without custom_partitioning"},
     {"InspectSharding", "return the array and look at its sharding outside of jax.jit"},
     {"__gpu$xla.gpu.triton", "write the kernel with jax.numpy operations"},
 });

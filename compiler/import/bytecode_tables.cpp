@@ -422,6 +422,14 @@ class EntryReader {
         c_.flagged(has_priority);
         return true;
       }
+      case sdy_attr::kDimMapping:
+        int_list(a.ints);
+        return true;
+      case sdy_attr::kTensorMapping:
+        attr_list(a.attrs);
+        return true;
+      case sdy_attr::kShardingRule:
+        return sharding_rule(a);
       case sdy_attr::kTensorSharding:
       case sdy_attr::kTensorShardingUnreduced:
       case sdy_attr::kTensorShardingReduction:
@@ -429,6 +437,27 @@ class EntryReader {
       default:
         return false;
     }
+  }
+
+  // attrs: of operands, of results; ints: how many of both, how many sizes and how many loops that
+  // are summed over, the sizes, these loops, and those along which nothing may be cut.
+  bool sharding_rule(RawAttr& a) {
+    std::vector<int64_t> sizes, summed, blocked, permuted;
+    int_list(sizes);
+    attr_list(a.attrs);
+    const size_t operands = a.attrs.size();
+    attr_list(a.attrs);
+    int_list(summed);
+    int_list(blocked);   // need_replication
+    int_list(permuted);  // may be cut: the framework moves what is in other parts
+    int_list(blocked);   // blocked_propagation
+    c_.byte();           // whether the user wrote it
+    a.ints = {static_cast<int64_t>(operands), static_cast<int64_t>(a.attrs.size() - operands),
+              static_cast<int64_t>(sizes.size()), static_cast<int64_t>(summed.size())};
+    for (const auto* list : {&sizes, &summed, &blocked}) {
+      a.ints.insert(a.ints.end(), list->begin(), list->end());
+    }
+    return true;
   }
 
   // attrs: mesh, dimensions, replicated axes, unreduced ones; ints: the numbers of the three.

@@ -45,8 +45,9 @@ constexpr uint32_t kToken = 0;
 }
 namespace sdy_attr {
 constexpr uint32_t kManualAxes = 0, kMeshAxis = 1, kMesh = 2, kSubAxis = 3, kAxisRef = 4,
-                   kDimSharding = 5, kTensorSharding = 6, kPerValue = 7,
-                   kTensorShardingUnreduced = 15, kPerValueAlso = 16, kTensorShardingReduction = 17;
+                   kDimSharding = 5, kTensorSharding = 6, kPerValue = 7, kDimMapping = 8,
+                   kTensorMapping = 9, kShardingRule = 10, kTensorShardingUnreduced = 15,
+                   kPerValueAlso = 16, kTensorShardingReduction = 17;
 }
 
 }  // namespace tpu::compiler::bytecode

@@ -10,6 +10,7 @@
 namespace tpu::compiler::frontend {
 namespace {
 
+constexpr std::string_view kOwnPartitioning = "CustomSPMDPartitioning";
 constexpr std::string_view kApproxTopK = "ApproxTopK";
 constexpr std::string_view kPlacement = "annotate_device_placement";
 constexpr std::string_view kSink = "dce_sink";  // jax.lax: a value that is made and not read
@@ -66,6 +67,8 @@ void Normaliser::custom_call(const OpReader& reader, Region& to) {
     std::vector<Type> types = result_types(reader);
     define_results(reader, *to.append(known->kind, operands(reader), std::move(types),
                                       std::move(attrs), reader.loc()));
+  } else if (target == kOwnPartitioning) {
+    own_partitioning(reader, to);
   } else if (target == kApproxTopK) {
     approx_top_k(reader, to);
   } else if (target == kSink && reader.raw().results.empty()) {
@@ -84,12 +87,36 @@ void Normaliser::check_target(const OpReader& reader) const {
   const bool known = target == kApproxTopK || target == kPlacement || target == kSink ||
                      target == kLayout || target == kGspmdConstraint || target == kGspmdEnter ||
                      target == kGspmdLeave ||
+                     (target == kOwnPartitioning && options_.own_partitioning) ||
                      std::any_of(kMatrixTargets.begin(), kMatrixTargets.end(),
                                  [&](const Target& t) { return t.name == target; });
   if (!known) {
     reader.fail("custom_call target '" + target + "' is not supported" +
                 advice_for_custom_call(target));
   }
+}
+
+// jax.experimental.custom_partitioning: who it is partitioned by is known where it is compiled.
+void Normaliser::own_partitioning(const OpReader& reader, Region& to) {
+  if (cores_.replicas > 1) {
+    reader.fail(
+        "custom_partitioning in a program of several replicas is not supported; compile with "
+        "num_replicas = 1");
+  }
+  const std::vector<Value*> arrays = operands(reader);
+  CustomCallAttrs attrs{reader.text("call_target_name"), reader.text("backend_config"),
+                        reader.boolean("has_side_effect")};
+  for (const Value* v : arrays) {
+    attrs.in.push_back(v->type);
+  }
+  attrs.out = result_types(reader);
+  const uint32_t rule = tables_.entry(reader.raw().dictionary, "sdy.sharding_rule");
+  if (rule != bytecode::kNone) {
+    attrs.rule = shardings_.rule(reader, rule, attrs.in, attrs.out);
+  }
+  std::vector<Type> types = attrs.out;
+  define_results(reader, *to.append(Kind::kCustomCall, arrays, std::move(types), std::move(attrs),
+                                    reader.loc()));
 }
 
 // The exact answer is a legal approximation: a sort by the comparator, and the first results.

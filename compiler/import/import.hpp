@@ -19,6 +19,9 @@ struct ImportOptions {
   // Arguments and results lie in memory as the attribute `mhlo.layout_mode` says
   // (jax.experimental.layout); else the program's arrays are as in files, row-major.
   bool layouts = false;
+  // Custom calls of jax.experimental.custom_partitioning are taken: Module::partitioner is to be
+  // set for the pass `partition`.
+  bool own_partitioning = false;
   bool operator==(const ImportOptions&) const = default;
 };
 

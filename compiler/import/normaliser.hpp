@@ -130,6 +130,7 @@ class Normaliser {
 
   // custom_calls.cpp: those whose meaning is known become ops of the graph.
   void custom_call(const OpReader& reader, Region& to);
+  void own_partitioning(const OpReader& reader, Region& to);
   void approx_top_k(const OpReader& reader, Region& to);
   void device_placement(const OpReader& reader);
 

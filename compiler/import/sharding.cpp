@@ -207,6 +207,62 @@ std::vector<uint32_t> ShardingReader::per_value(const OpReader& op,
   return a.attrs;
 }
 
+ShardingRule ShardingReader::rule(const OpReader& op, uint32_t attr_index,
+                                  const std::vector<Type>& operands,
+                                  const std::vector<Type>& results) const {
+  const RawAttr& a = tables_.attr(attr_index);
+  if (!is_sdy(a, sa::kShardingRule)) {
+    op.contradict("a sharding rule was expected");
+  }
+  if (a.ints[0] != static_cast<int64_t>(operands.size()) ||
+      a.ints[1] != static_cast<int64_t>(results.size())) {
+    op.contradict("a sharding rule of another number of operands or results");
+  }
+  ShardingRule rule;
+  const auto sizes = a.ints.begin() + 4, summed = sizes + a.ints[2], blocked = summed + a.ints[3];
+  rule.sizes.assign(sizes, summed);
+  rule.kinds.assign(rule.sizes.size(), LoopKind::kPass);
+  for (auto loop = summed; loop != a.ints.end(); ++loop) {
+    if (*loop < 0 || *loop >= a.ints[2]) {
+      op.contradict("a sharding rule that names a factor which it does not have");
+    }
+    rule.kinds[static_cast<size_t>(*loop)] =
+        loop < blocked ? LoopKind::kReduce : LoopKind::kBlocked;
+  }
+  for (size_t t = 0; t < operands.size() + results.size(); ++t) {
+    const bool in = t < operands.size();
+    (in ? rule.in : rule.out)
+        .push_back(
+            loops(op, a.attrs[t], rule.sizes, in ? operands[t] : results[t - operands.size()]));
+  }
+  return rule;
+}
+
+// By dimension; none for one that is not the product of its loops: a rule may take the smallest of
+// several sizes for one loop.
+std::vector<std::vector<int64_t>> ShardingReader::loops(const OpReader& op, uint32_t attr_index,
+                                                        const Dims& sizes, const Type& type) const {
+  const RawAttr& tensor = tables_.attr(attr_index);
+  if (!is_sdy(tensor, sa::kTensorMapping) || tensor.attrs.size() != type.dims.size()) {
+    op.contradict("a sharding rule of other dimensions than the op's");
+  }
+  std::vector<std::vector<int64_t>> dims;
+  for (size_t d = 0; d < tensor.attrs.size(); ++d) {
+    dims.push_back(tables_.attr(tensor.attrs[d]).ints);
+    int64_t size = 1;
+    for (const int64_t loop : dims.back()) {
+      if (loop < 0 || loop >= static_cast<int64_t>(sizes.size())) {
+        op.contradict("a sharding rule that names a factor which it does not have");
+      }
+      size *= sizes[static_cast<size_t>(loop)];
+    }
+    if (size != type.dims[d]) {
+      dims.back().clear();
+    }
+  }
+  return dims;
+}
+
 std::optional<int64_t> ShardingReader::one_device(const OpReader& op, uint32_t list) const {
   const RawAttr& all = tables_.attr(list);
   if ((!is_sdy(all, sa::kPerValue) && !is_sdy(all, sa::kPerValueAlso)) || all.attrs.empty()) {

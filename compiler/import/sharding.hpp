@@ -31,6 +31,10 @@ class ShardingReader {
   // The list of a manual computation: one sharding per value.
   std::vector<uint32_t> per_value(const OpReader& op, std::string_view property) const;
 
+  // The attribute `sdy.sharding_rule` of an op with these operands and results.
+  ShardingRule rule(const OpReader& op, uint32_t attr_index, const std::vector<Type>& operands,
+                    const std::vector<Type>& results) const;
+
   // The device that alone has what the list of shardings of an op's results is of; nothing: it
   // names none.
   std::optional<int64_t> one_device(const OpReader& op, uint32_t list) const;
@@ -50,6 +54,8 @@ class ShardingReader {
   Mesh read_mesh(const OpReader& op, uint32_t attr_index) const;
   const NamedMesh& mesh_of(const OpReader& op, const bytecode::RawAttr& sharding);
   NamedMesh use(const OpReader& op, Mesh mesh);
+  std::vector<std::vector<int64_t>> loops(const OpReader& op, uint32_t attr_index,
+                                          const Dims& sizes, const Type& type) const;
   const bytecode::RawAttr& tensor_attr(const OpReader& op, uint32_t attr_index) const;
   std::vector<int> listed_axes(const OpReader& op, const NamedMesh& mesh,
                                const std::vector<uint32_t>& refs, std::set<int>& used) const;

@@ -173,10 +173,23 @@ struct CallAttrs {  // call: callee; composite: name and decomposition
   std::string composite_name;
   bool operator==(const CallAttrs&) const = default;
 };
+// Which dimensions of an op's arrays go together, as a framework says it: by dimension the loops
+// over it, major first.
+enum class LoopKind : uint8_t { kPass, kReduce, kBlocked };  // as of partition/rules/rules.hpp
+struct ShardingRule {
+  Dims sizes;                                              // by loop
+  std::vector<LoopKind> kinds;                             // by loop
+  std::vector<std::vector<std::vector<int64_t>>> in, out;  // by array and dimension
+  bool operator==(const ShardingRule&) const = default;
+};
 struct CustomCallAttrs {
   std::string target;
   std::string backend_config;
   bool has_side_effect = false;
+  // Arrays of the program: a complex one is two operands (results) behind the pass `split_complex`,
+  // the real and next to it the imaginary part.
+  std::vector<Type> in = {}, out = {};
+  ShardingRule rule = {};  // of these; empty: the program has none
   bool operator==(const CustomCallAttrs&) const = default;
 };
 

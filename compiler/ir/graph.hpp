@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -115,6 +116,20 @@ size_t parameter_number(const std::vector<Info>& list, size_t i) {
   return i - static_cast<size_t>(later_words);
 }
 
+// An op that a framework cuts over the cores itself (jax.experimental.custom_partitioning): how its
+// arrays lie, and how they shall lie for the program of one core that computes it.
+struct PartitionRequest {
+  std::string target, config;  // of the custom call
+  std::vector<Type> operands, results;
+  std::vector<TileList> operand_tiles, result_tiles;
+  bool operator==(const PartitionRequest&) const = default;
+};
+struct PartitionedOp {
+  std::unique_ptr<Function> program;  // on the parts, as the pass `partition` finds main
+  std::vector<TileList> operand_tiles, result_tiles;
+};
+using OwnPartitioner = std::function<PartitionedOp(const PartitionRequest&)>;
+
 // What the cores exchange so that an op of the global graph can be computed: made by the pass
 // `partition` for what does not lie as the op needs it.
 struct MovedArray {
@@ -135,6 +150,7 @@ struct Module {
   OpId next_id = 1;
   uint64_t rng_seed = 0;          // of `rng` ops: CompileOptions::rng_seed
   std::vector<MovedArray> moved;  // in program order
+  OwnPartitioner partitioner;     // of custom calls of the global graph; empty: there are none
 
   Function* find(const std::string& function_name) const;  // null if there is none
   // Gives ids to all ops that have none (0); passes call it through the pass manager.

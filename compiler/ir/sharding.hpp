@@ -48,6 +48,19 @@ struct Sharding {
   bool operator==(const Sharding&) const = default;
 };
 
+// How an array lies on the cores as XLA's HloSharding says it: tiles by dimension, and behind them,
+// where there are any, the number of copies of each; the core of each tile in row-major order of
+// these. No tiles: every core has all of the array.
+struct TileList {
+  Dims tiles;
+  std::vector<int64_t> cores;
+  bool copies = false;
+  bool operator==(const TileList&) const = default;
+};
+TileList tiles_of(const Mesh& mesh, const Sharding& sharding, size_t rank);
+// Throws Error without a place where no axes of the mesh cut so.
+Sharding sharding_of_tiles(const Mesh& mesh, const TileList& list, size_t rank);
+
 // The part of a global array that one core holds. Throws Error with `op` and `loc` if a dimension
 // cannot be cut into equal parts.
 Type local_type(const Type& global, const Mesh& mesh, const Sharding& sharding,

@@ -57,6 +57,8 @@ class Placer {
         return constraint(op);
       case Kind::kReturn:
         return results(op);
+      case Kind::kCustomCall:
+        return false;
       default:
         return on_every_core(op);
     }
@@ -122,7 +124,7 @@ class Placer {
     bool plain = true;
     walk(region, [&](const Op& op) {
       const bool constrains = op.kind == Kind::kShardingConstraint || op.kind == Kind::kReshard;
-      plain = plain && op.kind != Kind::kManualComputation &&
+      plain = plain && op.kind != Kind::kManualComputation && op.kind != Kind::kCustomCall &&
               (!constrains || is_replicated_constraint(op));
     });
     return plain;

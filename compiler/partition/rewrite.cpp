@@ -120,6 +120,9 @@ void Rewrite::emit(const Op& op) {
     case Kind::kManualComputation:
       manual(op);
       return;
+    case Kind::kCustomCall:
+      own(op);
+      return;
     case Kind::kSend: {
       Value* whole = mover_.reshard(now(op.operands[0]), Spec(op.operand_type(0).dims.size()));
       mover_.region().append(op.kind, {whole}, {}, op.attrs, op.loc);

@@ -50,6 +50,9 @@ class Rewrite {
   void manual(const Op& op);
   void check_order(const Op& op) const;
 
+  // An op that the framework cuts itself, in rewrite_own.cpp.
+  void own(const Op& op);
+
   Module& module_;
   const Mesh& mesh_;
   const Placements& placements_;

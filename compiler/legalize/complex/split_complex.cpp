@@ -54,9 +54,21 @@ void add_parts(Info& info) {
 
 class ComplexSplitter {
  public:
+  explicit ComplexSplitter(ComplexBorder border) : border_(border) {}
+
   bool run(Function& main) {
-    arguments(main);
-    region(main.body, &main);
+    if (border_ == ComplexBorder::kParts) {
+      main.args = expanded(main.args, main.body.args);
+      main.results = expanded(main.results, main.body.terminator()->operands);
+      Region old;
+      old.args.swap(main.body.args);
+      region_arguments(old, main.body, 1);
+      old_arguments_ = std::move(old.args);
+      region(main.body);
+    } else {
+      arguments(main);
+      region(main.body, &main);
+    }
     return any_;
   }
 
@@ -82,6 +94,19 @@ class ComplexSplitter {
     for (auto& op : later) {
       main.body.ops.push_back(std::move(op));
     }
+  }
+
+  // Of two values, where `values` has a complex one.
+  template <typename Info, typename Values>
+  static std::vector<Info> expanded(const std::vector<Info>& infos, const Values& values) {
+    std::vector<Info> all;
+    for (size_t i = 0; i < infos.size(); ++i) {
+      Info info = infos[i];
+      const bool split = is_complex(info.global.elem) && is_complex(&*values[i]);
+      info.global = split ? part_type(info.global) : info.global;
+      all.insert(all.end(), split ? 2 : 1, info);
+    }
+    return all;
   }
 
   // `main`: of whose body the region is, or null.
@@ -238,6 +263,9 @@ class ComplexSplitter {
       case Kind::kShardingConstraint:
       case Kind::kReshard:
         return by_parts(op);
+      case Kind::kCustomCall:
+        return set_expanded(
+            op, *rw_.make_op(op.kind, expanded(op.operands), expanded_types(op), op.attrs));
       default:
         break;
     }
@@ -438,6 +466,7 @@ class ComplexSplitter {
     }
   }
 
+  const ComplexBorder border_;
   Rewriter rw_;
   Builder b_{rw_};
   ComplexMath math_{rw_};
@@ -457,9 +486,9 @@ std::vector<Value*> complex_map(Op& op, Rewriter& rw) {
 
 }  // namespace
 
-bool split_complex(Module& module) {
+bool split_complex(Module& module, ComplexBorder border) {
   Rewriter().run(module.main->body, complex_map);
-  return ComplexSplitter().run(*module.main);
+  return ComplexSplitter(border).run(*module.main);
 }
 
 }  // namespace tpu::compiler

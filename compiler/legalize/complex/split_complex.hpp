@@ -11,7 +11,10 @@
 
 namespace tpu::compiler {
 
+// How complex arguments and results of main lie: as above, or as two values each, as in regions.
+enum class ComplexBorder : uint8_t { kMemory, kParts };
+
 // True if anything was split.
-bool split_complex(Module& module);
+bool split_complex(Module& module, ComplexBorder border = ComplexBorder::kMemory);
 
 }  // namespace tpu::compiler

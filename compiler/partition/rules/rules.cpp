@@ -280,6 +280,33 @@ void windows(RuleBuilder& b) {
   }
 }
 
+// As the framework says it, for both parts of complex arrays.
+void own_rule(RuleBuilder& b) {
+  const auto& a = b.op().as<CustomCallAttrs>();
+  std::vector<int> factors;
+  for (size_t f = 0; f < a.rule.sizes.size(); ++f) {
+    const LoopKind kind = a.rule.kinds[f];
+    factors.push_back(b.factor(a.rule.sizes[f], kind == LoopKind::kPass ? FactorKind::kPass
+                                                : kind == LoopKind::kReduce
+                                                    ? FactorKind::kReduce
+                                                    : FactorKind::kBlocked));
+  }
+  const auto add = [&](const auto& arrays, const std::vector<Type>& types, auto&& give) {
+    for (size_t t = 0, tensor = 0; t < arrays.size(); ++t) {
+      for (const size_t end = tensor + (is_complex(types[t].elem) ? 2 : 1); tensor < end;
+           ++tensor) {
+        for (size_t d = 0; d < arrays[t].size(); ++d) {
+          for (const int64_t f : arrays[t][d]) {
+            give(tensor, static_cast<int64_t>(d), factors[static_cast<size_t>(f)]);
+          }
+        }
+      }
+    }
+  };
+  add(a.rule.in, a.in, [&](size_t t, int64_t d, int f) { b.in(t, d, f); });
+  add(a.rule.out, a.out, [&](size_t t, int64_t d, int f) { b.out(t, d, f); });
+}
+
 // Matrices are the last two dimensions; the sides of a system pass too.
 void matrices(RuleBuilder& b) {
   const Op& op = b.op();
@@ -316,6 +343,8 @@ void other(RuleBuilder& b) {
                        [&](size_t d) { return static_cast<int64_t>(d) != op.as<SortAttrs>().dim; });
     case Kind::kReduce:
       return reduce(b);
+    case Kind::kCustomCall:
+      return own_rule(b);
     case Kind::kReduceWindow:
     case Kind::kSelectAndScatter:
       return windows(b);
