@@ -62,13 +62,21 @@ TPU_PJRT_SLOTS(TPU_PJRT_VOID, TPU_PJRT_HAS, TPU_PJRT_LACKS)
 TPU_PJRT_HAS(PJRT_Shardings_PJRT_Executable_ParameterShardings)
 TPU_PJRT_HAS(PJRT_Shardings_PJRT_Executable_OutputShardings)
 TPU_PJRT_LAYOUTS(TPU_PJRT_HAS)
+TPU_PJRT_HAS(PJRT_Register_Custom_Partitioner)
+TPU_PJRT_HAS(PJRT_Register_Batch_Partitionable)
 
 #define TPU_PJRT_THUNK(name) thunk_##name,
 PJRT_Profiler_Extension profiler_extension = {
     {sizeof(PJRT_Profiler_Extension), PJRT_Extension_Type_Profiler, nullptr}, &profiler_table, -1};
 
+PJRT_Custom_Partitioner_Extension partitioner_extension = {
+    {sizeof(PJRT_Custom_Partitioner_Extension), PJRT_Extension_Type_Custom_Partitioner,
+     &profiler_extension.base},
+    thunk_PJRT_Register_Custom_Partitioner,
+    thunk_PJRT_Register_Batch_Partitionable};
+
 PJRT_Layouts_Extension layouts_extension = {
-    {sizeof(PJRT_Layouts_Extension), PJRT_Extension_Type_Layouts, &profiler_extension.base},
+    {sizeof(PJRT_Layouts_Extension), PJRT_Extension_Type_Layouts, &partitioner_extension.base},
     TPU_PJRT_LAYOUTS(TPU_PJRT_THUNK)};
 
 PJRT_Shardings_Extension shardings_extension = {

@@ -5,6 +5,8 @@
 
 #include "pjrt_abi.h"
 
+extern "C" const PJRT_Api* GetPjrtApi();
+
 namespace tpu::pjrt {
 
 #define TPU_PJRT_CALL(name) void call(name##_Args& args);
@@ -16,5 +18,7 @@ TPU_PJRT_LAYOUTS(TPU_PJRT_CALL)
 
 void call(PJRT_Shardings_PJRT_Executable_ParameterShardings_Args& args);
 void call(PJRT_Shardings_PJRT_Executable_OutputShardings_Args& args);
+void call(PJRT_Register_Custom_Partitioner_Args& args);
+void call(PJRT_Register_Batch_Partitionable_Args& args);
 
 }  // namespace tpu::pjrt

@@ -8,6 +8,7 @@
 #include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "python_callbacks.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -82,6 +83,7 @@ void call(PJRT_Client_Create_Args& args) {
     args.client = client.get();
     args.client->of_caller = std::move(client);
   });
+  ask_jax_for_callbacks(GetPjrtApi());
 }
 
 void call(PJRT_Client_Destroy_Args& args) {

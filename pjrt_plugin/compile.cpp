@@ -6,6 +6,7 @@
 #include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "partitioner.hpp"
 
 struct PJRT_SerializedExecutable {
   std::string bytes;
@@ -36,7 +37,9 @@ std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* progr
   const BuildOptions build = read_build_options(options);
   auto compiled =
       client::compile_program({reinterpret_cast<const std::byte*>(source.code), source.code_size},
-                              {.cores = build.devices, .import = import_options(build)});
+                              {.cores = build.devices,
+                               .import = import_options(build),
+                               .partitioner = framework_partitioner()});
   for (const std::string& line : compiled->moved) {
     CallLog::note(line);
   }

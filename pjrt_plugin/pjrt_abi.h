@@ -7,6 +7,7 @@
 #include "abi/base.h"
 #include "abi/buffer.h"
 #include "abi/client.h"
+#include "abi/custom_partitioner.h"
 #include "abi/executable.h"
 #include "abi/host_calls.h"
 #include "abi/layouts.h"
@@ -168,6 +169,12 @@ struct PJRT_Shardings_Extension {
       PJRT_Shardings_PJRT_Executable_ParameterShardings_Args*);
   PJRT_Error* (*PJRT_Shardings_PJRT_Executable_OutputShardings)(
       PJRT_Shardings_PJRT_Executable_OutputShardings_Args*);
+};
+
+struct PJRT_Custom_Partitioner_Extension {
+  PJRT_Extension_Base base;
+  PJRT_Error* (*register_custom_partitioner)(PJRT_Register_Custom_Partitioner_Args*);
+  PJRT_Error* (*register_batch_partitionable)(PJRT_Register_Batch_Partitionable_Args*);
 };
 
 // Functions of the extension Layouts, in order.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiled_program.hpp"
 #include "tpu/executable.hpp"
 
 namespace tpu::pjrt {
@@ -31,5 +32,15 @@ std::string device_assignment(const std::vector<int>& devices, int64_t replicas)
 
 /// OpSharding of an array that lies on cores as `layout` says; empty bytes: all of it on each.
 std::string op_sharding(const driver::Layout& layout, const driver::Shape& global);
+
+/// The same of tiles, and back. Throws driver::Error (Unimplemented) for what tiles do not say.
+std::string op_sharding(const compiler::TileList& list);
+compiler::TileList read_op_sharding(std::string_view bytes);
+std::string tuple_sharding(const std::vector<std::string>& shardings);
+std::vector<compiler::TileList> read_tuple_sharding(std::string_view bytes);
+
+/// ShapeProto of an array, and of a tuple of arrays.
+std::string shape_proto(const compiler::Type& type);
+std::string tuple_shape(const std::vector<std::string>& shapes);
 
 }  // namespace tpu::pjrt

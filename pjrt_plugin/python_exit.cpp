@@ -5,13 +5,13 @@
 // looked up in the process, which need not have one.
 #include "python_exit.hpp"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 
+#include "python.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::pjrt {
@@ -30,12 +30,7 @@ HostCalls& host_calls() {
   return *calls;
 }
 
-using Object = struct PyObject;  // nothing of it is known here
-
-template <typename Function>
-Function* python(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
-}
+using Object = PythonObject;
 
 // The destructor of what `atexit` keeps.
 void end_host_calls(Object*) {
@@ -72,11 +67,10 @@ HostCallUnderWay::~HostCallUnderWay() {
 
 void end_host_calls_with_python() {
   static std::atomic<bool> begun{false};
-  auto* const is_initialized = python<int()>("Py_IsInitialized");
-  if (is_initialized == nullptr || is_initialized() == 0 || begun.exchange(true)) {
+  if (!has_python() || begun.exchange(true)) {
     return;
   }
-  const int lock = python<int()>("PyGILState_Ensure")();
+  const PythonLock lock;
   Object* const atexit = python<Object*(const char*)>("PyImport_ImportModule")("atexit");
   Object* const kept = python<Object*(void*, const char*, void (*)(Object*))>("PyCapsule_New")(
       &host_calls(), "tpuboard.host_calls", end_host_calls);
@@ -89,7 +83,6 @@ void end_host_calls_with_python() {
   for (Object* const object : {done, kept, atexit}) {
     python<void(Object*)>("Py_DecRef")(object);
   }
-  python<void(int)>("PyGILState_Release")(lock);
 }
 
 }  // namespace tpu::pjrt

@@ -3,8 +3,8 @@
 
 namespace tpu::pjrt {
 
-/// While one lives, a Python interpreter of this process does not shut down. Throws Cancelled when
-/// it has begun to.
+/// A call of Python by the board or the compiler. While one lives, a Python interpreter of this
+/// process does not shut down. Throws Cancelled when it has begun to.
 class HostCallUnderWay {
  public:
   HostCallUnderWay();

@@ -34,7 +34,6 @@ REASONS = [
     ("type", r"UNIMPLEMENTED: .*(element type \S+ is not supported|is no type of the board)"),
     ("inspection", r"UNIMPLEMENTED: .*custom_call target 'InspectSharding' is not supported"),
     ("memory", r"UNIMPLEMENTED: .*places an array in the memory|Could not find memory addressable by device"),
-    ("partitioner", r"UNIMPLEMENTED: .*custom_call target 'CustomSPMDPartitioning' is not supported"),
     # The test reads HLO, which jaxlib cannot make of a program with Shardy's operations.
     ("text of XLA", r"UNKNOWN: .*unsupported op for export to XLA"),
 ]

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas
-from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from jaxlib import _jax as jaxlib
 
@@ -89,15 +88,6 @@ def operations_and_types() -> None:
     expect("Pallas", lambda: jax.jit(kernel)(jnp.ones((8, 128))), "UNIMPLEMENTED", line(kernel, "pallas_call") + ":",
            "'tpu_custom_call'", "MLIR of the Mosaic compiler", "interpret=True",
            "keras.config.disable_flash_attention()")
-    doubled = custom_partitioning(lambda a: a * 2)
-    doubled.def_partition(lambda mesh, args, result: (mesh, lambda a: a * 2, result.sharding, (args[0].sharding,)),
-                          sharding_rule="i j -> i j")
-    mesh = Mesh(DEVICES, ("x",))
-    cut = NamedSharding(mesh, P("x"))
-    expect("custom_partitioning", lambda: jax.jit(doubled, in_shardings=cut)(X), "UNIMPLEMENTED",
-           "'CustomSPMDPartitioning'", "inside of jax.shard_map over all axes")
-    within = jax.jit(jax.shard_map(doubled, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
-    np.testing.assert_array_equal(np.asarray(within(X)), X * 2)
     expect("dynamic shape", lambda: compile_text("""func.func public @main(%a: tensor<?xf32>) -> tensor<?xf32> {
         %0 = stablehlo.add %a, %a : tensor<?xf32>
         return %0 : tensor<?xf32> }"""), "UNIMPLEMENTED", "dynamic shapes", "fixed sizes")

@@ -47,8 +47,6 @@ class JaxTests(unittest.TestCase):
             (refused + "a.py:1:2: stablehlo.custom_call: the program places an array in the memory 'pinned_host'",
              "memory"),
             ("ValueError: Could not find memory addressable by device TPU v3. Device TPU v3 can", "memory"),
-            (refused + "a.py:1:2: stablehlo.custom_call: custom_call target 'CustomSPMDPartitioning' is not supported",
-             "partitioner"),
             ("UNKNOWN: a.py:1: error: 'sdy.sharding_constraint' op unsupported op for export to XLA", "text of XLA"),
             ("AssertionError: \\nNot equal to tolerance rtol=1e-06", "ours"),
             (refused + "a.py:1:2: stablehlo.add: after the pass 'partition': the result must be f32[2]", "ours"),
