@@ -132,6 +132,35 @@ def random() -> None:
     check("truncated_normal", lambda k: jax.random.truncated_normal(k, -2, 2, (99,)), key)
     for make in (jax.nn.initializers.glorot_uniform, jax.nn.initializers.he_uniform):
         check(make.__name__, lambda k, m=make: m()(k, (3, 3, 8, 32)), key, bound=0)
+    _rng_over_cores()
+
+
+def _rng_over_cores() -> None:
+    """`stablehlo.rng`: in shard_map equal on all cores, as JAX's types say; elsewhere one array, cut or not."""
+    mesh = Mesh(np.array(jax.devices()), ("x",))
+
+    def draw(shape: tuple = (2, 5)) -> tuple:
+        real = jax.lax.rng_uniform(jnp.float32(-1), jnp.float32(1), shape)
+        return real, jax.lax.rng_uniform(jnp.int32(0), jnp.int32(999), shape)
+
+    once = [np.asarray(x) for x in jax.jit(draw)()]
+    assert not np.array_equal(*(np.asarray(x) for x in jax.jit(lambda: (draw()[0], draw()[0]))()))
+    for result in (jax.jit(jax.shard_map(draw, mesh=mesh, in_specs=(), out_specs=P()))(),
+                   jax.jit(jax.shard_map(lambda: jax.lax.scan(lambda c, _: (c, draw()), 0, length=1)[1], mesh=mesh,
+                                         in_specs=(), out_specs=P()))()):
+        for array, expected in zip(result, once, strict=True):
+            for shard in array.addressable_shards:
+                np.testing.assert_array_equal(np.asarray(shard.data).reshape(2, 5), expected)
+    # bounds of each core's own: equal bits
+    own = jax.jit(jax.shard_map(lambda low: jax.lax.rng_uniform(low[0], low[0] + 1, (1, 4)), mesh=mesh, in_specs=P("x"),
+                                out_specs=P("x")))(np.arange(8, dtype=np.float32))
+    np.testing.assert_allclose(np.asarray(own) - np.arange(8)[:, None], np.broadcast_to(np.asarray(own)[:1], (8, 4)),
+                               atol=1e-6)
+    whole = [np.asarray(x) for x in jax.jit(partial(draw, (8, 6)))()]
+    cut = jax.jit(partial(draw, (8, 6)), out_shardings=NamedSharding(mesh, P("x")))()
+    for array, expected in zip(cut, whole, strict=True):
+        assert len({np.asarray(shard.data).tobytes() for shard in array.addressable_shards}) == 8
+        np.testing.assert_array_equal(np.asarray(array), expected)
 
 
 def _losses(device: jax.Device, make: Callable) -> list[float]:
