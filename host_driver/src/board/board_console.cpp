@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "src/board/board_impl.hpp"
-#include "src/board/fault_text.hpp"
-#include "src/board/firmware.hpp"
+#include "src/texts/fault_text.hpp"
+#include "src/texts/firmware.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 

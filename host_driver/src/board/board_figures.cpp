@@ -150,7 +150,7 @@ BoardCounters BoardImpl::board_counters(std::vector<CoreCounters> cores,
   result.lockstep_mismatches = stats.lockstep_mismatches;
   result.lockstep_text = stats.lockstep_text;
   result.check_findings = stats.check_findings;
-  result.check_text = check_text_;
+  result.check_text = records_.check_text();
   result.late_calls = turn_.late_calls();
   result.repeated_doorbells = repeated_doorbells_;
   result.recoveries = recoveries_;

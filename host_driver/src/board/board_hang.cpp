@@ -1,5 +1,4 @@
-// What the debug port says of programs, put into words with names and source lines: launches that
-// hang, and findings of the happens-before checker.
+// What the debug port says of launches that hang, put into words with names and source lines.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,9 +8,9 @@
 
 #include "files/files.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/board/firmware.hpp"
-#include "src/board/hang_report.hpp"
 #include "src/residency/program.hpp"
+#include "src/texts/firmware.hpp"
+#include "src/texts/hang_report.hpp"
 
 namespace tpu::driver {
 
@@ -54,39 +53,6 @@ std::string BoardImpl::tell_hang(const char* kind, const Operation* op,
       text += fmt::format("the report of the hang was not written: {}\n", error.message());
     }
   }
-  return text;
-}
-
-// At the end of a launch, while its program is known. Returns what it adds to check_text_.
-std::string BoardImpl::tell_findings(const Operation& op) {
-  try {
-    for (CheckFinding& finding : transport_->take_findings()) {
-      findings_.push_back(std::move(finding));
-    }
-  } catch (const std::exception&) {
-    return {};  // the model broke; who waits for the board hears of it
-  }
-  const ProgramOfCore program = [&op](uint32_t) { return &op.program->exe; };
-  std::string text;
-  std::optional<uint64_t> step;
-  std::erase_if(findings_, [&](const CheckFinding& finding) {
-    if (finding.launch != op.launch_id) {
-      return false;
-    }
-    step = std::min(step.value_or(finding.step), finding.step);
-    text +=
-        fmt::format("step {}: {} {}", finding.step, place_text(finding.who, program), finding.what);
-    text += finding.other ? " " + place_text(*finding.other, program) : std::string();
-    text += finding.where.empty() ? "\n" : ": " + finding.where + "\n";
-    return true;
-  });
-  if (step) {  // a schedule is that of its step; without one all steps are alike
-    text += fmt::format(
-        "again: tpuboard run {}.tpuexe{} --check --no-data{}\n", op.program->exe.name, board_words_,
-        sim_.schedule_seed == 0 ? ""
-                                : fmt::format(" --schedule-seed {}", sim_.schedule_seed + *step));
-  }
-  check_text_ += text;
   return text;
 }
 

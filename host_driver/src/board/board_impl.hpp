@@ -27,19 +27,19 @@
 #include "src/feeds/feeds.hpp"
 #include "src/health/health.hpp"
 #include "src/host_calls/host_call_server.hpp"
+#include "src/launches/launch_records.hpp"
+#include "src/launches/launcher.hpp"
 #include "src/memory/box.hpp"
 #include "src/memory/device_memory.hpp"
 #include "src/memory/host_arena.hpp"
-#include "src/op_counts.hpp"
 #include "src/operations/board_handles.hpp"
 #include "src/operations/contents.hpp"
 #include "src/operations/devices.hpp"
 #include "src/operations/operation.hpp"
 #include "src/operations/operations.hpp"
 #include "src/operations/send_order.hpp"
+#include "src/residency/loader.hpp"
 #include "src/residency/program.hpp"
-#include "src/residency/program_ids.hpp"
-#include "src/residency/resident_programs.hpp"
 #include "src/transfers/board_memory.hpp"
 #include "src/transfers/transfers.hpp"
 #include "src/turn/completion_thread.hpp"
@@ -145,7 +145,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::vector<HostArray> take_step(StepFeedState& feed, uint32_t number);
 
   /// For tests of the wrap: the next launch has the id behind this one.
-  void set_last_launch(uint32_t launch_id) { launch_count_ = launch_id; }
+  void set_last_launch(uint32_t launch_id) { launcher_.set_last_id(launch_id); }
 
   /// Any thread, any lock: an event of the host's own was set.
   void note_host_event();
@@ -192,13 +192,12 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // board_hang.cpp
   std::string tell_hang(const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
                         const TransportStats& stats);
-  std::string tell_findings(const Operation& op);
   std::string describe_trap(Device& device);
   void note_deaths();
 
   // board_submit.cpp
   void end_launch(Operation& launch, const ErrorPtr& error);
-  void give_launch_id(Operation& op);
+
   // board_limit.cpp
   void spend_host_time(uint64_t cycles);
   void prepare_input(uint64_t bytes);
@@ -241,48 +240,22 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   tpu_fault_record_t read_fault(const Device& device);
   bool never_started(const Operation& op);
 
-  // board_load.cpp
-  std::vector<int> place_of(const exe::ExecutableT& exe, const std::string& name,
-                            const std::vector<int>& wanted);
-  std::shared_ptr<Residence> make_resident(LoadedProgram& program);
-  void await_load(const Residence& residence);
-  void take_memory(const LoadedProgram& program, Residence& residence);
-  void take_ids(Residence& residence);
-  void send_program(const LoadedProgram& program, Residence::Part& part,
-                    const std::shared_ptr<Operation>& op);
-  void send_constants(const LoadedProgram& program, const Residence::Part& part,
-                      const std::shared_ptr<Operation>& op);
-  std::vector<Array> prepare_arguments(const LoadedProgram& program, std::vector<Array> arguments,
-                                       const std::vector<size_t>& kept);
-  bool lies_as_wanted(const Array& array, const OwnedRuns& wants) const;
-  std::vector<std::shared_ptr<Allocation>> bind_slots(const Operation& op, size_t p,
-                                                      const std::vector<Array>& arguments,
-                                                      std::vector<std::vector<Buffer>>& outputs);
-  std::shared_ptr<Command> launch_command(const Operation& op, size_t p,
-                                          const std::vector<std::shared_ptr<Allocation>>& slots);
+  // board_sim.cpp
   LaunchClock clock_of(const SimOptions& sim, std::optional<double> time_limit) const;
-  void count_ops(const Operation& op);
-  void forget_launch(const Operation& op);
-  void submit_launch(const std::shared_ptr<Operation>& op,
-                     const std::vector<std::shared_ptr<BufferState>>& donated);
-  void collect_retired();
 
   spec::BoardParams params_;
   uint64_t hash_ = 0;
   SimOptions sim_;
-  std::optional<double> time_limit_;    // OpenOptions::time_limit
-  std::string hang_report_;             // OpenOptions::hang_report
-  std::vector<CheckFinding> findings_;  // of launches that have not ended
-  std::string check_text_;              // of those that have
-  OpCounts op_counts_;
-  SnapshotRecords restored_;  // until they are taken
+  std::optional<double> time_limit_;  // OpenOptions::time_limit
+  std::string hang_report_;           // OpenOptions::hang_report
+  SnapshotRecords restored_;          // until they are taken
   std::vector<std::byte> firmware_;
   uint32_t firmware_entry_ = 0;
-  std::string board_words_;      // options of the command that choose this board: " --set a.b=1"
   uint32_t firmware_build_ = 0;  // what FW_BUILD must say; 0: not known
   std::shared_ptr<const firmware::Image> firmware_names_;
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
+  LaunchRecords records_{transport_};
   Devices devices_;
   BoardHandles handles_;
   Health health_;
@@ -304,21 +277,33 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
        .make_event = [this] { return handles_.make_event(); },
        .launch_over = [this](Operation& op, const ErrorPtr& error) { end_launch(op, error); }}};
   SendOrder order_{operations_, health_, [this] { return calls_.answers_here(); }};
-  ResidentPrograms programs_;
   BoardMemory memory_{devices_,
-                      programs_,
                       health_,
                       {.pump = [this] { pump(); },
+                       .evict = [this](int device) { return loader_.evict(device); },
                        .held_bytes = [this] { return transport_->stats().hbm_host_bytes; }}};
   Turn turn_{[this] { transport_->interrupt(); }};
   Transfers transfers_{memory_, operations_, order_, handles_, turn_};
   Feeds feeds_{devices_, registers_, operations_, memory_, handles_, health_, outbox_, news_};
   HostCallServer calls_{devices_, registers_, memory_, health_, outbox_, turn_, news_};
-  std::shared_ptr<ProgramIds> ids_;  // of programs; residences give theirs back
+  Loader loader_{devices_, operations_, order_, memory_, transfers_, health_, [this] { pump(); }};
+  Launcher launcher_{operations_,
+                     order_,
+                     memory_,
+                     transfers_,
+                     feeds_,
+                     loader_,
+                     handles_,
+                     health_,
+                     [this](uint32_t id, const std::shared_ptr<const exe::ExecutableT>& program,
+                            uint64_t context) {
+                       if (transport_) {
+                         transport_->name_launch(id, program, context);
+                       }
+                     }};
 
-  bool parts_noted_ = false;   // by note_parts() in the present run of the board
-  bool starves_ = false;       // nothing is in flight, and a launch waits for a batch
-  uint32_t launch_count_ = 0;  // wraps; 0 is no launch id
+  bool parts_noted_ = false;  // by note_parts() in the present run of the board
+  bool starves_ = false;      // nothing is in flight, and a launch waits for a batch
   std::string stall_text_;
   int stalls_ = 0;  // quiescent runs without progress, one after the other
   // Never changed while there are handles.

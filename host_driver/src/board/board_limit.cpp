@@ -7,8 +7,8 @@
 #include <iterator>
 
 #include "src/board/board_impl.hpp"
-#include "src/board/fault_text.hpp"
 #include "src/residency/program.hpp"
+#include "src/texts/fault_text.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
 namespace tpu::driver {

@@ -6,8 +6,8 @@
 
 #include "file/crc32c.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/board/firmware.hpp"
 #include "src/board/snapshot_source.hpp"
+#include "src/texts/firmware.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/hart_map.h"
@@ -155,7 +155,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   request.params = spec::load_board(options.preset, options.overrides);
   request.sim = options.sim;
   params_ = request.params;
-  board_words_ = command_words(options);
+  records_.set_board_words(command_words(options));
   hash_ = spec::board_hash(params_);
 
   const FirmwareImage image = firmware_of(options);
@@ -187,6 +187,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   arena_ = std::make_shared<HostArena>(
       cores * (CommandRing::kCommandBytes + CommandRing::kCompletionBytes), options.staging_bytes);
   sim_ = options.sim;
+  records_.set_options(sim_);
   // A process can have one board: a snapshot that is no good is found before there is one.
   std::optional<SnapshotSource> snapshot;
   if (!options.snapshot.empty()) {
@@ -199,10 +200,10 @@ void BoardImpl::connect(const OpenOptions& options) {
 
   time_limit_ = options.time_limit;
   launch_clock_ = clock_of(sim_, time_limit_);
-  ids_ = std::make_shared<ProgramIds>(cores);
   for (size_t i = 0; i < cores; ++i) {
     devices_.add(make_device(i, params_, *arena_));
   }
+  loader_.set_board(params_.board.name, hash_);
   if (snapshot) {
     restore(*snapshot);
   } else {

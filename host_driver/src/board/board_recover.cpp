@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "src/board/board_impl.hpp"
-#include "src/board/fault_text.hpp"
 #include "src/residency/program.hpp"
 #include "src/rings/status.hpp"
+#include "src/texts/fault_text.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
 namespace tpu::driver {
@@ -167,10 +167,8 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
     waits = tell_hang("watchdog", op.get(), stats.watchdog_waits, stats);
   }
   std::string core_says = core_text(device, record.cycle);
-  if (sim_.check) {
-    const std::string findings = tell_findings(*op);
-    core_says += findings.empty() ? "" : "\nthe checker says:\n" + findings;
-  }
+  const std::string findings = records_.take_findings(*op);
+  core_says += findings.empty() ? "" : "\nthe checker says:\n" + findings;
   ErrorPtr fault = fault_error(record, op->program->exe, device.id, waits, core_says);
   if (health_.cancelled() && record.code == TPU_FAULT_HOST_ABORT) {
     fault = std::make_shared<Error>(
@@ -222,7 +220,7 @@ void BoardImpl::resend(std::vector<std::shared_ptr<Operation>>& launches) {
       continue;
     }
     // The board remembers aborted gangs by their launch id, so the launch needs a fresh one.
-    give_launch_id(*op);
+    launcher_.give_id(*op);
     op->verdict = nullptr;
     op->open = op->commands.size();
     std::fill(op->status.begin(), op->status.end(), kStatusOpen);
@@ -322,21 +320,7 @@ bool BoardImpl::reboot_dead() {
     break_board(model_error(error));
     return true;
   }
-  // Memory has survived, with all constants in it.
-  for (const auto& program : programs_.live()) {
-    if (!program->residence) {
-      continue;
-    }
-    for (Residence::Part& part : program->residence->parts) {
-      // What the core has not loaded yet is sent again as all that was lost.
-      if (!*part.loaded || std::find(dead.begin(), dead.end(), part.device) == dead.end()) {
-        continue;
-      }
-      const Operations::Submission load_op(operations_,
-                                           fmt::format("loading {} again", program->exe.name));
-      send_program(*program, part, load_op.op());
-    }
-  }
+  loader_.load_again(dead);
   return true;
 }
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "src/board/board_impl.hpp"
-#include "src/board/firmware.hpp"
 #include "src/residency/program.hpp"
+#include "src/texts/firmware.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -43,9 +43,7 @@ void BoardImpl::change_sim(const SimOptions& sim) {
       trigger_with_address(*firmware_names_, firmware_build_, sim.waves_trigger);
   const std::string error = transport_->change_sim(resolved);
   launch_clock_ = clock_of(sim, time_limit_);
-  if (sim.op_times && !sim_.op_times) {
-    op_counts_.clear();
-  }
+  records_.set_options(sim);
   sim_ = sim;
   if (!error.empty()) {
     throw Error(ErrorCode::kFailedPrecondition, error);
@@ -64,7 +62,7 @@ void BoardImpl::change_time_limit(std::optional<double> seconds) {
 std::vector<OpTime> BoardImpl::op_times() {
   const Entry entry(*this, EntryKind::kLook);
   health_.check_usable();
-  return op_counts_.list();
+  return records_.op_times();
 }
 
 std::string BoardImpl::take_xspace() {
@@ -93,21 +91,6 @@ std::string BoardImpl::take_record() {
   const Entry entry(*this, EntryKind::kLook);
   health_.check_usable();
   return transport_->take_record();
-}
-
-// At the end of a launch, while its program is known.
-void BoardImpl::count_ops(const Operation& op) {
-  try {
-    op_counts_.add(op.program->owner, transport_->take_op_times(op.launch_id));
-  } catch (const std::exception&) {
-    // The model broke; who waits for the board hears of it.
-  }
-}
-
-void BoardImpl::forget_launch(const Operation& op) {
-  if (op.launch_id != 0 && transport_) {
-    transport_->name_launch(op.launch_id, nullptr, 0);
-  }
 }
 
 }  // namespace tpu::driver

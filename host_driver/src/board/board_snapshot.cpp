@@ -65,15 +65,15 @@ void BoardImpl::visit_head(spec::Archive& archive) const {
 void BoardImpl::visit_driver(spec::Archive& archive) {
   archive.section("driver");
   uint64_t late = turn_.late_calls();
-  archive(operations_, launch_count_, programs_, late, repeated_doorbells_, recoveries_);
+  archive(operations_, launcher_, loader_, late, repeated_doorbells_, recoveries_);
   turn_.set_late_calls(late);
   for (Device& device : devices_) {
     device.ring.visit_counts(archive);
     archive(device.told_trap);
-    ids_->visit_used(archive, static_cast<size_t>(device.id));
+    loader_.ids()->visit_used(archive, static_cast<size_t>(device.id));
     device.ring.visit_memory(archive);
   }
-  ids_->visit_retired(archive);
+  loader_.ids()->visit_retired(archive);
 }
 
 // The order of the file.
@@ -148,12 +148,12 @@ void BoardImpl::restore_records(SnapshotRecords& records) {
   // The ids of programs that nobody named are given back before others get them.
   for (ProgramRecord& record : records.programs) {
     record.program = restore_program(record, records);
-    programs_.add(record.program);
+    loader_.add(record.program);
     for (const ProgramRecord::Part& part : record.parts) {
-      ids_->claim(part.device, part.id);
+      loader_.ids()->claim(part.device, part.id);
     }
   }
-  ids_->retire_unclaimed();
+  loader_.ids()->retire_unclaimed();
 }
 
 std::shared_ptr<LoadedProgram> BoardImpl::restore_program(const ProgramRecord& record,
@@ -162,7 +162,7 @@ std::shared_ptr<LoadedProgram> BoardImpl::restore_program(const ProgramRecord& r
   try {
     executable = std::make_shared<exe::ExecutableT>(exe::read_executable(record.executable));
     check_program(record, *executable, records);
-    place_of(*executable, record.names[0], record.devices);
+    loader_.place_of(*executable, record.names[0], record.devices);
     need_same(executable->board_hash == hash_, "board",
               fmt::format("hash {:016x}", executable->board_hash), fmt::format("{:016x}", hash_));
   } catch (const exe::ExecutableError& error) {
@@ -176,7 +176,7 @@ std::shared_ptr<LoadedProgram> BoardImpl::restore_program(const ProgramRecord& r
     return program;
   }
   auto residence = std::make_shared<Residence>();
-  residence->ids = ids_;
+  residence->ids = loader_.ids();
   for (const ProgramRecord::Part& saved : record.parts) {
     Residence::Part& part = residence->parts.emplace_back();
     part.device = saved.device;

@@ -1,4 +1,4 @@
-// Calls that move data, and the end of launches.
+// Calls that move data, load and launch, and the end of launches.
 #include "src/board/board_impl.hpp"
 
 namespace tpu::driver {
@@ -8,13 +8,10 @@ void BoardImpl::end_launch(Operation& launch, const ErrorPtr& error) {
   if (launch.feed) {
     feeds_.end(*launch.feed, error);
   }
-  if (sim_.op_times && launch.on_board) {
-    count_ops(launch);
+  if (launch.on_board) {
+    records_.end(launch);
   }
-  if (sim_.check && launch.on_board) {
-    tell_findings(launch);
-  }
-  forget_launch(launch);
+  launcher_.forget_id(launch);
 }
 
 void BoardImpl::need_host_memory(uint64_t bytes, const std::string& what) {
@@ -58,6 +55,25 @@ Event BoardImpl::read(const std::vector<ReadPart>& parts, const std::vector<Even
   const Entry entry(*this);
   health_.check_usable();
   return transfers_.read(parts, after);
+}
+
+std::shared_ptr<LoadedProgram> BoardImpl::load(std::shared_ptr<const exe::ExecutableT> executable,
+                                               const std::string& name,
+                                               const std::vector<int>& devices, bool wait) {
+  const auto program = loader_.make(std::move(executable), name, devices);
+  const Entry entry(*this);
+  health_.check_usable();
+  loader_.load(program, wait);
+  return program;
+}
+
+RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
+                            const std::vector<Array>& arguments, const RunOptions& options) {
+  const Entry entry(*this);
+  health_.check_usable();
+  launcher_.check(*program, arguments, options);
+  spend_host_time(static_cast<uint64_t>(params_.host.dispatch_cycles));
+  return launcher_.launch(program, arguments, options);
 }
 
 }  // namespace tpu::driver

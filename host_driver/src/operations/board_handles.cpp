@@ -67,7 +67,7 @@ void BoardHandles::depend(Operation& op, const std::vector<Event>& after) const 
 }
 
 std::shared_ptr<Allocation> BoardHandles::hold(const BufferState& buffer) const {
-  if (buffer.board.get() != identity_) {
+  if (!owns(buffer)) {
     throw Error(ErrorCode::kInvalidArgument, "the buffer belongs to another board");
   }
   auto memory = buffer.hold();

@@ -18,6 +18,9 @@ class BoardHandles {
   /// What buffers keep alive and events wait by. Once, before anything else.
   void set_board(const std::shared_ptr<BoardImpl>& board);
 
+  std::shared_ptr<BoardImpl> board() const { return board_.lock(); }
+  bool owns(const BufferState& buffer) const { return buffer.board.get() == identity_; }
+
   std::shared_ptr<EventState> make_event() const;
   /// An event that the host sets.
   std::shared_ptr<EventState> make_host_event();

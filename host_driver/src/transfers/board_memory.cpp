@@ -23,7 +23,7 @@ std::shared_ptr<Allocation> BoardMemory::allocate(int device, uint64_t bytes,
     if (auto made = Allocation::make(memory, bytes, label)) {
       return made;
     }
-    if (bytes <= memory->capacity() && programs_.evict(device)) {
+    if (bytes <= memory->capacity() && hooks_.evict(device)) {
       continue;
     }
     // Ranges whose handles are gone come back when their last command is over.

@@ -12,7 +12,6 @@
 #include "src/memory/device_memory.hpp"
 #include "src/memory/host_arena.hpp"
 #include "src/operations/devices.hpp"
-#include "src/residency/resident_programs.hpp"
 
 namespace tpu::driver {
 
@@ -21,11 +20,13 @@ class BoardMemory {
   struct Hooks {
     /// Lets board time pass until something is over. May give up the lock.
     std::function<void()> pump;
+    /// Makes room in HBM of a core; false: there is nothing to be gained.
+    std::function<bool(int device)> evict;
     /// Host memory that contents of HBM take; empty where they do not lie in host memory.
     std::function<std::optional<uint64_t>()> held_bytes;
   };
-  BoardMemory(Devices& devices, ResidentPrograms& programs, Health& health, Hooks hooks)
-      : devices_(devices), programs_(programs), health_(health), hooks_(std::move(hooks)) {}
+  BoardMemory(Devices& devices, Health& health, Hooks hooks)
+      : devices_(devices), health_(health), hooks_(std::move(hooks)) {}
 
   void set_arena(std::shared_ptr<HostArena> arena) { arena_ = std::move(arena); }
 
@@ -46,7 +47,6 @@ class BoardMemory {
 
  private:
   Devices& devices_;
-  ResidentPrograms& programs_;
   Health& health_;
   const Hooks hooks_;
   std::shared_ptr<HostArena> arena_;

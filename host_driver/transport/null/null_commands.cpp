@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "file/crc32c.hpp"
-#include "src/board/fault_text.hpp"
+#include "src/texts/fault_text.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/isa.hpp"
 #include "tpu/spec/perf_regs.hpp"

@@ -8,8 +8,8 @@
 
 #include "board/board_loader.hpp"
 #include "file/crc32c.hpp"
-#include "src/board/fault_text.hpp"
 #include "src/rings/status.hpp"
+#include "src/texts/fault_text.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"

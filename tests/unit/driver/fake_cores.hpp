@@ -14,6 +14,7 @@
 #include "src/operations/board_handles.hpp"
 #include "src/operations/devices.hpp"
 #include "src/operations/send_order.hpp"
+#include "src/residency/resident_programs.hpp"
 #include "src/rings/command_ring.hpp"
 #include "src/rings/core_registers.hpp"
 #include "src/transfers/board_memory.hpp"
@@ -98,11 +99,11 @@ struct FakeBoard {
                          .make_event = [this] { return handles.make_event(); },
                          .launch_over = [](Operation&, const ErrorPtr&) {}}};
   SendOrder order{operations, health, [] { return false; }};
-  BoardMemory memory{
-      cores.devices,
-      programs,
-      health,
-      {.pump = [this] { pump(); }, .held_bytes = [] { return std::optional<uint64_t>(); }}};
+  BoardMemory memory{cores.devices,
+                     health,
+                     {.pump = [this] { pump(); },
+                      .evict = [this](int device) { return programs.evict(device); },
+                      .held_bytes = [] { return std::optional<uint64_t>(); }}};
 };
 
 }  // namespace tpu::driver::test

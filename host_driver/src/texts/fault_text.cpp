@@ -1,5 +1,5 @@
 // Texts of fault records; meanings: spec/formats/rings.toml.
-#include "src/board/fault_text.hpp"
+#include "src/texts/fault_text.hpp"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,9 @@
 // Sums of tallies.
-#include "src/op_counts.hpp"
+#include "src/launches/op_counts.hpp"
 
 #include <algorithm>
 
-#include "src/board/fault_text.hpp"
+#include "src/texts/fault_text.hpp"
 
 namespace tpu::driver {
 

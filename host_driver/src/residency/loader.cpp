@@ -1,12 +1,12 @@
-// Loading core programs.
+// Sending programs, their constants and ids.
+#include "src/residency/loader.hpp"
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-
-#include "src/board/board_impl.hpp"
-#include "src/residency/program.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -18,7 +18,7 @@ Error bad_program(const std::string& text) { return Error(ErrorCode::kInvalidArg
 // The code of a retired program may be overwritten from now on: launches that use it are over,
 // since they hold the residence. A core whose load failed answers UNLOAD with NO_PROGRAM, which
 // does no harm.
-void BoardImpl::collect_retired() {
+void Loader::collect_retired() {
   while (const auto next = ids_->next_retired()) {
     if (next->sent) {
       auto command = std::make_shared<Command>();
@@ -34,10 +34,8 @@ void BoardImpl::collect_retired() {
   }
 }
 
-// The cores of the program, in the order of its partitions: those that were asked for, when it can
-// run there.
-std::vector<int> BoardImpl::place_of(const exe::ExecutableT& exe, const std::string& name,
-                                     const std::vector<int>& wanted) {
+std::vector<int> Loader::place_of(const exe::ExecutableT& exe, const std::string& name,
+                                  const std::vector<int>& wanted) {
   std::vector<int> compiled_for(exe.cores.begin(), exe.cores.end());
   if (compiled_for.empty()) {
     compiled_for.resize(exe.partitions);
@@ -64,37 +62,43 @@ std::vector<int> BoardImpl::place_of(const exe::ExecutableT& exe, const std::str
   return wanted;
 }
 
-std::shared_ptr<LoadedProgram> BoardImpl::load(std::shared_ptr<const exe::ExecutableT> executable,
-                                               const std::string& name,
-                                               const std::vector<int>& devices, bool wait) {
+void Loader::set_board(const std::string& name, uint64_t hash) {
+  board_name_ = name;
+  board_hash_ = hash;
+  ids_ = std::make_shared<ProgramIds>(devices_.size());
+}
+
+std::shared_ptr<LoadedProgram> Loader::make(std::shared_ptr<const exe::ExecutableT> executable,
+                                            const std::string& name,
+                                            const std::vector<int>& devices) {
   const exe::ExecutableT& exe = *executable;
   if (exe.partitions > devices_.size()) {
     throw bad_program(fmt::format("{}: the program needs {} cores, this board has {}", name,
                                   exe.partitions, devices_.size()));
   }
-  if (exe.board_hash != hash_) {
+  if (exe.board_hash != board_hash_) {
     throw bad_program(
         fmt::format("{}: compiled for another board ({}, hash {:016x}; this board is {}, "
                     "hash {:016x}); compile it again with the same board file",
-                    name, exe.board_name, exe.board_hash, params_.board.name, hash_));
+                    name, exe.board_name, exe.board_hash, board_name_, board_hash_));
   }
-  auto program =
-      std::make_shared<LoadedProgram>(std::move(executable), place_of(exe, name, devices));
-  const Entry entry(*this);
-  health_.check_usable();
+  std::vector<int> place = place_of(exe, name, devices);
+  return std::make_shared<LoadedProgram>(std::move(executable), std::move(place));
+}
+
+void Loader::load(const std::shared_ptr<LoadedProgram>& program, bool wait) {
   programs_.add(program);  // a core that dies on the way loads it again
   const auto residence = make_resident(*program);
   if (wait) {
     await_load(*residence);
   }
-  return program;
 }
 
-void BoardImpl::await_load(const Residence& residence) {
+void Loader::await_load(const Residence& residence) {
   ErrorPtr failure;
   for (const Residence::Part& part : residence.parts) {
     while (part.ready->open() && !health_.broken()) {
-      pump();
+      pump_();
     }
     failure = failure ? failure : part.ready->error;
   }
@@ -103,9 +107,7 @@ void BoardImpl::await_load(const Residence& residence) {
   }
 }
 
-// The program on its cores, for as long as the caller holds the result. What was used longest ago
-// makes room. Memory and ids of a load that fails come back with its residence.
-std::shared_ptr<Residence> BoardImpl::make_resident(LoadedProgram& program) {
+std::shared_ptr<Residence> Loader::make_resident(LoadedProgram& program) {
   programs_.use(program);
   const auto failed = [](const Residence::Part& part) { return part.ready->failed(); };
   if (program.residence &&
@@ -133,7 +135,7 @@ std::shared_ptr<Residence> BoardImpl::make_resident(LoadedProgram& program) {
   return residence;
 }
 
-void BoardImpl::take_memory(const LoadedProgram& program, Residence& residence) {
+void Loader::take_memory(const LoadedProgram& program, Residence& residence) {
   const exe::ExecutableT& exe = program.exe;
   const ProgramCost& cost = program.info->cost;
   memory_.need_room((cost.constant_bytes + cost.scratch_bytes) * residence.parts.size(),
@@ -153,7 +155,7 @@ void BoardImpl::take_memory(const LoadedProgram& program, Residence& residence) 
   }
 }
 
-void BoardImpl::take_ids(Residence& residence) {
+void Loader::take_ids(Residence& residence) {
   for (Residence::Part& part : residence.parts) {
     const Device& device = devices_[part.device];
     std::optional<uint16_t> id;
@@ -170,7 +172,7 @@ void BoardImpl::take_ids(Residence& residence) {
                                 TPU_MAX_PROGRAMS),
                     {.device = part.device, .op = {}, .source = {}});
       }
-      pump();
+      pump_();
       collect_retired();
     }
     part.id = *id;
@@ -179,8 +181,8 @@ void BoardImpl::take_ids(Residence& residence) {
 }
 
 // LOAD_PROGRAM to one core. The image is one transfer, since its CRC is that of all of it.
-void BoardImpl::send_program(const LoadedProgram& program, Residence::Part& part,
-                             const std::shared_ptr<Operation>& op) {
+void Loader::send_program(const LoadedProgram& program, Residence::Part& part,
+                          const std::shared_ptr<Operation>& op) {
   const exe::ExecutableT& exe = program.exe;
   const auto image = memory_.stage_now(exe.image.size());
   std::memcpy(image->bytes().data(), exe.image.data(), exe.image.size());
@@ -202,8 +204,8 @@ void BoardImpl::send_program(const LoadedProgram& program, Residence::Part& part
 }
 
 // Constants of one core.
-void BoardImpl::send_constants(const LoadedProgram& program, const Residence::Part& part,
-                               const std::shared_ptr<Operation>& op) {
+void Loader::send_constants(const LoadedProgram& program, const Residence::Part& part,
+                            const std::shared_ptr<Operation>& op) {
   const exe::ExecutableT& exe = program.exe;
   for (size_t s = 0; s < exe.slots.size(); ++s) {
     if (exe.slots[s]->kind == exe::SlotKind::constant) {
@@ -212,6 +214,24 @@ void BoardImpl::send_constants(const LoadedProgram& program, const Residence::Pa
         std::memcpy(piece.data(), data.data() + at, piece.size());
       };
       transfers_.send_up({op}, {part.slots[s]}, data.size(), false, source);
+    }
+  }
+}
+
+void Loader::load_again(const std::vector<int>& devices) {
+  for (const auto& program : programs_.live()) {
+    if (!program->residence) {
+      continue;
+    }
+    for (Residence::Part& part : program->residence->parts) {
+      // What the core has not loaded yet is sent again as all that was lost.
+      if (!*part.loaded ||
+          std::find(devices.begin(), devices.end(), part.device) == devices.end()) {
+        continue;
+      }
+      const Operations::Submission load_op(operations_,
+                                           fmt::format("loading {} again", program->exe.name));
+      send_program(*program, part, load_op.op());
     }
   }
 }

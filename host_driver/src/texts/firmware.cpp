@@ -1,5 +1,5 @@
 // Adapter to the library tpu::firmware_image, which the firmware build makes.
-#include "src/board/firmware.hpp"
+#include "src/texts/firmware.hpp"
 
 #include <fmt/format.h>
 #include <openssl/sha.h>

@@ -1,5 +1,5 @@
 // Waits as a graph: each unit waits for at most one other.
-#include "src/board/hang_report.hpp"
+#include "src/texts/hang_report.hpp"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "sim/wait_text.hpp"
-#include "src/board/fault_text.hpp"
+#include "src/texts/fault_text.hpp"
 
 namespace tpu::driver {
 namespace {

@@ -1,4 +1,6 @@
-// Launching core programs: arguments, slots, gangs.
+// Arguments, slots, gangs.
+#include "src/launches/launcher.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,8 +10,6 @@
 
 #include "file/crc32c.hpp"
 #include "src/access.hpp"
-#include "src/board/board_impl.hpp"
-#include "src/residency/program.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -63,7 +63,7 @@ void check_options(const LoadedProgram& program, const std::vector<Array>& argum
 }
 
 // Everything that can be wrong with the arguments of a launch, before anything is sent.
-void check_arguments(const BoardImpl& board, const LoadedProgram& program,
+void check_arguments(const BoardHandles& handles, const LoadedProgram& program,
                      const std::vector<Array>& arguments, const RunOptions& options) {
   const exe::ExecutableT& exe = program.exe;
   check_options(program, arguments, options);
@@ -99,7 +99,7 @@ void check_arguments(const BoardImpl& board, const LoadedProgram& program,
         throw invalid(fmt::format("part {} of {} is empty", p, what));
       }
       const BufferState& buffer = *Access::state(array.parts()[p]);
-      if (buffer.board.get() != &board) {
+      if (!handles.owns(buffer)) {
         throw invalid(fmt::format("{} belongs to another board than the program", what));
       }
       if (buffer.device != program.info->devices[p]) {
@@ -160,11 +160,17 @@ std::vector<Array> arrays_of(const ProgramInfo& info, std::vector<std::vector<Bu
 
 }  // namespace
 
-void BoardImpl::give_launch_id(Operation& op) {
-  forget_launch(op);
-  launch_count_ += launch_count_ == UINT32_MAX ? 2 : 1;  // never 0
-  op.launch_id = launch_count_;
-  transport_->name_launch(op.launch_id, op.program->owner, op.trace_context);
+void Launcher::forget_id(const Operation& op) const {
+  if (op.launch_id != 0) {
+    name_(op.launch_id, nullptr, 0);
+  }
+}
+
+void Launcher::give_id(Operation& op) {
+  forget_id(op);
+  last_id_ += last_id_ == UINT32_MAX ? 2 : 1;  // never 0
+  op.launch_id = last_id_;
+  name_(op.launch_id, op.program->owner, op.trace_context);
   for (const auto& command : op.commands) {
     tpu_command_launch_t wire;
     std::memcpy(&wire, command->wire.data(), sizeof(wire));
@@ -174,8 +180,8 @@ void BoardImpl::give_launch_id(Operation& op) {
 }
 
 // Donated buffers are given up only when all that can be refused is behind.
-void BoardImpl::submit_launch(const std::shared_ptr<Operation>& op,
-                              const std::vector<std::shared_ptr<BufferState>>& donated) {
+void Launcher::submit(const std::shared_ptr<Operation>& op,
+                      const std::vector<std::shared_ptr<BufferState>>& donated) {
   op->donated.assign(donated.begin(), donated.end());
   for (const auto& buffer : donated) {
     buffer->donate();
@@ -186,7 +192,7 @@ void BoardImpl::submit_launch(const std::shared_ptr<Operation>& op,
         health_.check_usable();  // the call has waited for room, and the board was closed meanwhile
       }
       // No more waiting can happen but for room in the rings, which keeps the order.
-      give_launch_id(*op);
+      give_id(*op);
       operations_.submit_gang(op);
       feeds_.queue(*op);
       feeds_.send();
@@ -200,7 +206,7 @@ void BoardImpl::submit_launch(const std::shared_ptr<Operation>& op,
 // A program takes what each core has of an array: all of it, or state of a sharded update of which
 // the cores own what the program expects, all parts of one array in their places. (It may write
 // there: no other buffer may then read it.)
-bool BoardImpl::lies_as_wanted(const Array& array, const OwnedRuns& wants) const {
+bool Launcher::lies_as_wanted(const Array& array, const OwnedRuns& wants) const {
   const auto& parts = array.parts();
   const auto whole = [](const Buffer& part) { return Access::state(part)->owned == nullptr; };
   if (std::all_of(parts.begin(), parts.end(), whole)) {
@@ -221,9 +227,9 @@ bool BoardImpl::lies_as_wanted(const Array& array, const OwnedRuns& wants) const
 }
 
 // State that lies otherwise is gathered on each core, and what the caller keeps is copied.
-std::vector<Array> BoardImpl::prepare_arguments(const LoadedProgram& program,
-                                                std::vector<Array> arguments,
-                                                const std::vector<size_t>& kept) {
+std::vector<Array> Launcher::prepare_arguments(const LoadedProgram& program,
+                                               std::vector<Array> arguments,
+                                               const std::vector<size_t>& kept) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Array& old = arguments[i];
     if (!old.valid()) {
@@ -246,7 +252,7 @@ std::vector<Array> BoardImpl::prepare_arguments(const LoadedProgram& program,
 
 // Memory of the slots of partition `p`: what is bound, and new memory of results, whose buffers are
 // added to `outputs`.
-std::vector<std::shared_ptr<Allocation>> BoardImpl::bind_slots(
+std::vector<std::shared_ptr<Allocation>> Launcher::bind_slots(
     const Operation& op, size_t p, const std::vector<Array>& arguments,
     std::vector<std::vector<Buffer>>& outputs) {
   const LoadedProgram& program = *op.program;
@@ -284,7 +290,7 @@ std::vector<std::shared_ptr<Allocation>> BoardImpl::bind_slots(
 }
 
 // The LAUNCH command of one core, with its slot table staged.
-std::shared_ptr<Command> BoardImpl::launch_command(
+std::shared_ptr<Command> Launcher::launch_command(
     const Operation& op, size_t p, const std::vector<std::shared_ptr<Allocation>>& slots) {
   const exe::ExecutableT& exe = op.program->exe;
   const Residence::Part& part = op.residence->parts[p];
@@ -337,21 +343,22 @@ std::shared_ptr<Command> BoardImpl::launch_command(
   return command;
 }
 
-RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
-                            const std::vector<Array>& given, const RunOptions& options) {
-  const exe::ExecutableT& exe = program->exe;
-  const Entry entry(*this);
-  health_.check_usable();
-  check_arguments(*this, *program, given, options);
+void Launcher::check(const LoadedProgram& program, const std::vector<Array>& arguments,
+                     const RunOptions& options) const {
+  check_arguments(handles_, program, arguments, options);
   handles_.check_after(options.after);
-  check_host_calls(*program, options);
-  const ProgramCost& cost = program->info->cost;
-  memory_.need_room((cost.result_bytes - cost.donated_bytes) * program->info->devices.size(),
-                    fmt::format("the result memory of {}", exe.name));
-  spend_host_time(static_cast<uint64_t>(params_.host.dispatch_cycles));
+  check_host_calls(program, options);
+  const ProgramCost& cost = program.info->cost;
+  memory_.need_room((cost.result_bytes - cost.donated_bytes) * program.info->devices.size(),
+                    fmt::format("the result memory of {}", program.exe.name));
+}
+
+RunResult Launcher::launch(const std::shared_ptr<LoadedProgram>& program,
+                           const std::vector<Array>& given, const RunOptions& options) {
+  const exe::ExecutableT& exe = program->exe;
   const std::vector<Array> arguments = prepare_arguments(*program, given, options.keep);
   const std::set<size_t> kept(options.keep.begin(), options.keep.end());
-  const auto residence = make_resident(*program);
+  const auto residence = loader_.make_resident(*program);
   const auto op = operations_.begin(fmt::format("launch of {}", exe.name));
   op->program = program;
   op->residence = residence;
@@ -402,9 +409,9 @@ RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
     }
   }
   if (op->feed) {
-    result.feed = Access::step_feed(shared_from_this(), op->feed);
+    result.feed = Access::step_feed(handles_.board(), op->feed);
   }
-  submit_launch(op, donated);  // the last thing that can fail
+  submit(op, donated);  // the last thing that can fail
   return result;
 }
 
