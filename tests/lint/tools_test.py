@@ -113,6 +113,18 @@ class Layering(Tree):
         self.include("compiler/attic/old.cpp", "ir/graph.hpp")
         self.fails("compiler/attic is not known", self.SCRIPT)
 
+    def test_an_edge_between_rooms_of_the_driver(self) -> None:
+        self.write("host_driver/src/rings/ring.hpp", "#pragma once\n")
+        self.write("host_driver/src/board/board_impl.hpp", "#pragma once\n")
+        self.include("host_driver/src/operations/send.cpp", "src/rings/ring.hpp")
+        self.include("host_driver/src/api.cpp", "src/board/board_impl.hpp")
+        self.passes(self.SCRIPT)
+        self.include("host_driver/src/rings/ring.cpp", "src/board/board_impl.hpp")
+        self.fails(r"src/rings/ring\.cpp: rings/ may not include host_driver/src/board/board_impl\.hpp", self.SCRIPT)
+        self.include("host_driver/src/rings/ring.cpp", "src/rings/ring.hpp")
+        self.include("host_driver/src/attic/old.cpp", "src/rings/ring.hpp")
+        self.fails("host_driver/src/attic is not known", self.SCRIPT)
+
     def test_a_header_without_its_folder(self) -> None:
         self.include("compiler/ir/graph.cpp", "graph.hpp")
         self.fails("includes graph.hpp without its folder", self.SCRIPT)
@@ -122,6 +134,66 @@ class Layering(Tree):
         self.write("compiler/vpu/passes/part.hpp", "#pragma once\n")
         self.include("compiler/ir/graph.cpp", "passes/part.hpp")
         self.fails("passes/part.hpp may be any of compiler/passes/part.hpp, compiler/vpu/passes/part.hpp", self.SCRIPT)
+
+
+class Classes(Tree):
+    SCRIPT = "tests/lint/classes_test.py"
+    LIST = "tests/lint/classes.toml"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.write(self.LIST, "")
+
+    def declare(self, methods: int) -> None:
+        declared = "".join(f"  virtual const std::vector<int>& m{i}(int a = f(1)) const {{ return {{}}; }}\n"
+                           for i in range(methods))
+        self.write("client/big.hpp", f"""// class Not {{ void a(); }};
+class Big final : public Base<int> {{
+ public:
+  explicit Big(int a) : a_(a) {{}}
+  ~Big();
+  Big(const Big&) = delete;
+  Big& operator=(const Big&) = delete;
+{declared} private:
+  struct Inner {{ void own(); }};
+  using Hook = std::function<void(int)>;
+  std::function<void(int)> hook_;
+  std::mutex mutex_;  // guards (all)
+  int a_ = f(2);
+}};
+""")
+
+    def define(self, files: int) -> None:
+        for i in range(files):
+            self.write(f"client/big_{i}.cpp", f"const int* Big::m{i}(int a) const {{\n  return Other::m();\n}}\n")
+
+    def test_a_class_of_the_largest_size_passes(self) -> None:
+        self.declare(40)
+        self.define(3)
+        self.passes(self.SCRIPT)
+
+    def test_too_many_methods(self) -> None:
+        self.declare(41)
+        self.fails("client/Big: 41 methods, expected at most 40", self.SCRIPT)
+
+    def test_too_many_files(self) -> None:
+        self.declare(4)
+        self.define(4)
+        self.fails("client/Big: 4 files, expected at most 3", self.SCRIPT)
+
+    def test_the_list_only_shrinks(self) -> None:
+        self.declare(50)
+        self.define(4)
+        self.write(self.LIST, '["client/Big"]\nmethods = 50\nfiles = 4\n')
+        self.passes(self.SCRIPT)
+        self.declare(51)
+        self.fails("client/Big: 51 methods, expected at most 50", self.SCRIPT)
+        self.declare(49)
+        self.fails("client/Big has 49 methods, the list says 50; lower it to 49", self.SCRIPT)
+        self.declare(40)
+        self.fails("client/Big has 40 methods, the list says 50; remove it", self.SCRIPT)
+        self.write(self.LIST, '["client/Gone"]\nmethods = 50\n')
+        self.fails("there is no class client/Gone; remove it", self.SCRIPT)
 
 
 class JoinedNames(Tree):
