@@ -44,14 +44,15 @@ class TransfersTest : public testing::Test, protected test::FakeBoard {
 };
 
 TEST_F(TransfersTest, AProgramMakesRoomInHbmBeforeACallIsRefused) {
-  const uint64_t capacity = cores.devices[0].memory->capacity();
-  const auto most = memory.allocate(0, capacity / 2, "most");
-  auto rest = memory.allocate(0, capacity / 2, "rest");
+  constexpr uint64_t kPage = TPU_HBM_PAGE_BYTES;
+  const uint64_t pages = cores.devices[0].memory->capacity() / kPage;
+  const auto most = memory.allocate(0, (pages - 1) * kPage, "most");
+  auto rest = memory.allocate(0, kPage, "rest");
   const auto program = resident_program();
   program->residence->parts.resize(1);
   program->residence->parts[0].code = std::move(rest);
   programs.add(program);
-  const auto array = memory.allocate(0, capacity / 2, "array");
+  const auto array = memory.allocate(0, kPage, "array");
   EXPECT_EQ(program->residence, nullptr);
   try {
     memory.allocate(0, 512, "more");
