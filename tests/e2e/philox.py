@@ -1,4 +1,4 @@
-"""Philox4x32-10 and the draws of docs/host_driver.md, written from that page: permutations and he_normal values."""
+"""Philox4x32-10 and the draws of docs/training.md, written from that page: permutations and he_normal values."""
 
 from __future__ import annotations
 

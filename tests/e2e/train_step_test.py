@@ -3,7 +3,7 @@
 Single steps from the same state after 0, 10 and 49 steps: every output within relative L2 1e-3 and the loss within
 1e-4 of the same graph with dot operands rounded to bf16. The first step against plain f32: loss 0.5 %, weight
 matrices 1 %. 50 free steps of `tpuboard train`: mean loss within 3 % of JAX's 50 steps on the same batches (whose
-order is drawn anew here from the generator that docs/host_driver.md describes).
+order is drawn anew here from the generator that docs/training.md describes).
 
 The bounds come from measurements of a correct implementation: bf16 rounding alone moves single gradients by up to 4 %
 and Adam flips the sign of near-zero bias updates, so trajectories drift apart; single steps from equal state do not.
