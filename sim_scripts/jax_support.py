@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The tables of docs/jax.md, "What is supported": made from results of tests, kept in tests/data/jax_support.json.
+"""The tables of docs/jax_support.md: made from results of tests, kept in tests/data/jax_support.json.
 
 Usage: jax_support.py [--functions FILE] [--programs FILE] [--check]
   FILE is what `tests/e2e/plugin_functions_test.py --json` and `tests/pjrt/train_test.py --json` wrote, of all functions
-  and all programs; it replaces what was kept. Then the tables are written into docs/jax.md; with --check nothing is
-  written, and the exit code is 1 when they are not those of the kept results.
+  and all programs; it replaces what was kept. Then the tables are written into docs/jax_support.md; with --check
+  nothing is written, and the exit code is 1 when they are not those of the kept results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "tests/data/jax_support.json"
-PAGE = ROOT / "docs/jax.md"
+PAGE = ROOT / "docs/jax_support.md"
 BEGIN, END = "<!-- made by sim_scripts/jax_support.py -->\n", "<!-- end -->\n"
 
 # Groups of tests/e2e/function_cases.py, programs of tests/pjrt/train_test.py.
@@ -123,7 +123,7 @@ def main() -> int:
     made = before + BEGIN + tables(kept) + END + rest.partition(END)[2]
     if options.check:
         print("jax_support: the tables are up to date" if made == page else
-              "jax_support: docs/jax.md has other tables than tests/data/jax_support.json gives: run "
+              "jax_support: docs/jax_support.md has other tables than tests/data/jax_support.json gives: run "
               "sim_scripts/jax_support.py")
         return 0 if made == page else 1
     KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
