@@ -99,8 +99,8 @@ SnapshotReader::SnapshotReader(std::span<const std::byte> file) : Archive(true),
   }
   if (head.version != kSnapshotVersion) {
     throw ArchiveError(fmt::format(
-        "a snapshot of version {}, this program has version {}; use the program that saved it, or "
-        "save a new one",
+        "a snapshot of version {}, this program reads version {}; run again with this program and "
+        "save a new one, or open it with the program that saved it",
         head.version, kSnapshotVersion));
   }
   read_index();
