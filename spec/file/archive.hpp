@@ -74,8 +74,11 @@ class Archive {
   void choice(Enum& value, Enum last) {
     auto number = static_cast<std::underlying_type_t<Enum>>(value);
     (*this)(number);
-    need(number >= 0 && number <= static_cast<std::underlying_type_t<Enum>>(last),
-         "a choice is none of those that there are");
+    if (loading_ && (number < 0 || number > static_cast<std::underlying_type_t<Enum>>(last))) {
+      throw ArchiveError("a choice must be a number from 0 to " +
+                         std::to_string(static_cast<int64_t>(last)) + ", found " +
+                         std::to_string(static_cast<int64_t>(number)));
+    }
     value = static_cast<Enum>(number);
   }
 

@@ -48,6 +48,8 @@ Everything sample() {
           .bulk = std::vector<std::byte>(200000, std::byte{9})};
 }
 
+enum class Colour : uint8_t { kRed, kGreen, kBlue };
+
 std::vector<std::byte> saved(uint64_t more = 0) {
   std::vector<std::byte> file;
   SnapshotWriter writer([&](std::span<const std::byte> bytes) {
@@ -61,6 +63,26 @@ std::vector<std::byte> saved(uint64_t more = 0) {
   writer.finish();
   EXPECT_EQ(writer.written(), file.size());
   return file;
+}
+
+TEST(Archive, AChoiceThatIsNotThereSaysWhichThereAre) {
+  const auto load = [](uint8_t number) {
+    std::vector<std::byte> file;
+    SnapshotWriter writer([&](std::span<const std::byte> bytes) {
+      file.insert(file.end(), bytes.begin(), bytes.end());
+    });
+    writer.section("colour");
+    writer(number);
+    writer.finish();
+    SnapshotReader reader(file);
+    Colour colour = Colour::kRed;
+    reader.section("colour");
+    reader.choice(colour, Colour::kBlue);
+    return colour;
+  };
+  EXPECT_EQ(load(2), Colour::kBlue);
+  EXPECT_THAT([&] { load(7); }, ThrowsMessage<ArchiveError>(
+                                    HasSubstr("a choice must be a number from 0 to 2, found 7")));
 }
 
 TEST(SnapshotFile, LoadsWhatWasSaved) {
