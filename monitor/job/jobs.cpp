@@ -291,8 +291,10 @@ int64_t choose_job(const fs::path& folder, int64_t pid) {
   const JobList found = list_jobs(folder);
   const std::vector<int64_t>& jobs = found.running;
   if (jobs.empty()) {
-    refuse(fmt::format("no job is running (none tells of itself in {}){}{}", folder.string(),
-                       found.unreadable.empty() ? "" : "\n", fmt::join(found.unreadable, "\n")));
+    refuse(fmt::format(
+        "no job is running: expected a file PID.json of a running process in {}, "
+        "found none{}{}",
+        folder.string(), found.unreadable.empty() ? "" : "\n", fmt::join(found.unreadable, "\n")));
   }
   if (jobs.size() > 1) {
     std::string list;

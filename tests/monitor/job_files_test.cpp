@@ -23,7 +23,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST_F(MonitorJobs, AJobIsSeenUntilItEnds) {
-  EXPECT_THAT(choice_error(0), HasSubstr("no job is running"));
+  EXPECT_THAT(
+      choice_error(0),
+      AllOf(HasSubstr("no job is running: expected a file PID.json of a running process in " +
+                      folder_.string()),
+            HasSubstr("found none")));
   {
     const JobFile file(folder_);
     file.write(some_report());
