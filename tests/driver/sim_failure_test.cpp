@@ -94,6 +94,21 @@ TEST_F(SimFailure, AccessOutsideOfVmemNamesIt) {
   expect_fault(changed("dst=vmem+0", "dst=vmem+16777215"), "VMEM_RANGE");
 }
 
+// The address stands in the program: it is not a value from data that went astray.
+TEST_F(SimFailure, AnAddressOfTheProgramOutsideOfVmemIsCalledAConstant) {
+  const auto error = expect_fault(changed("dst=vmem+0", "dst=vmem+16777215"), "VMEM_RANGE");
+  ASSERT_NE(error, nullptr);
+  EXPECT_NE(error->message().find(": the address is a constant of the program, not a value from "
+                                  "data: it is 16777215, 16773120 at most is inside"),
+            std::string::npos)
+      << error->what();
+  const auto low = expect_fault(changed("dst=vmem+0", "dst=vmem-64"), "VMEM_RANGE");
+  ASSERT_NE(low, nullptr);
+  EXPECT_NE(low->message().find("it is -64, and the operand reaches below address 0 from there"),
+            std::string::npos)
+      << low->what();
+}
+
 TEST_F(SimFailure, FaultCarriesOpAndSourceLine) {
   std::string text = changed("dst=hbm[1]+0", "dst=hbm[1]+64");
   text.replace(text.find("  dma_in"), 0, ".op \"copy\" file=\"model.py\" line=42\n");

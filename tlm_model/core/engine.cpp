@@ -418,6 +418,9 @@ FaultInfo Engine::range_fault_at(const Flight& flight, uint16_t code, size_t ind
     info.detail = spec::fault::kDetailAddress;
     info.data = addend;
     info.limit = static_cast<int64_t>(size) - operand.extent.high - operand.address.offset;
+  } else {
+    info.data = operand.address.offset;
+    info.limit = static_cast<int64_t>(size) - operand.extent.high;
   }
   return info;
 }

@@ -88,7 +88,7 @@ struct FaultInfo {
   uint32_t semaphore = 0;
   uint32_t wanted = 0;
   uint32_t value = 0;
-  int64_t data = 0;   // value from data that led outside
+  int64_t data = 0;   // value from data, or constant of the program, that led outside
   int64_t limit = 0;  // largest such value that does not
 };
 

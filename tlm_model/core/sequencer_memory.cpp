@@ -20,6 +20,9 @@ bool Sequencer::execute_memory(const spec::ScalarInsn& insn) {
       info.detail = spec::fault::kDetailAddress;
       info.data = static_cast<int64_t>(x_[insn.rs1]);
       info.limit = static_cast<int64_t>(parts_.smem->bytes() - length) - insn.imm;
+    } else {
+      info.data = insn.imm;
+      info.limit = static_cast<int64_t>(parts_.smem->bytes() - length);
     }
     fault_port->raise(info, "scalar access outside of SMEM");
     return false;

@@ -133,11 +133,20 @@ std::string limit_text(const tpu_fault_record_t& record) {
   return record.limit < 0 ? "nothing is" : fmt::format("{} at most is", record.limit);
 }
 
+// Of an address that no register brings. What is not above the limit starts below address 0.
+std::string constant_text(const tpu_fault_record_t& record) {
+  return fmt::format(
+      ": the address is a constant of the program, not a value from data: it is {}, {}",
+      record.value,
+      record.value > record.limit ? limit_text(record) + " inside"
+                                  : "and the operand reaches below address 0 from there");
+}
+
 // The detail in words, behind a comma.
 std::string detail_text(const tpu_fault_record_t& record) {
   const uint32_t detail = record.detail;
   if (detail == 0) {
-    return {};
+    return about_ranges(record.code) ? constant_text(record) : std::string();
   }
   if (about_ranges(record.code) && (detail & spec::fault::kDetailAddress) != 0) {
     return fmt::format(

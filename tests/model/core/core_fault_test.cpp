@@ -439,6 +439,45 @@ TEST_F(CoreFault, AddressesFromRegistersNameValueAndLimit) {
   expect(TPU_FAULT_VMEM_RANGE, -8, bench.params.core.vmem_kib * 1024 - 256);
 }
 
+// A constant of the program has no detail. The record has its value and the largest valid one.
+TEST_F(CoreFault, AddressesOfTheProgramNameValueAndLimit) {
+  const auto expect = [this](uint16_t code, int64_t value, int64_t limit) {
+    const tpu_fault_record_t record = bench.fault_record(0);
+    EXPECT_EQ(record.code, code) << bench.cores[0]->fault().text();
+    EXPECT_EQ(record.detail, 0u);
+    EXPECT_EQ(record.value, value);
+    EXPECT_EQ(record.limit, limit);
+  };
+  const int64_t vmem_bytes = bench.params.core.vmem_kib * 1024;
+  const int64_t smem_bytes = bench.params.core.smem_kib * 1024;
+  ProgramBuilder slot;
+  slot.copy(Queue::kDmaOut, vmem(0), hbm(0, 4000), 100, Sync());
+  slot.halt();
+  run(slot);
+  expect(TPU_FAULT_SLOT_RANGE, 4000, 4096 - 100);
+  ProgramBuilder copy;
+  copy.copy(Queue::kDmaIn, hbm(0, 0), vmem(static_cast<int32_t>(vmem_bytes) - 8), 100, Sync());
+  copy.halt();
+  run(copy);
+  expect(TPU_FAULT_VMEM_RANGE, vmem_bytes - 8, vmem_bytes - 100);
+  ProgramBuilder kernel;
+  kernel.unary_kernel(spec::VpuOp::kAbsF, vmem_bytes - 128, 0, 64, Sync());
+  kernel.halt();
+  run(kernel);
+  expect(TPU_FAULT_VMEM_RANGE, vmem_bytes - 128, vmem_bytes - 256);
+  ProgramBuilder one;  // the other address comes from a register
+  one.li(5, 0);
+  one.unary_kernel(spec::VpuOp::kAbsF, 0, vmem_bytes - 64, 64, Sync(), 5);
+  one.halt();
+  run(one);
+  expect(TPU_FAULT_VMEM_RANGE, vmem_bytes - 64, vmem_bytes - 256);
+  ProgramBuilder scalar;
+  scalar.scalar(spec::ScalarOp::kLds32, 1, 0, 0, static_cast<int32_t>(smem_bytes));
+  scalar.halt();
+  run(scalar);
+  expect(TPU_FAULT_SMEM_RANGE, smem_bytes, smem_bytes - 4);
+}
+
 // What runs is progress, however long. Granules make this copy of 16 MiB take 11 ms.
 TEST_F(CoreFault, ALongTransferIsNoFault) {
   ProgramBuilder p;

@@ -65,8 +65,9 @@ FaultInfo Vpu::outside_of_vmem(const VpuPlan& plan, const Flight& flight,
       const auto access = static_cast<size_t>(range.access);
       info.address = static_cast<uint64_t>(range.begin);
       info.length = static_cast<uint64_t>(range.end - range.begin);
-      info.detail = plan.accesses[access].addr.reg != 0 ? spec::fault::kDetailAddress : 0;
-      info.data = flight.queued.addend[access];
+      const auto& address = plan.accesses[access].addr;
+      info.detail = address.reg != 0 ? spec::fault::kDetailAddress : 0;
+      info.data = address.reg != 0 ? flight.queued.addend[access] : address.offset;
       info.limit = info.data + static_cast<int64_t>(vmem_bytes_) - range.end;
       break;
     }
