@@ -22,6 +22,7 @@
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
 #include "cli/record_file.hpp"
+#include "cli/unwritten.hpp"
 #include "cli/xprof_folder.hpp"
 #include "figures/measure.hpp"
 #include "files/json_output.hpp"
@@ -213,6 +214,7 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
   const XprofFolder xprof(arguments.board.xprof, options);
   const std::optional<HostLimits> limits = limits_for(options.sim);
   const Board board = Board::open(options);
+  const TellUnwritten unwritten(board);
   const Executable program = load_program(board, path, image);
   Arguments inputs(program, arguments.dense);
   inputs.launch(1);

@@ -17,6 +17,7 @@
 #include "cli/options.hpp"
 #include "cli/program_file.hpp"
 #include "cli/record_file.hpp"
+#include "cli/unwritten.hpp"
 #include "files/files.hpp"
 #include "files/json_output.hpp"
 #include "report/step_report.hpp"
@@ -35,11 +36,12 @@ struct ReportArguments {
 };
 
 // One launch on zeros that nobody computes.
-std::string record_program(const std::string& path, OpenOptions options) {
+std::string record_program(const std::string& path, OpenOptions options, Attempts& attempts) {
   options.sim.no_data = true;
   options.sim.record = true;
   options.sim.record_step = 0;
   const Board board = Board::open(options);
+  const TellUnwritten unwritten(board);
   const Executable program = load_program(board, path, program_bytes(path, options));
   std::vector<Array> placed;
   for (size_t i = 0; i < program.arguments().size(); ++i) {
@@ -56,7 +58,9 @@ std::string record_program(const std::string& path, OpenOptions options) {
                             "STEP.tpurec, and report that",
                             error.what(), path));
   }
-  return board.take_record();
+  std::string record = board.take_record();
+  attempts.attempt([&] { board.close(); });
+  return record;
 }
 
 void report(const ReportArguments& arguments) {
@@ -68,13 +72,14 @@ void report(const ReportArguments& arguments) {
   keep_inputs(options, {arguments.json, arguments.page}, inputs);
   const JsonOutput json(arguments.json);
   const bool recorded = is_record_file(arguments.what);
-  const std::string bytes = recorded ? std::string() : record_program(arguments.what, options);
+  Attempts attempts;
+  const std::string bytes =
+      recorded ? std::string() : record_program(arguments.what, options, attempts);
   const spec::StepRecord record = recorded ? read_record_file(arguments.what)
                                            : spec::read_record(std::as_bytes(std::span(bytes)));
   const unsigned threads = options.sim.threads > 0 ? static_cast<unsigned>(options.sim.threads)
                                                    : std::thread::hardware_concurrency();
   const nlohmann::ordered_json figures = step_report(record, arguments.changes, threads);
-  Attempts attempts;
   if (!arguments.page.empty()) {
     const std::string page = report_page(figures);
     attempts.attempt([&] { write_file(arguments.page, std::as_bytes(std::span(page))); });

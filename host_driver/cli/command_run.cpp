@@ -20,6 +20,7 @@
 #include "cli/program_file.hpp"
 #include "cli/program_inputs.hpp"
 #include "cli/record_file.hpp"
+#include "cli/unwritten.hpp"
 #include "cli/xprof_folder.hpp"
 #include "figures/measure.hpp"
 #include "files/digest.hpp"
@@ -265,6 +266,7 @@ void run(const RunArguments& arguments) {
       goes_on(arguments) ? std::vector<std::byte>() : program_bytes(arguments.program, options);
   const XprofFolder xprof(arguments.board.xprof, options);
   const Board board = Board::open(options);
+  const TellUnwritten unwritten(board);
   auto [program, placed] = goes_on(arguments)
                                ? take_saved(board, options.snapshot)
                                : std::pair(load_on(board, image, arguments), std::vector<Array>());

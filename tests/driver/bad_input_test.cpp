@@ -413,6 +413,40 @@ TEST_F(BadInput, FilesThatWereAskedForAndNotWritten) {
               HasSubstr("needs --transport sim"));
 }
 
+// What could only be in the waves is missing for one reason, which is said once.
+TEST_F(BadInput, ATriggerThatNeverCameIsSaidOnce) {
+  assemble(kCopy, "start:", "start:", "copy.tpuexe");
+  const std::string trigger = "--waves " + path("w.fst") + " --waves-trigger op=77";
+  const auto expect_once = [&](const Result& r, int code) {
+    EXPECT_EQ(r.code, code) << r.text;
+    const std::string said = "the trigger op=77 never came";
+    const size_t first = r.text.find(said);
+    EXPECT_NE(first, std::string::npos) << r.text;
+    EXPECT_EQ(r.text.find(said, first + 1), std::string::npos) << r.text;
+    EXPECT_THAT(r.text, Not(HasSubstr("nothing was compared")));
+    EXPECT_THAT(r.text, Not(HasSubstr("of the tiles")));
+  };
+  expect_once(run("copy.tpuexe", trigger), 1);
+  expect_once(run("copy.tpuexe", trigger + " --mxu board.chip0.core0.mxu0=lockstep@waves --mxu "
+                                           "board.chip1.core0.mxu0=lockstep@waves"),
+              1);
+  expect_once(run("copy.tpuexe",
+                  trigger + " --mxu board.chip0.core0.mxu0=rtl@waves --mxu-waves " + path("m.fst")),
+              1);
+  expect_once(call(std::string(TPUBOARD) + " report " + path("copy.tpuexe") + " -o " +
+                   path("r.html") + " " + trigger),
+              1);
+  EXPECT_TRUE(std::filesystem::exists(path("r.html")));
+  // Units that are Verilog at any time were not waiting for the trigger.
+  EXPECT_THAT(run("copy.tpuexe", trigger + " --mxu board.chip0.core0.mxu0=lockstep").text,
+              HasSubstr("nothing was compared"));
+  // A launch that fails is told of, and so is that its waves are empty.
+  assemble(kCopy, "dst=vmem+0", "dst=vmem+16777215", "fault.tpuexe");
+  const Result fault = run("fault.tpuexe", trigger);
+  expect_once(fault, 1);
+  EXPECT_THAT(fault.text, HasSubstr("VMEM_RANGE"));
+}
+
 TEST_F(BadInput, StepsOfAllLaunchesAreInTheTrace) {
   assemble(kCopy, "start:", "start:", "copy.tpuexe");
   const Result r = run("copy.tpuexe", "--launches 3 --trace " + path("t.txt") + " --waves " +

@@ -242,7 +242,7 @@ std::string Board::change_options(const spec::SimOptions& sim) {
 }
 
 std::string Board::change_mxus(std::unique_ptr<MxuSelect> select, std::vector<MxuUnit> units) {
-  std::string error = mxu_select_->finish(steps_.begun());
+  std::string error = mxu_select_->finish(steps_.begun(), sinks_.waves_missed());
   const MxuLockstepCounts counts = mxu_select_->counts();
   lockstep_past_.tiles += counts.tiles;
   lockstep_past_.mismatches += counts.mismatches;
@@ -287,8 +287,8 @@ void Board::log_commands(const std::optional<spec::MemoryLook>& look) {
 
 std::string Board::finish_files() {
   std::string error = sinks_.finish();
-  for (const std::string& more :
-       {mxu_select_->finish(steps_.begun()), verilog_select_.finish(steps_.begun())}) {
+  for (const std::string& more : {mxu_select_->finish(steps_.begun(), sinks_.waves_missed()),
+                                  verilog_select_.finish(steps_.begun())}) {
     if (!more.empty()) {
       append_line(error, more);
     }

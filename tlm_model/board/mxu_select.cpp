@@ -145,11 +145,11 @@ std::unique_ptr<MxuEngine> MxuSelect::engine(const std::string& path, const Mode
   options.on_failure = note;
   std::unique_ptr<MxuEngine> made = make_mxu_engine(options);
   if (const auto* lockstep = dynamic_cast<const MxuLockstepEngine*>(made.get())) {
-    lockstep_.push_back({lockstep, mode.text});
+    lockstep_.push_back({lockstep, mode.text, mode.in_waves});
   } else if (mode.verilog()) {
     alone_.push_back(made.get());
   }
-  set_waves(*made);
+  set_waves(*made, mode.in_waves);
   watch_ports(path, *made);
   return made;
 }
@@ -175,7 +175,7 @@ std::vector<VerilogUnit> MxuSelect::verilog_units() const {
 }
 
 // The first engine with Verilog in it writes the waves.
-void MxuSelect::set_waves(MxuEngine& engine) {
+void MxuSelect::set_waves(MxuEngine& engine, bool in_waves) {
   if (options_.sim.mxu_waves_path.empty() || finish_waves_) {
     return;
   }
@@ -191,6 +191,7 @@ void MxuSelect::set_waves(MxuEngine& engine) {
     rtl->set_wave_window(window);
     finish_waves_ = [rtl] { return rtl->finish_waves(); };
   }
+  wave_unit_in_waves_ = finish_waves_ && in_waves;
 }
 
 MxuLockstepCounts MxuSelect::counts() const {
@@ -212,11 +213,16 @@ std::string MxuSelect::mismatch_text() const {
   return reports_.text();
 }
 
-std::string MxuSelect::finish(uint64_t steps) const {
+std::string MxuSelect::finish(uint64_t steps, bool waves_missed) const {
   std::string text = finish_waves_ ? finish_waves_() : std::string();
+  if (waves_missed && wave_unit_in_waves_) {
+    text.clear();
+  }
   std::map<std::string, uint64_t> compared;  // by option
   for (const Lockstep& lockstep : lockstep_) {
-    compared[lockstep.text] += lockstep.engine->counts().tiles;
+    if (!waves_missed || !lockstep.in_waves) {
+      compared[lockstep.text] += lockstep.engine->counts().tiles;
+    }
   }
   for (const auto& [option, tiles] : compared) {
     if (tiles == 0 && steps != 0) {

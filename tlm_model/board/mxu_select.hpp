@@ -38,7 +38,9 @@ class MxuSelect {
   std::string mismatch_text() const;
   // At the end of a run of `steps` steps: completes the wave file. What was asked for and did not
   // happen, one line each, or nothing: waves without a tile, lockstep that compared nothing.
-  std::string finish(uint64_t steps) const;
+  // `waves_missed`: the window of the waves never opened, which has been said; nothing is said of
+  // units that were to be Verilog inside of it.
+  std::string finish(uint64_t steps, bool waves_missed) const;
 
  private:
   struct Mode {
@@ -53,13 +55,14 @@ class MxuSelect {
   struct Lockstep {
     const MxuLockstepEngine* engine;  // owned by its matrix unit
     std::string text;                 // the option that asked for it
+    bool in_waves;
   };
 
   static Mode parse(const std::string& pattern, const std::string& text);
   std::unique_ptr<MxuEngine> engine(const std::string& path, const Mode& mode);
   const Mode& mode_of(const std::string& path) const;
   void check_verilog_wanted() const;
-  void set_waves(MxuEngine& engine);
+  void set_waves(MxuEngine& engine, bool in_waves);
   void watch_ports(const std::string& path, MxuEngine& engine);
 
   const BoardOptions options_;
@@ -70,6 +73,7 @@ class MxuSelect {
   std::vector<Lockstep> lockstep_;
   std::vector<const MxuEngine*> alone_;  // Verilog that decides; owned by their matrix units
   std::function<std::string()> finish_waves_;
+  bool wave_unit_in_waves_ = false;  // the unit of --mxu-waves is Verilog only in --waves
   mutable std::mutex mutex_;
   UnitReports reports_;
 };

@@ -160,6 +160,7 @@ std::string ProbeSinks::change(const spec::SimOptions& sim,
     replace_sink(text_, std::move(text), error);
   }
   if (other_waves) {
+    note_waves();
     replace_sink(waves_, std::move(waves), error);
   }
   if (other_timeline) {
@@ -212,6 +213,8 @@ std::string ProbeSinks::take_record() {
   return record_ != nullptr ? record_->take() : std::string();
 }
 
+void ProbeSinks::note_waves() { waves_missed_ = waves_ != nullptr && waves_->never_opened(); }
+
 std::string ProbeSinks::finish() {
   std::string error;
   const auto finish_sink = [&](auto& sink) {
@@ -222,6 +225,7 @@ std::string ProbeSinks::finish() {
   finish_sink(text_);
   finish_sink(mmio_);
   finish_sink(log_);
+  note_waves();
   finish_sink(waves_);
   finish_sink(timeline_);
   return error;

@@ -65,6 +65,8 @@ class ProbeSinks {
   std::string take_record();
   // Closes the files; what went wrong, or nothing. No event comes after it.
   std::string finish();
+  // The waves that ended last have said that their window never opened.
+  bool waves_missed() const { return waves_missed_; }
 
  private:
   static std::unique_ptr<TextSink> make_text(const spec::SimOptions& sim);
@@ -75,11 +77,13 @@ class ProbeSinks {
   std::unique_ptr<XprofSink> make_xprof(const spec::SimOptions& sim) const;
   std::unique_ptr<RecordSink> make_record(const spec::SimOptions& sim) const;
   void listen();
+  void note_waves();
 
   const spec::BoardParams params_;
   spec::SimOptions sim_;
   ProbeSet& probes_;
   bool& waves_open_;
+  bool waves_missed_ = false;
   WatchdogSink watchdog_;
   const LaunchPrograms& programs_;
   std::unique_ptr<TextSink> text_;

@@ -409,7 +409,7 @@ void BoardWaves::flow(const FlowEvent& event) {
   }
 }
 
-std::string BoardWaves::never_opened() const {
+std::string BoardWaves::never_opened_text() const {
   std::string text = "waves: nothing was recorded in " + options_.path + ": ";
   if (by_steps(options_)) {
     text += "of the steps " + std::to_string(options_.first_step) + " to " +
@@ -422,6 +422,11 @@ std::string BoardWaves::never_opened() const {
          (options_.before_cycles == 0 ? "" : "; the file has the last cycles of the run");
 }
 
+bool BoardWaves::never_opened() const {
+  const bool recorder = options_.trigger.empty() && options_.before_cycles != 0;
+  return !opened_ && !recorder;
+}
+
 std::string BoardWaves::finish() {
   if (fst_ == nullptr) {
     return error_;
@@ -431,9 +436,8 @@ std::string BoardWaves::finish() {
   const std::string error = fst_->finish(true);
   error_ = error.empty() ? error_ : error;
   fst_.reset();
-  const bool recorder = options_.trigger.empty() && options_.before_cycles != 0;
-  if (error_.empty() && !opened_ && !recorder) {
-    error_ = never_opened();
+  if (error_.empty() && never_opened()) {
+    error_ = never_opened_text();
   }
   return error_;
 }

@@ -72,6 +72,8 @@ class BoardWaves final : public ProbeSink {
   // Writes what is pending and closes. Empty, or what went wrong: also that the window never
   // opened.
   std::string finish();
+  // Until now, where an event was to open it.
+  bool never_opened() const;
 
  private:
   enum class Window : uint8_t { kBefore, kOpen, kAfter };
@@ -107,7 +109,7 @@ class BoardWaves final : public ProbeSink {
   void show_operand(uint64_t cycle, const OperandSignals& signals, const AccessRange& range);
   void add_rate(const Transfer& transfer, uint64_t cycle, uint64_t rate, bool remove);
   void hold_verilog(const ProbeSource& source, uint64_t cycle);
-  std::string never_opened() const;
+  std::string never_opened_text() const;
 
   const BoardWavesOptions options_;
   SignalTree tree_;

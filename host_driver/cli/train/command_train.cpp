@@ -25,6 +25,7 @@
 #include "cli/train/seen_progress.hpp"
 #include "cli/train/train_arguments.hpp"
 #include "cli/train/train_programs.hpp"
+#include "cli/unwritten.hpp"
 #include "cli/xprof_folder.hpp"
 #include "files/files.hpp"
 #include "files/json_output.hpp"
@@ -360,6 +361,7 @@ void train(const TrainArguments& arguments) {
   checkpoints.set_program(programs.train.source_sha256);
   const XprofFolder xprof(arguments.board.xprof, options);
   const Board board = Board::open(options);
+  const TellUnwritten unwritten(board);
   std::optional<Executable> eval;
   if (!programs.eval.empty()) {
     eval = load_program(board, config.eval, programs.eval);
