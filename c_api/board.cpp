@@ -101,6 +101,8 @@ tpu_status tpu_board_counters(uint64_t* values, size_t capacity, uint64_t* cycle
       found.lockstep_tiles = counters.lockstep_tiles;
       found.lockstep_mismatches = counters.lockstep_mismatches;
       found.check_findings = counters.check_findings;
+      found.lockstep_semaphores = counters.lockstep_semaphores;
+      found.lockstep_transfers = counters.lockstep_transfers;
       give(checks, found, "checks");
     }
     give_counters(counters, values, capacity);

@@ -259,9 +259,11 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
     profile.print(launches);
     report.add("profile", profile.json(launches));
   }
+  report.add("lockstep", lockstep_figures(window.last()));
   attempts.attempt([&] { xprof.write(board); });
   attempts.attempt([&] { write_record_file(arguments.board.record, board); });
   attempts.attempt([&] { board.close(); });
+  attempts.attempt([&] { require_clean(window.last()); });
 }
 
 void bench(const BenchArguments& arguments) {

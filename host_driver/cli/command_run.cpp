@@ -140,8 +140,7 @@ nlohmann::ordered_json figures(const Window& window, const std::vector<double>& 
     json["counters"][std::string(counter.name)] = counter.cores;
   }
   json["digest"] = digest ? nlohmann::ordered_json(*digest) : nullptr;
-  json["lockstep"] = {{"tiles", window.last().lockstep_tiles},
-                      {"mismatches", window.last().lockstep_mismatches}};
+  json["lockstep"] = lockstep_figures(window.last());
   json["late_calls"] = window.last().late_calls;
   json["board"] = board.name();
   return json;

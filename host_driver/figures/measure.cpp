@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "tpu/counters.hpp"
@@ -86,13 +87,22 @@ double Window::idle() const {
   return all > 0 ? std::max(0.0, 1.0 - run / all) : 0.0;
 }
 
+nlohmann::ordered_json lockstep_figures(const BoardCounters& counters) {
+  return {{"tiles", counters.lockstep_tiles},
+          {"semaphore_values", counters.lockstep_semaphores},
+          {"transfers", counters.lockstep_transfers},
+          {"mismatches", counters.lockstep_mismatches}};
+}
+
 void require_clean(const BoardCounters& counters) {
   if (counters.lockstep_mismatches > 0) {
     throw Error(
         ErrorCode::kInternal,
-        fmt::format("{} differences from the Verilog or failed assertions in it ({} tiles of "
-                    "matrix units were compared)\n{}",
-                    counters.lockstep_mismatches, counters.lockstep_tiles, counters.lockstep_text));
+        fmt::format("{} differences from the Verilog or failed assertions in it (compared were {} "
+                    "tiles of matrix units, {} values of semaphores, {} transfers)\n{}",
+                    counters.lockstep_mismatches, counters.lockstep_tiles,
+                    counters.lockstep_semaphores, counters.lockstep_transfers,
+                    counters.lockstep_text));
   }
   if (counters.check_findings > 0) {
     throw Error(ErrorCode::kFailedPrecondition,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 #include <vector>
 
@@ -58,6 +59,9 @@ class Window {
   std::vector<uint64_t> hart_instructions_;
   std::vector<std::vector<uint64_t>> grown_;  // by device of the window, then counter
 };
+
+/// What lockstep with the Verilog has compared, and how much of it differs.
+nlohmann::ordered_json lockstep_figures(const BoardCounters& counters);
 
 /// Throws Error (Internal) when lockstep tiles differ from the Verilog or the happens-before
 /// checker found something: the results of such a run are not to be trusted.

@@ -29,7 +29,12 @@ class Checks:
 
     lockstep_tiles: int
     lockstep_mismatches: int
+    """Of tiles, semaphores and transfers; failed assertions in the Verilog too."""
     check_findings: int
+    lockstep_semaphores: int = 0
+    """Values of semaphores that were compared."""
+    lockstep_transfers: int = 0
+    """Transfers of DMA queues that were compared."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,8 @@ class Board:
         cores = tuple(dict(zip(self._counter_names, values[i * count:(i + 1) * count], strict=True))
                       for i in range(self._device_count))
         return Counters(cycles.value, cores,
-                        Checks(checks.lockstep_tiles, checks.lockstep_mismatches, checks.check_findings))
+                        Checks(checks.lockstep_tiles, checks.lockstep_mismatches, checks.check_findings,
+                               checks.lockstep_semaphores, checks.lockstep_transfers))
 
     def op_times(self) -> list[OpTime]:
         """What launches that are over spent, since `configure(op_times=True)`; `measure(ops=10)` prints it of a block.

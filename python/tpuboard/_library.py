@@ -39,7 +39,8 @@ class ChecksInfo(c.Structure):
     """tpu_checks"""
 
     _fields_ = (("struct_size", c.c_size_t), ("lockstep_tiles", c.c_uint64), ("lockstep_mismatches", c.c_uint64),
-                ("check_findings", c.c_uint64))
+                ("check_findings", c.c_uint64), ("lockstep_semaphores", c.c_uint64),
+                ("lockstep_transfers", c.c_uint64))
 
 
 class OpTimeStruct(c.Structure):

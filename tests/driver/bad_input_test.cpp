@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -458,6 +459,24 @@ TEST_F(BadInput, StepsOfAllLaunchesAreInTheTrace) {
     EXPECT_THAT(text, HasSubstr(step));
   }
   EXPECT_THAT(text, Not(HasSubstr("step=3")));
+}
+
+TEST_F(BadInput, WhatLockstepComparesOfBlocksIsCounted) {
+  assemble(kCopy, "start:", "start:", "copy.tpuexe");
+  const auto lockstep = [&](const std::string& options) {
+    const Result r = run("copy.tpuexe", "--launches 2 --json " + path("r.json") + " " + options);
+    EXPECT_EQ(r.code, 0) << r.text;
+    return nlohmann::json::parse(std::ifstream(path("r.json")))["lockstep"];
+  };
+  const nlohmann::json none = {
+      {"tiles", 0}, {"semaphore_values", 0}, {"transfers", 0}, {"mismatches", 0}};
+  EXPECT_EQ(lockstep(""), none);
+  nlohmann::json some = none;
+  some["semaphore_values"] = 2;  // one signal a launch
+  EXPECT_EQ(lockstep("--verilog board.chip0.core0.sem=lockstep"), some);
+  some["transfers"] = 4;
+  EXPECT_EQ(lockstep("--verilog 'board.*=lockstep'"), some);
+  EXPECT_EQ(lockstep("--verilog 'board.*=rtl'"), none);
 }
 
 TEST_F(BadInput, OverlappingCopyNamesOpAndSourceLine) {

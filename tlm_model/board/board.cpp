@@ -175,6 +175,8 @@ BoardStats Board::stats() {
   stats.delta_cycles = sc_core::sc_delta_count();
   const MxuLockstepCounts lockstep = mxu_select_->counts();
   stats.lockstep_tiles = lockstep_past_.tiles + lockstep.tiles;
+  stats.lockstep_semaphores = verilog_select_.semaphore_values();
+  stats.lockstep_transfers = verilog_select_.transfers();
   stats.lockstep_mismatches =
       lockstep_past_.mismatches + lockstep.mismatches + verilog_select_.mismatches();
   stats.lockstep_text =

@@ -97,6 +97,8 @@ struct BoardStats {
   std::vector<CoreStats> cores;
   uint64_t delta_cycles = 0;  // of the simulation kernel: how much it had to do
   uint64_t lockstep_tiles = 0;
+  uint64_t lockstep_semaphores = 0;  // values compared
+  uint64_t lockstep_transfers = 0;   // of DMA queues
   uint64_t lockstep_mismatches = 0;
   std::string lockstep_text;                   // the mismatches, for people
   std::vector<spec::UnitWait> waits;           // units of all cores that are not idle

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string_view>
 
 #include "board/append_line.hpp"
 #include "tpu/spec/isa.hpp"
@@ -12,17 +13,19 @@
 namespace tpu::model {
 namespace {
 
+constexpr std::string_view kSemaphores = ".sem";
+
 // Paths of all blocks that have Verilog, beside the matrix units.
 std::vector<std::string> block_paths(const spec::BoardParams& params) {
   std::vector<std::string> paths;
   const int64_t per_chip = params.board.cores_per_chip;
   for (int64_t core = 0; core < params.board.chips * per_chip; ++core) {
-    const std::string prefix = "board.chip" + std::to_string(core / per_chip) + ".core" +
-                               std::to_string(core % per_chip) + ".";
-    paths.push_back(prefix + "sem");
+    const std::string prefix =
+        "board.chip" + std::to_string(core / per_chip) + ".core" + std::to_string(core % per_chip);
+    paths.push_back(prefix + std::string(kSemaphores));
     for (const spec::Queue queue :
          {spec::Queue::kDmaIn, spec::Queue::kDmaOut, spec::Queue::kDmaRemote}) {
-      paths.push_back(prefix + std::string(spec::kQueueNames[static_cast<size_t>(queue)]));
+      paths.push_back(prefix + "." + std::string(spec::kQueueNames[static_cast<size_t>(queue)]));
     }
   }
   return paths;
@@ -69,8 +72,13 @@ VerilogUse VerilogSelect::use(const std::string& path) {
     return {};
   }
   Choice* const chosen = &*choice;
+  uint64_t* const of_kind = path.ends_with(kSemaphores) ? &semaphore_values_ : &transfers_;
   return {.mode = chosen->mode,
-          .compared = [chosen] { ++chosen->compared; },
+          .compared =
+              [chosen, of_kind] {
+                ++chosen->compared;
+                ++*of_kind;
+              },
           .differs = [this, path](const std::string& text) { differs(path, text); }};
 }
 

@@ -23,6 +23,9 @@ class VerilogSelect {
   VerilogUse use(const std::string& path);
 
   uint64_t mismatches() const { return mismatches_; }
+  // That lockstep has compared so far.
+  uint64_t semaphore_values() const { return semaphore_values_; }
+  uint64_t transfers() const { return transfers_; }
   const std::string& mismatch_text() const { return reports_.text(); }
   // At the end of a run of `steps` steps: lockstep that compared nothing, a line an option.
   std::string finish(uint64_t steps) const;
@@ -37,6 +40,8 @@ class VerilogSelect {
 
   std::vector<Choice> choices_;  // never grows once it is made: `use` refers to them
   uint64_t mismatches_ = 0;
+  uint64_t semaphore_values_ = 0;
+  uint64_t transfers_ = 0;
   UnitReports reports_;
 };
 

@@ -64,8 +64,7 @@ nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& t
                    {"bytes", rates.bytes},
                    {"waited_seconds", rates.waited_seconds}};
   json["digest"] = digest ? nlohmann::ordered_json(*digest) : nullptr;
-  json["lockstep"] = {{"tiles", window.last().lockstep_tiles},
-                      {"mismatches", window.last().lockstep_mismatches}};
+  json["lockstep"] = driver::lockstep_figures(window.last());
   json["instructions_per_hart"] = window.hart_instructions();
   json["engine_commands"] = window.commands();
   for (const driver::NamedCounter& counter : window.counters()) {

@@ -74,12 +74,15 @@ typedef struct tpu_device_info {
   uint64_t hbm_free_part; /* largest array that fits */
 } tpu_device_info;
 
-/* What the checks of the simulation found so far (TPUBOARD_MXU=..=lockstep, TPUBOARD_CHECK). */
+/* What the checks of the simulation found so far (TPUBOARD_MXU=..=lockstep, TPUBOARD_VERILOG,
+ * TPUBOARD_CHECK). */
 typedef struct tpu_checks {
   size_t struct_size;
   uint64_t lockstep_tiles;      /* matmul tiles that went through the Verilog too */
-  uint64_t lockstep_mismatches; /* of them, with other bits */
+  uint64_t lockstep_mismatches; /* differences from the Verilog, failed assertions in it too */
   uint64_t check_findings;      /* accesses of core programs that nothing orders */
+  uint64_t lockstep_semaphores; /* values of semaphores compared (TPUBOARD_VERILOG=..=lockstep) */
+  uint64_t lockstep_transfers;  /* transfers of DMA queues compared */
 } tpu_checks;
 
 /* Opens the board; nothing happens when it is open. All other calls that need a board open it

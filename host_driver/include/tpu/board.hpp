@@ -133,7 +133,9 @@ struct BoardCounters {
   uint64_t now_cycles = 0;           ///< board time of the snapshot
   std::vector<CoreCounters> cores;   ///< by device
   uint64_t lockstep_tiles = 0;       ///< that went through the Verilog too
-  uint64_t lockstep_mismatches = 0;  ///< of them, tiles with other bits
+  uint64_t lockstep_semaphores = 0;  ///< values of semaphores that were compared with it
+  uint64_t lockstep_transfers = 0;   ///< transfers of DMA queues that were
+  uint64_t lockstep_mismatches = 0;  ///< of all these, what differs; failed assertions too
   std::string lockstep_text;    ///< first mismatch: tile, row, k, both bit patterns, replay command
   uint64_t check_findings = 0;  ///< unsynchronised accesses that SimOptions::check found
   std::string check_text;       ///< the first of them: commands, bytes, memory; one a line

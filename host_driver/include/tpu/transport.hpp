@@ -111,7 +111,9 @@ struct TransportStats {
   std::vector<std::vector<uint64_t>> counters;
   std::vector<CoreTimes> times;       ///< of each core; empty when unknown
   uint64_t lockstep_tiles = 0;        ///< that went through the Verilog too
-  uint64_t lockstep_mismatches = 0;   ///< of them, tiles with other bits
+  uint64_t lockstep_semaphores = 0;   ///< values of semaphores that were compared with it
+  uint64_t lockstep_transfers = 0;    ///< transfers of DMA queues that were
+  uint64_t lockstep_mismatches = 0;   ///< of all these, what differs; failed assertions too
   std::string lockstep_text;          ///< the first of them, with its replay command
   uint64_t check_findings = 0;        ///< unsynchronised accesses found (SimOptions::check)
   std::vector<HostWorkTime> profile;  ///< with SimOptions::profile

@@ -147,6 +147,8 @@ BoardCounters BoardImpl::board_counters(std::vector<CoreCounters> cores,
   result.now_cycles = transport_->now();
   result.cores = std::move(cores);
   result.lockstep_tiles = stats.lockstep_tiles;
+  result.lockstep_semaphores = stats.lockstep_semaphores;
+  result.lockstep_transfers = stats.lockstep_transfers;
   result.lockstep_mismatches = stats.lockstep_mismatches;
   result.lockstep_text = stats.lockstep_text;
   result.check_findings = stats.check_findings;

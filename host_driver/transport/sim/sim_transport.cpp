@@ -142,6 +142,8 @@ class SimTransport : public Transport {
       stats.faults.push_back({core.fault_cycle, std::move(core.fault_text)});
     }
     stats.lockstep_tiles = from.lockstep_tiles;
+    stats.lockstep_semaphores = from.lockstep_semaphores;
+    stats.lockstep_transfers = from.lockstep_transfers;
     stats.lockstep_mismatches = from.lockstep_mismatches;
     stats.lockstep_text = std::move(from.lockstep_text);
     for (model::HostWorkStats& work : from.profile) {
