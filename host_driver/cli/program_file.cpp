@@ -116,9 +116,9 @@ compiler::ProgramInterface program_interface(const std::string& path) {
 }
 
 Executable load_program(const Board& board, const std::string& path,
-                        std::span<const std::byte> executable, int device) {
+                        std::span<const std::byte> executable, int device, bool as_run) {
   try {
-    return board.load(executable, device);
+    return board.load(executable, device, as_run ? path : std::string());
   } catch (const Error& error) {
     throw Error(error.code(), path + ": " + error.message(), error.place());
   }

@@ -19,9 +19,10 @@ std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions&
 CompiledFile program_file(const std::string& path, const OpenOptions& options,
                           const std::vector<size_t>& data_parallel = {});
 
-/// Loads the executable that came from the file `path`, which errors name.
+/// Loads the executable that came from the file `path`, which errors name. `as_run`: `tpuboard run`
+/// makes the same of that file.
 Executable load_program(const Board& board, const std::string& path,
-                        std::span<const std::byte> executable, int device = 0);
+                        std::span<const std::byte> executable, int device = 0, bool as_run = true);
 
 /// What a program says of itself before it is compiled or loaded. Throws Error.
 compiler::ProgramInterface program_interface(const std::string& path);

@@ -243,15 +243,16 @@ Executable Board::load(const std::string& path, int device) const {
   return load(std::move(executable), path, devices, true);
 }
 
-Executable Board::load(std::span<const std::byte> bytes, int device) const {
+Executable Board::load(std::span<const std::byte> bytes, int device,
+                       const std::string& file) const {
   refuse_in_callback();
   auto executable = parse(bytes, "executable");
   const std::vector<int> devices = devices_of(*executable, device);
-  return load(std::move(executable), "executable", devices, true);
+  return load(std::move(executable), file, devices, true);
 }
 
 Executable Board::load(std::span<const std::byte> bytes, const std::vector<int>& devices) const {
-  return load(parse(bytes, "executable"), "executable", devices, false);
+  return load(parse(bytes, "executable"), {}, devices, false);
 }
 
 Executable Board::load(std::shared_ptr<const exe::ExecutableT> executable,
@@ -259,12 +260,12 @@ Executable Board::load(std::shared_ptr<const exe::ExecutableT> executable,
   if (executable == nullptr) {
     throw Error(ErrorCode::kInvalidArgument, "there is no executable to load");
   }
-  return load(std::move(executable), "executable", devices, false);
+  return load(std::move(executable), {}, devices, false);
 }
 
-Executable Board::load(std::shared_ptr<const exe::ExecutableT> executable, const std::string& name,
+Executable Board::load(std::shared_ptr<const exe::ExecutableT> executable, const std::string& file,
                        const std::vector<int>& devices, bool wait) const {
-  auto program = need(impl_).load(std::move(executable), name, devices, wait);
+  auto program = need(impl_).load(std::move(executable), file, devices, wait);
   return Access::executable(std::make_shared<ExecutableState>(impl_, std::move(program)));
 }
 

@@ -66,10 +66,18 @@ class Bench:
         assert found and again, done.stderr
         return found, again[0]
 
-    def check(self, name: str, *options: str, board: tuple[str, ...] = ()) -> None:
+    def check(self, name: str, *options: str, board: tuple[str, ...] = (), file: str = "",
+              device: int = 0) -> None:
+        """`file`: the program is called so there, instead of as it calls itself."""
         code, cores, says = PROGRAMS[name]
         self.assemble(name, code, cores, *board)
-        found, again = self.run(["run", f"{name}.tpuexe", "--check", "--no-data", *options, *board])
+        if file:
+            target = self.folder / file
+            target.parent.mkdir(exist_ok=True)
+            (self.folder / f"{name}.tpuexe").replace(target)
+        on = ["--device", str(device)] if device else []
+        found, again = self.run(["run", file or f"{name}.tpuexe", "--check", "--no-data", *on, *options, *board])
+        says = tuple(part.replace("core 0", f"core {device}") for part in says)
         assert any(all(part in line for part in says) for line in found), found
         assert self.run(shlex.split(again)) == (found, again), f"{again} finds something else than {found}"
 
@@ -83,6 +91,8 @@ def main() -> int:
         bench = Bench(parser.parse_args(), Path(folder))
         bench.check("race")
         bench.check("race", "--schedule-seed", "40")
+        bench.check("race", file="programs of mine/a race.tpuexe")
+        bench.check("race", file="third.tpuexe", device=3)
         bench.check("credit", "--schedule-seed", "7")
         own = Path(folder) / "a board.toml"
         own.write_text((Path(__file__).resolve().parents[2] / "spec" / "board" / "v2_8.toml").read_text())

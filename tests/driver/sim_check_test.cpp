@@ -62,8 +62,9 @@ TEST_F(SimCheck, AFindingNamesBothCommandsAndHowToSeeItAgain) {
               HasSubstr("step 2: core 0 dma_in (word 0, op 0 load at model.py:7) overwrites, "
                         "without waiting for it, what is read by core 0 dma_out (word 21, op 1 "
                         "store at model.py:9): bytes 0..4095 of VMEM of core 0"));
-  EXPECT_THAT(counters.check_text, HasSubstr("again: tpuboard run racing.tpuexe --check --no-data "
-                                             "--schedule-seed 42\n"));
+  EXPECT_THAT(counters.check_text,
+              HasSubstr("again, with the program saved as racing.tpuexe: tpuboard run "
+                        "racing.tpuexe --check --no-data --schedule-seed 42\n"));
 }
 
 TEST_F(SimCheck, WhatTheLineAboveSaysShowsItAgain) {

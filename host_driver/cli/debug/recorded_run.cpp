@@ -60,7 +60,8 @@ RecordedRun::RecordedRun(const OpenOptions& options, const std::string& artifact
                          : read_file(executable);
   code_ = code_of(image, executable);
   board_ = Board::open(options);
-  program_ = load_program(board_, executable.empty() ? artifact : executable, image);
+  program_ = load_program(board_, executable.empty() ? artifact : executable, image, 0,
+                          !executable.empty());
   check_results(executable);
   commands_ = run(std::nullopt).commands;
   std::sort(commands_.begin(), commands_.end(), ends_before);

@@ -364,9 +364,10 @@ void train(const TrainArguments& arguments) {
   const TellUnwritten unwritten(board);
   std::optional<Executable> eval;
   if (!programs.eval.empty()) {
-    eval = load_program(board, config.eval, programs.eval);
+    eval = load_program(board, config.eval, programs.eval, 0, config.eval.ends_with(".tpuexe"));
   }
-  const Executable program = load_program(board, config.train, programs.train.executable);
+  const Executable program = load_program(board, config.train, programs.train.executable, 0,
+                                          config.train.ends_with(".tpuexe"));
   set_classes(config, programs.train, program, arguments.config);
   Trainer trainer(board, config, program, eval, !options.sim.no_data, from ? &*from : nullptr);
   if (from) {

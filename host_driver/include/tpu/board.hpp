@@ -211,8 +211,10 @@ class Board {
   /// a file that cannot be read or is damaged, or a program for another board, ResourceExhausted
   /// when HBM is used up, or program ids by what has been launched.
   Executable load(const std::string& path, int device = 0) const;
-  /// The same from the bytes of such a file.
-  Executable load(std::span<const std::byte> bytes, int device = 0) const;
+  /// The same from the bytes of such a file. `file`: the program that `tpuboard run` would take for
+  /// them, which texts name that say how to run it again; empty: not known.
+  Executable load(std::span<const std::byte> bytes, int device = 0,
+                  const std::string& file = {}) const;
   /// As above, on `devices` in the order of the program's partitions (empty: as compiled), and
   /// without waiting for the board: launches come behind the load, and fail when it fails. A
   /// program of one core runs on any device, others on the cores for which they were compiled.
@@ -330,7 +332,7 @@ class Board {
  private:
   friend struct Access;
   explicit Board(std::shared_ptr<BoardImpl> impl) : impl_(std::move(impl)) {}
-  Executable load(std::shared_ptr<const exe::ExecutableT> executable, const std::string& name,
+  Executable load(std::shared_ptr<const exe::ExecutableT> executable, const std::string& file,
                   const std::vector<int>& devices, bool wait) const;
   std::shared_ptr<BoardImpl> impl_;
 };

@@ -133,9 +133,10 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   /// Byte ranges of buffers, handed to their sinks in pieces, under the board lock. When this
   /// throws, no sink is called any more.
   Event read(const std::vector<ReadPart>& parts, const std::vector<Event>& after);
-  /// `devices`: by partition; empty: as compiled. `wait`: until it is there.
+  /// `file`: of the program; empty: not known. `devices`: by partition; empty: as compiled. `wait`:
+  /// until it is there.
   std::shared_ptr<LoadedProgram> load(std::shared_ptr<const exe::ExecutableT> executable,
-                                      const std::string& name, const std::vector<int>& devices,
+                                      const std::string& file, const std::vector<int>& devices,
                                       bool wait);
   RunResult launch(const std::shared_ptr<LoadedProgram>& program,
                    const std::vector<Array>& arguments, const RunOptions& options);

@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "file/crc32c.hpp"
 #include "src/board/board_impl.hpp"
 #include "src/board/snapshot_source.hpp"
 #include "src/texts/firmware.hpp"
+#include "src/texts/shell_word.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/hart_map.h"
@@ -40,22 +40,6 @@ Error internal(const std::string& text, int device = -1) {
 // Board, firmware and driver are each good, but do not belong together.
 Error mismatch(const std::string& text, int device = -1) {
   return Error(ErrorCode::kFailedPrecondition, text, {.device = device, .op = {}, .source = {}});
-}
-
-// As a shell reads it.
-std::string shell_word(const std::string& text) {
-  constexpr std::string_view kPlain = "_./=,:+-";
-  const bool plain = std::ranges::all_of(text, [&](unsigned char c) {
-    return std::isalnum(c) != 0 || kPlain.find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  if (plain && !text.empty()) {
-    return text;
-  }
-  std::string quoted = "'";
-  for (const char c : text) {
-    quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  }
-  return quoted + "'";
 }
 
 std::string command_words(const OpenOptions& options) {

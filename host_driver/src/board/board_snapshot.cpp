@@ -170,7 +170,7 @@ std::shared_ptr<LoadedProgram> BoardImpl::restore_program(const ProgramRecord& r
   } catch (const Error& error) {
     throw spec::ArchiveError(error.message());
   }
-  auto program = std::make_shared<LoadedProgram>(executable, record.devices);
+  auto program = std::make_shared<LoadedProgram>(executable, record.devices, record.file);
   program->last_use = record.last_use;
   if (record.parts.empty()) {
     return program;

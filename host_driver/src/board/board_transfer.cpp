@@ -58,9 +58,9 @@ Event BoardImpl::read(const std::vector<ReadPart>& parts, const std::vector<Even
 }
 
 std::shared_ptr<LoadedProgram> BoardImpl::load(std::shared_ptr<const exe::ExecutableT> executable,
-                                               const std::string& name,
+                                               const std::string& file,
                                                const std::vector<int>& devices, bool wait) {
-  const auto program = loader_.make(std::move(executable), name, devices);
+  const auto program = loader_.make(std::move(executable), file, devices);
   const Entry entry(*this);
   health_.check_usable();
   loader_.load(program, wait);

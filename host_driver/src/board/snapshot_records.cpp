@@ -57,6 +57,7 @@ void SnapshotCollector::add(const std::string& name,
   ProgramRecord record;
   record.names = {name};
   record.executable = exe::write_executable(program->exe);
+  record.file = program->file;
   record.devices = program->info->devices;
   record.last_use = program->last_use;
   record.program = program;

@@ -72,12 +72,15 @@ struct ProgramRecord {
   };
   std::vector<std::string> names;
   std::vector<std::byte> executable;
+  std::string file;  ///< as of LoadedProgram
   std::vector<int> devices;
   uint64_t last_use = 0;
   std::vector<Part> parts;                 ///< empty: it is not on its cores at present
   std::shared_ptr<LoadedProgram> program;  ///< as saved, or once it is restored
 
-  void visit_state(spec::Archive& archive) { archive(names, executable, devices, last_use, parts); }
+  void visit_state(spec::Archive& archive) {
+    archive(names, executable, file, devices, last_use, parts);
+  }
 };
 
 struct SnapshotRecords {

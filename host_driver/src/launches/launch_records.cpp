@@ -8,8 +8,25 @@
 
 #include "src/residency/program.hpp"
 #include "src/texts/hang_report.hpp"
+#include "src/texts/shell_word.hpp"
 
 namespace tpu::driver {
+namespace {
+
+// The command that shows findings of a program again. `seed` 0: none.
+std::string again_text(const LoadedProgram& program, const std::string& board_words,
+                       uint64_t seed) {
+  const std::string saved = program.exe.name + ".tpuexe";
+  const int device = program.info->devices.front();
+  return fmt::format(
+      "again{}: tpuboard run {}{}{} --check --no-data{}\n",
+      program.file.empty() ? fmt::format(", with the program saved as {}", saved) : "",
+      shell_word(program.file.empty() ? saved : program.file), board_words,
+      program.exe.partitions == 1 && device != 0 ? fmt::format(" --device {}", device) : "",
+      seed == 0 ? "" : fmt::format(" --schedule-seed {}", seed));
+}
+
+}  // namespace
 
 void LaunchRecords::set_options(const SimOptions& sim) {
   if (sim.op_times && !sim_.op_times) {
@@ -56,10 +73,8 @@ std::string LaunchRecords::tell_findings(const Operation& op) {
     return true;
   });
   if (step) {  // a schedule is that of its step; without one all steps are alike
-    text += fmt::format(
-        "again: tpuboard run {}.tpuexe{} --check --no-data{}\n", op.program->exe.name, board_words_,
-        sim_.schedule_seed == 0 ? ""
-                                : fmt::format(" --schedule-seed {}", sim_.schedule_seed + *step));
+    text += again_text(*op.program, board_words_,
+                       sim_.schedule_seed == 0 ? 0 : sim_.schedule_seed + *step);
   }
   check_text_ += text;
   return text;

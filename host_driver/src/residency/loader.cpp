@@ -69,8 +69,9 @@ void Loader::set_board(const std::string& name, uint64_t hash) {
 }
 
 std::shared_ptr<LoadedProgram> Loader::make(std::shared_ptr<const exe::ExecutableT> executable,
-                                            const std::string& name,
+                                            const std::string& file,
                                             const std::vector<int>& devices) {
+  const std::string name = file.empty() ? "executable" : file;
   const exe::ExecutableT& exe = *executable;
   if (exe.partitions > devices_.size()) {
     throw bad_program(fmt::format("{}: the program needs {} cores, this board has {}", name,
@@ -83,7 +84,7 @@ std::shared_ptr<LoadedProgram> Loader::make(std::shared_ptr<const exe::Executabl
                     name, exe.board_name, exe.board_hash, board_name_, board_hash_));
   }
   std::vector<int> place = place_of(exe, name, devices);
-  return std::make_shared<LoadedProgram>(std::move(executable), std::move(place));
+  return std::make_shared<LoadedProgram>(std::move(executable), std::move(place), file);
 }
 
 void Loader::load(const std::shared_ptr<LoadedProgram>& program, bool wait) {

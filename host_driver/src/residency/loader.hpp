@@ -32,9 +32,9 @@ class Loader {
   void set_board(const std::string& name, uint64_t hash);
 
   /// Throws InvalidArgument for a program that cannot run on these devices (by partition; empty: as
-  /// compiled). Needs no lock.
+  /// compiled). `file`: of the program; empty: not known. Needs no lock.
   std::shared_ptr<LoadedProgram> make(std::shared_ptr<const exe::ExecutableT> executable,
-                                      const std::string& name, const std::vector<int>& devices);
+                                      const std::string& file, const std::vector<int>& devices);
   /// Loads it; `wait`: until it is there.
   void load(const std::shared_ptr<LoadedProgram>& program, bool wait);
   /// The program on its cores, for as long as the caller holds the result. What was used longest

@@ -119,8 +119,10 @@ Residence::~Residence() {
   }
 }
 
-LoadedProgram::LoadedProgram(std::shared_ptr<const exe::ExecutableT> from, std::vector<int> on)
+LoadedProgram::LoadedProgram(std::shared_ptr<const exe::ExecutableT> from, std::vector<int> on,
+                             std::string of_file)
     : owner(std::move(from)),
+      file(std::move(of_file)),
       exe(*owner),
       image_crc(spec::crc32c(std::as_bytes(std::span(exe.image)))),
       info(program_info(exe, std::move(on))) {

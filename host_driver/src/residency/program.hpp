@@ -52,9 +52,11 @@ struct Residence {
 };
 
 struct LoadedProgram {
-  LoadedProgram(std::shared_ptr<const exe::ExecutableT> from, std::vector<int> on);
+  LoadedProgram(std::shared_ptr<const exe::ExecutableT> from, std::vector<int> on,
+                std::string of_file);
 
   const std::shared_ptr<const exe::ExecutableT> owner;
+  const std::string file;       ///< that `tpuboard run` takes; empty: not known
   const exe::ExecutableT& exe;  ///< what `owner` holds
   const uint32_t image_crc;
   const std::shared_ptr<const ProgramInfo> info;
