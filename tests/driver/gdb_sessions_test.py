@@ -255,6 +255,17 @@ class Bench:
                                   stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S, check=False)
         assert "there are none; run with --waves FILE.fst --waves-trigger monitor" in done.stdout, done.stdout
 
+    def mask_rom(self) -> None:
+        """What docs/firmware.md says of symbols of the ROM: a stop there has a name and a line."""
+        rom = Path(self.args.firmware).with_name("rom.elf")
+        commands = [f"add-symbol-file {rom} 0x0", "info symbol $pc", "tbreak rom_main", "continue", "bt 1"]
+        with self.run("--gdb-wait") as run:
+            done = subprocess.run(self.gdb(run, *(word for text in commands for word in ("-ex", text))),
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S,
+                                  check=False)
+        for wanted in (rf"^_start in section \.text of {re.escape(str(rom))}$", r"^#0  rom_main \(\) at \S+:\d+$"):
+            assert re.search(wanted, done.stdout, re.MULTILINE), f"{wanted}: {done.stdout}"
+
     def wrong_addresses(self) -> None:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
@@ -274,7 +285,7 @@ class Bench:
         return scripts | {case.__name__: case for case in (
             self.nobody_comes, self.attached_and_never_stopped, self.killed_in_a_stop, self.gone_before_a_word,
             self.a_web_page_that_posts,
-            self.a_second_debugger, self.damaged_packets, self.waves_on_and_off, self.wrong_addresses)}
+            self.a_second_debugger, self.damaged_packets, self.waves_on_and_off, self.mask_rom, self.wrong_addresses)}
 
 
 def main() -> int:
