@@ -3,6 +3,9 @@
 // the target; finish() puts it in the target's place in one step. So two writers of one target
 // never share a file, whatever their process numbers; a link that somebody has put there is not
 // followed; and a writer that is killed leaves nothing behind where files without a name exist.
+// Not for streams (traces, logs, waves, tables of metrics), which are read while they grow and are
+// to be there when the process that writes them has died: these are written in their place, under
+// a lock (tlm_model/kernel/file_lock.hpp, FolderLock).
 #pragma once
 
 #include <sys/types.h>

@@ -3,6 +3,7 @@
 // dumped and replayed.
 #include "mxu/mxu_lockstep.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -250,7 +251,7 @@ TEST(MxuLockstep, AFaultBetweenTilesIsFoundThoughEachAloneAgrees) {
   EXPECT_NE(found[0].text.find("each tile alone agrees"), std::string::npos) << found[0].text;
 }
 
-TEST(MxuReplay, RefusesDamagedFiles) {
+MxuTileDump empty_dump() {
   MxuTileDump dump;
   dump.tile.rows = 2;
   dump.tile.weights.resize(128 * 128);
@@ -258,6 +259,26 @@ TEST(MxuReplay, RefusesDamagedFiles) {
   dump.tile.running.resize(2 * 128);
   dump.rtl.resize(2 * 128);
   dump.engine.resize(2 * 128);
+  return dump;
+}
+
+// Who has the old file open, under another name too, keeps it.
+TEST(MxuReplay, ADumpTakesThePlaceOfTheOldFile) {
+  const std::string path = temp("placed.tile");
+  const std::string other = temp("placed.old");
+  std::filesystem::remove(other);
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << "old";
+  std::filesystem::create_hard_link(path, other);
+  mxu_write_dump(path, empty_dump());
+  EXPECT_EQ(mxu_read_dump(path).tile.rows, 2u);
+  EXPECT_EQ(std::filesystem::file_size(other), 3u);
+  EXPECT_THAT([] { mxu_write_dump("/nowhere/a.tile", empty_dump()); },
+              ::testing::ThrowsMessage<std::runtime_error>(::testing::HasSubstr(
+                  "cannot write the tile to /nowhere/a.tile: No such file or directory")));
+}
+
+TEST(MxuReplay, RefusesDamagedFiles) {
+  const MxuTileDump dump = empty_dump();
   const std::string path = temp("damaged.tile");
   mxu_write_dump(path, dump);
   EXPECT_EQ(mxu_read_dump(path).tile.rows, 2u);

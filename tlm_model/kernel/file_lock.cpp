@@ -13,7 +13,7 @@
 namespace tpu::model {
 
 FileLock::FileLock(const std::string& path)
-    : file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644)) {
+    : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644)) {
   if (file_ < 0 && errno == ENXIO) {
     return;  // a pipe that nobody reads yet
   }
@@ -21,13 +21,30 @@ FileLock::FileLock(const std::string& path)
     throw std::runtime_error(path + " cannot be written: " + std::strerror(errno));
   }
   struct stat kind {};
-  const bool regular = ::fstat(file_, &kind) == 0 && S_ISREG(kind.st_mode);
-  if (regular && ::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  regular_ = ::fstat(file_, &kind) == 0 && S_ISREG(kind.st_mode);
+  if (regular_ && ::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(file_);
     throw std::runtime_error(path +
                              " is being written by another run, or for another option of this "
                              "one; give each its own file");
   }
+}
+
+std::FILE* FileLock::open_stream() const {
+  if (!regular_) {
+    return std::fopen(path_.c_str(), "we");
+  }
+  const int file = ::fcntl(file_, F_DUPFD_CLOEXEC, 0);
+  if (file < 0) {
+    return nullptr;
+  }
+  std::FILE* stream = ::ftruncate(file, 0) == 0 ? ::fdopen(file, "w") : nullptr;
+  if (stream == nullptr) {
+    const int error = errno;
+    ::close(file);
+    errno = error;
+  }
+  return stream;
 }
 
 FileLock::~FileLock() {

@@ -2,6 +2,7 @@
 // long as the object lives. Devices and pipes are not locked.
 #pragma once
 
+#include <cstdio>
 #include <string>
 
 namespace tpu::model {
@@ -15,8 +16,14 @@ class FileLock {
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
+  // The file from its begin on, emptied: the one that is locked, whatever its name means by now. A
+  // device or a pipe as `path` opens it. Null with errno where that fails.
+  std::FILE* open_stream() const;
+
  private:
+  const std::string path_;
   int file_;
+  bool regular_ = false;
 };
 
 }  // namespace tpu::model

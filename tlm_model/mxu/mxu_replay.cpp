@@ -6,8 +6,11 @@
 #include <fstream>
 #include <iomanip>
 #include <ostream>
+#include <span>
 #include <stdexcept>
+#include <system_error>
 
+#include "file/output_file.hpp"
 #include "mxu/mxu_fast.hpp"
 #include "mxu/mxu_rtl.hpp"
 #include "mxu/mxu_scalar.hpp"
@@ -19,8 +22,8 @@ constexpr char kMagic[8] = {'T', 'P', 'U', 'T', 'I', 'L', 'E', '1'};
 constexpr uint64_t kMaxRows = uint64_t{1} << 24;  // of a tile in a file: refuses a corrupt count
 
 template <typename T>
-void put(std::ostream& out, const T* data, size_t count) {
-  out.write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(count * sizeof(T)));
+void put(spec::OutputFile& out, const T* data, size_t count) {
+  out.add(std::as_bytes(std::span(data, count)));
 }
 
 template <typename T>
@@ -97,22 +100,24 @@ int mxu_first_differing_k(MxuEngine& a, MxuEngine& b, const MxuTileData& tile, u
 }
 
 void mxu_write_dump(const std::string& path, const MxuTileDump& dump) {
-  std::ofstream out(path, std::ios::binary);
   const MxuTileData& t = dump.tile;
   const uint32_t shape[6] = {t.shape.rows,         t.shape.cols, t.shape.chains,
                              t.shape.segment_rows, t.shape.skew, t.shape.load_rows};
   const uint64_t counts[2] = {t.ordinal, t.rows};
-  put(out, kMagic, sizeof kMagic);
-  put(out, shape, 6);
-  put(out, counts, 2);
-  put(out, t.weights.data(), t.weights.size());
-  put(out, t.x.data(), t.x.size());
-  put(out, t.running.data(), t.running.size());
-  put(out, dump.rtl.data(), dump.rtl.size());
-  put(out, dump.engine.data(), dump.engine.size());
-  out.flush();
-  if (!out) {
-    throw std::runtime_error("mxu: cannot write the tile to " + path);
+  try {
+    spec::OutputFile out(path);
+    put(out, kMagic, sizeof kMagic);
+    put(out, shape, 6);
+    put(out, counts, 2);
+    put(out, t.weights.data(), t.weights.size());
+    put(out, t.x.data(), t.x.size());
+    put(out, t.running.data(), t.running.size());
+    put(out, dump.rtl.data(), dump.rtl.size());
+    put(out, dump.engine.data(), dump.engine.size());
+    out.finish();
+  } catch (const std::system_error& error) {
+    throw std::runtime_error("mxu: cannot write the tile to " + path + ": " +
+                             error.code().message());
   }
 }
 

@@ -15,7 +15,7 @@ TextFile::TextFile(const std::string& path, const std::string& what) : path_(pat
     return;
   }
   lock_.emplace(path);
-  file_ = std::fopen(path.c_str(), "w");
+  file_ = lock_->open_stream();
   if (file_ == nullptr) {
     throw std::runtime_error("cannot write " + what + " file " + path + ": " +
                              std::strerror(errno));

@@ -53,7 +53,7 @@ constexpr uint64_t kCounter = 4;
 }  // namespace
 
 PerfettoFile::PerfettoFile(const std::string& path, uint64_t clock_mhz)
-    : path_(path), clock_mhz_(clock_mhz), lock_(path), file_(std::fopen(path.c_str(), "wb")) {
+    : path_(path), clock_mhz_(clock_mhz), lock_(path), file_(lock_.open_stream()) {
   if (file_ == nullptr) {
     throw std::runtime_error("cannot write timeline " + path + ": " + std::strerror(errno));
   }

@@ -1,7 +1,12 @@
 // Which files there are.
 #include "waves/wave_views.hpp"
 
-#include <fstream>
+#include <span>
+#include <sstream>
+#include <string>
+#include <system_error>
+
+#include "file/output_file.hpp"
 
 namespace tpu::model {
 namespace {
@@ -10,9 +15,17 @@ namespace fs = std::filesystem;
 
 template <class Write>
 bool write_file(const fs::path& path, const Write& write) {
-  std::ofstream file(path);
-  write(file);
-  return static_cast<bool>(file.flush());
+  std::ostringstream text;
+  write(text);
+  const std::string bytes = text.str();
+  try {
+    spec::OutputFile file(path.string());
+    file.add(std::as_bytes(std::span(bytes)));
+    file.finish();
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
 }
 
 }  // namespace

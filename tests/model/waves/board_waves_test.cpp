@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -299,6 +300,25 @@ TEST(BoardWaves, AGlobThatMatchesNothingListsNearNames) {
 std::string text_of(const std::string& name) {
   std::ifstream file(temp_file(name));
   return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+TEST(BoardWaves, FilesForViewersTakeThePlaceOfOldOnes) {
+  const std::vector<std::string> ends = {".gtkw", ".sucl", ".ops.txt", ".chip0.core0.gtkw",
+                                         ".chip0.core0.sucl"};
+  for (const std::string& end : ends) {
+    std::ofstream(temp_file("placed" + end)) << "old";
+    std::filesystem::remove(temp_file("kept" + end));
+    std::filesystem::create_hard_link(temp_file("placed" + end), temp_file("kept" + end));
+  }
+  BoardWaves waves(one_core("placed.fst"));
+  Board board(waves);
+  board.program(10, 0, true);
+  board.program(90, 0, false);
+  EXPECT_EQ(waves.finish(), "");
+  for (const std::string& end : ends) {
+    EXPECT_EQ(text_of("kept" + end), "old") << end;
+    EXPECT_NE(text_of("placed" + end), "old") << end;
+  }
 }
 
 TEST(BoardWaves, FilesForViewersShowAFewRowsAndTheRestInClosedGroups) {
