@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from . import measure
+from ._files import write_file
 
 
 def main() -> int:
@@ -35,7 +36,7 @@ def main() -> int:
     if options.figures is not None:
         names = ("cycles", "seconds", "mxu", "idle", "host_seconds", "programs", "cores")
         values = {name: getattr(figures, name) for name in names} | {"ops": [asdict(time) for time in figures.ops]}
-        options.figures.write_text(json.dumps(values), encoding="utf-8")
+        write_file(options.figures, json.dumps(values).encode())
     return 0
 
 

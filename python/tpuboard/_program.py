@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._errors import TpuError
+from ._files import write_file
 from ._library import (
     CALLBACK,
     ArrayInfo,
@@ -267,7 +268,7 @@ class Program(_Handle):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a .tpuexe file, for `read()` and the command `tpuboard`."""
-        Path(path).write_bytes(bytes(self))
+        write_file(path, bytes(self))
 
     def load(self, devices: Sequence[int] | None = None) -> Executable:
         """Loads it on `devices`, in the order of the program's cores (None: as it was compiled, `self.cores`)."""

@@ -69,6 +69,34 @@ class Programs(unittest.TestCase):
         (y,) = self.layer.load([0]).run(x, w, np.broadcast_to(np.float32(0.5), (96,)))
         np.testing.assert_allclose(y, np.tanh(x @ w + 0.5), rtol=1e-5, atol=1e-6)
 
+    def test_a_saved_file_takes_the_place_of_the_old_one(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            saved, link = folder / "saved.tpuexe", folder / "link.tpuexe"
+            saved.write_bytes(b"old")
+            saved.chmod(0o640)
+            (folder / "other").hardlink_to(saved)  # who has the old file keeps it
+            link.symlink_to(saved)
+            self.layer.save(link)
+            self.assertTrue(link.is_symlink())
+            self.assertEqual((folder / "other").read_bytes(), b"old")
+            self.assertEqual(tpuboard.read(saved).name, "layer")
+            self.assertEqual(saved.stat().st_mode & 0o777, 0o640)
+            fresh = folder / ("n" * 248 + ".tpuexe")
+            self.layer.save(fresh)
+            self.assertEqual(fresh.read_bytes(), saved.read_bytes())
+            with self.assertRaises(OSError):
+                self.layer.save(folder)
+            with self.assertRaises(FileNotFoundError):
+                self.layer.save(folder / "none" / "a.tpuexe")
+            taken = folder / "taken"
+            (taken / "by_a_folder").mkdir(parents=True)
+            with self.assertRaises(OSError):
+                self.layer.save(taken)
+            self.assertEqual(sorted(each.name for each in folder.iterdir()),
+                             ["link.tpuexe", fresh.name, "other", "saved.tpuexe", "taken"])
+            self.layer.save("/dev/null")
+
     def test_file(self) -> None:
         again = tpuboard.read(bytes(self.layer))
         self.assertEqual(bytes(again), bytes(self.layer))
