@@ -1,5 +1,7 @@
 // Mapped where that can be done. Pages that are lost are found by lost_pages.hpp; the rest of the
-// last page of a file that was cut reads as zeros, so size and time are compared too.
+// last page of a file that was cut reads as zeros, so size and time are compared too. Of a file of
+// usual size a checksum tells one that was only touched, or written anew with the same bytes, from
+// one that changed. Of a larger one, which may not fit into memory, the time is all that is known.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -8,24 +10,46 @@
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <optional>
 
+#include "file/crc32c.hpp"
 #include "files/files.hpp"
 #include "files/lost_pages.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
 
+namespace {
+
+constexpr size_t kMostSummed = size_t{256} << 20;
+
+}  // namespace
+
 struct FileBytes::Mapping {
   Mapping(int opened, const struct stat& found, void* made)
-      : file(opened), info(found), data(made), watched(made, static_cast<size_t>(found.st_size)) {}
+      : file(opened), info(found), data(made), watched(made, static_cast<size_t>(found.st_size)) {
+    if (bytes().size() <= kMostSummed) {
+      sum = spec::crc32c(bytes());
+    }
+  }
   ~Mapping() { ::close(file); }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
+  std::span<const std::byte> bytes() const {
+    return {static_cast<const std::byte*>(data), static_cast<size_t>(info.st_size)};
+  }
+  bool touched(const struct stat& now) const {
+    return now.st_mtim.tv_sec != info.st_mtim.tv_sec || now.st_mtim.tv_nsec != info.st_mtim.tv_nsec;
+  }
+
   int file;
-  struct stat info;  // as it was opened
+  struct stat info;  // as it was opened, or as it was when its bytes were looked at last
   void* data;
   WatchedMapping watched;
+  std::optional<uint32_t> sum;  // of all bytes, when it was opened
+  std::mutex mutex;             // of `info`
 };
 
 FileBytes::FileBytes(const std::string& path) : path_(path) {
@@ -63,15 +87,25 @@ void FileBytes::check() const {
     return;
   }
   struct stat now {};
-  const struct stat& then = mapping_->info;
-  const bool same = ::fstat(mapping_->file, &now) == 0 && now.st_size == then.st_size &&
-                    now.st_mtim.tv_sec == then.st_mtim.tv_sec &&
-                    now.st_mtim.tv_nsec == then.st_mtim.tv_nsec;
-  if (!same) {
+  const std::lock_guard lock(mapping_->mutex);
+  const bool known = ::fstat(mapping_->file, &now) == 0;
+  const auto refuse = [&](const char* why) {
     throw UnreadableFile(fmt::format(
-        "{}: was changed while it was read ({} bytes then, {} now); let nobody write to it, and "
+        "{}: was changed while it was read ({} bytes then, {} now{}); let nobody write to it, and "
         "start again",
-        path_, then.st_size, now.st_size));
+        path_, mapping_->info.st_size, now.st_size, why));
+  };
+  if (!known || now.st_size != mapping_->info.st_size) {
+    refuse("");
+  }
+  if (mapping_->touched(now)) {
+    if (!mapping_->sum) {
+      refuse(", and a later time of change; of a file of that size nothing else is known");
+    }
+    if (spec::crc32c(mapping_->bytes()) != *mapping_->sum) {
+      refuse(", with other contents");
+    }
+    mapping_->info = now;
   }
   if (mapping_->watched.lost()) {
     throw UnreadableFile(fmt::format(

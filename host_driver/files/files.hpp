@@ -42,7 +42,8 @@ class FileBytes {
   /// What is made of them counts when check() has returned since.
   std::span<const std::byte> get() const { return bytes_; }
   /// Throws UnreadableFile when another process has changed the file since it was opened, or some
-  /// of it could not be read: the bytes may be anything then.
+  /// of it could not be read: the bytes may be anything then. One that was touched, or written anew
+  /// with the same bytes, is as it was, up to 256 MiB; of a larger one that is not known.
   void check() const;
   /// `body` of the bytes, and check(), whose error is the one that counts.
   template <typename Body>

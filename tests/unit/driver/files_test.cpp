@@ -160,6 +160,28 @@ TEST_F(MappedFile, IsRefusedByNameWhenItIsCut) {
   }
 }
 
+TEST_F(MappedFile, IsAsItWasWhenItIsTouchedOrWrittenAnewWithTheSameBytes) {
+  const FileBytes bytes(path_);
+  const auto later = fs::last_write_time(path_) + std::chrono::seconds(5);
+  fs::last_write_time(path_, later);
+  EXPECT_EQ(refusal(bytes), "accepted");
+  const std::vector<std::byte> same = read_file(path_);
+  std::ofstream(path_, std::ios::binary | std::ios::in | std::ios::out)
+      .write(reinterpret_cast<const char*>(same.data()), static_cast<std::streamsize>(same.size()));
+  EXPECT_EQ(refusal(bytes), "accepted");
+  EXPECT_EQ(bytes.use([](auto all) { return sum(all); }), kBytes);
+  std::ofstream(path_, std::ios::binary | std::ios::in | std::ios::out) << "others";
+  EXPECT_THAT(refusal(bytes), HasSubstr("with other contents"));
+}
+
+TEST_F(MappedFile, OfOneThatIsTooLargeToSumItsTimeIsWhatIsKnown) {
+  fs::resize_file(path_, (uint64_t{256} << 20) + 1);
+  const FileBytes bytes(path_);
+  EXPECT_EQ(refusal(bytes), "accepted");
+  fs::last_write_time(path_, fs::last_write_time(path_) + std::chrono::seconds(5));
+  EXPECT_THAT(refusal(bytes), HasSubstr("of a file of that size nothing else is known"));
+}
+
 TEST_F(MappedFile, IsRefusedWhenItIsRewritten) {
   const FileBytes bytes(path_);
   std::ofstream(path_, std::ios::binary | std::ios::in | std::ios::out) << "others";
