@@ -99,6 +99,8 @@ constexpr Variable kVariables[] = {
      }},
     {"TIME_LIMIT",
      [](const std::string& text, Reading& to) { to.board.open.time_limit = number_of(text, 1e9); }},
+    {"PROGRESS", [](const std::string& text,
+                    Reading& to) { to.board.open.progress_seconds = number_of(text, 1e9); }},
     {"CHECK",
      [](const std::string& text, Reading& to) { to.board.open.sim.check = flag_of(text); }},
     {"SCHEDULE_SEED",

@@ -17,8 +17,14 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Of commands and of programs of a framework, whose people see standard error: seconds until a
+/// launch that takes long is told of.
+constexpr double kProgressSeconds = 60;
+
 /// What the command line gives as it stands, and texts that open_options() still has to read.
 struct BoardArguments {
+  BoardArguments() { open.progress_seconds = kProgressSeconds; }
+
   OpenOptions open;
   std::vector<std::string> mxu;
   std::vector<std::string> verilog;

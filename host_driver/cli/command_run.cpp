@@ -253,6 +253,9 @@ std::vector<std::string> check_files(const RunArguments& arguments, const OpenOp
 void run(const RunArguments& arguments) {
   const std::map<size_t, std::string> files = input_files(arguments.inputs);
   OpenOptions options = open_options(arguments.board);
+  if (arguments.monitor) {
+    options.progress_seconds = 0;  // the view has it
+  }
   const std::vector<std::string> inputs = check_files(arguments, options, files);
   const JsonOutput json(arguments.json);
   std::optional<FolderLock> lock;  // outputs of two runs would be mixed

@@ -180,6 +180,14 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
       ->check(seconds_between(0, kMostTimeLimit))
       ->type_name("SECONDS");
   command
+      .add_option("--progress", arguments.open.progress_seconds,
+                  "Seconds of host time after which a launch that ends no step is told of, on "
+                  "standard error, and again after as long: its operation, iterations of its "
+                  "loops; 0: never")
+      ->check(seconds_between(0, kMostTimeLimit))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  command
       .add_option("--hang-report", arguments.open.hang_report,
                   "Written when a launch hangs: who waits for whom, as JSON")
       ->type_name("FILE.json");

@@ -3,6 +3,8 @@
 // at.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
 #include "tests/driver/copy_program.hpp"
@@ -18,10 +20,12 @@ using test::kCopySlots;
 
 class SimLimit : public ::testing::Test {
  protected:
-  explicit SimLimit(double seconds = 0.5) {
+  explicit SimLimit(double seconds = 0.5)
+      : SimLimit([seconds](OpenOptions& options) { options.time_limit = seconds; }) {}
+  explicit SimLimit(const std::function<void(OpenOptions&)>& change) {
     OpenOptions options;
     options.overrides = kOverrides;
-    options.time_limit = seconds;
+    change(options);
     board_ = Board::open(options);
   }
   void TearDown() override { board_.close(); }
@@ -99,6 +103,68 @@ TEST_F(SimLimit, GangIsTakenOffWholeAndTheLoopingCoreIsNamed) {
   EXPECT_EQ(error->code(), ErrorCode::kTimeout) << error->what();
   EXPECT_EQ(error->place().device, 1) << error->what();
   EXPECT_EQ(behind.outputs[0].to_host().bytes, sent.bytes);
+}
+
+// Lines about launches that take long, of a tenth of a second of host time.
+class SimProgress : public SimLimit {
+ protected:
+  SimProgress()
+      : SimLimit([this](OpenOptions& options) {
+          options.time_limit = 1.5;
+          options.progress_seconds = 0.1;
+          options.progress = [this](const std::string& line) { lines_.push_back(line); };
+        }) {}
+
+  void run_to_the_limit(const std::string& code, int partitions = 1) {
+    const Executable program = load("endless", code, partitions);
+    const auto error =
+        program.run({program.put(0, counting(DType::kI32, {1024}))}).done.wait_for_error();
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(error->code(), ErrorCode::kTimeout) << error->what();
+  }
+
+  std::vector<std::string> lines_;
+};
+
+TEST_F(SimProgress, ALoopThatNeverEndsIsToldWithItsIterationsAndTheirRate) {
+  run_to_the_limit(
+      ".op \"while\" file=\"model.py\" line=7\n"
+      ".op \"copy\" file=\"model.py\" line=9\n"
+      "turn:\n  markb 0\n  dma_in.nop op=1\n" +
+      std::string(kCopyCommands) + "  marke 0\n  jmp turn\n  halt\n");
+  ASSERT_GE(lines_.size(), 2U);
+  EXPECT_LE(lines_.size(), 25U) << "a line each tenth of a second, however many cores there are";
+  for (const std::string& line : lines_) {
+    EXPECT_TRUE(line.starts_with("launch of endless (id ")) << line;
+    EXPECT_NE(line.find("TPU:0 is at "), std::string::npos) << line;
+    EXPECT_NE(line.find(" of while at model.py:7"), std::string::npos) << line;
+  }
+  EXPECT_EQ(lines_.front().find("iterations/s"), std::string::npos) << lines_.front();
+  EXPECT_NE(lines_.back().find(" iterations/s)"), std::string::npos) << lines_.back();
+}
+
+TEST_F(SimProgress, OfAGangOneLineIsTold) {
+  run_to_the_limit("turn:\n" + std::string(kCopyCommands) + "  jmp turn\n  halt\n", 8);
+  ASSERT_GE(lines_.size(), 2U);
+  EXPECT_LE(lines_.size(), 25U) << "a line each tenth of a second, however many cores there are";
+  EXPECT_NE(lines_.front().find(" % of the code)"), std::string::npos) << lines_.front();
+}
+
+// The loop does not end within the time on any host.
+TEST_F(SimProgress, BitsAndCyclesStayAsTheyAre) {
+  const Executable counts = load(
+      "counts", "  li r3, 0\n  li r4, 30000000\nturn:\n  addi r3, r3, 1\n  blt r3, r4, turn\n" +
+                    std::string(kCopyCommands) + "  halt\n");
+  const Array x = counts.put(0, counting(DType::kI32, {1024}));
+  const auto cycles = [&](double seconds) {
+    board_.change_time_limit(seconds);
+    const uint64_t before = board_.run_cycles()[0];
+    EXPECT_EQ(counts.run({x}).outputs[0].to_host().bytes, x.to_host().bytes);
+    return board_.run_cycles()[0] - before;
+  };
+  const uint64_t often = cycles(0);
+  EXPECT_FALSE(lines_.empty());
+  EXPECT_EQ(cycles(60), often);
 }
 
 class SimCancel : public SimLimit {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -213,9 +214,31 @@ print(y.format.layout.major_to_minor, y.sum())
         assert "GetOutputLayouts" in text and "OptimizedProgram" not in text, text
 
 
+def long_launch() -> None:
+    """A loop that does not end is told of on standard error, one line at a time; with 0 s nothing is."""
+    code = """
+def spin(a):
+    return jax.lax.while_loop(lambda s: s[0] > 0, lambda s: s * 1.0, a)
+try:
+    jax.jit(spin)(jnp.ones(8)).block_until_ready()
+except jax.errors.JaxRuntimeError as error:
+    print('ended', 'DEADLINE_EXCEEDED' in str(error))
+"""
+    environment = {**os.environ, "TPUBOARD_TIME_LIMIT": "3"}
+    line = re.compile(r"tpuboard: launch of jit_spin \(id \d+\) has run for \d s \(\S+ s of simulated time\): "
+                      r"TPU:0 is at .*, iteration \d+ of while at <string>:\d+( \(\d+(\.\d)? iterations/s\))?")
+    for seconds, least, most in ((0.5, 2, 6), (0, 0, 0)):
+        done = run(code, environment={**environment, "TPUBOARD_PROGRESS": str(seconds)})
+        expect(done, "ended True")
+        said = [each for each in done.stderr.splitlines() if each.startswith("tpuboard: launch of")]
+        assert least <= len(said) <= most, done.stderr
+        assert all(line.fullmatch(each) for each in said), done.stderr
+        assert not said or said[-1].endswith("iterations/s)"), done.stderr
+
+
 CASES = {case.__name__: case
          for case in (in_flight, fork, threads, clear_backends, interrupt, callback_at_exit, cache, bad_option, moved,
-                      text_unasked)}
+                      text_unasked, long_launch)}
 
 
 def main() -> int:

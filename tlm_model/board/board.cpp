@@ -133,9 +133,13 @@ void Board::add_core_stats(Chip& chip, size_t index, BoardStats& stats) const {
   figures.hart_sp = hart.reg(kHartStackPointer);
   figures.hart_stack = chip.mgmt(index).stack(kStackWords);
   figures.program_running = core.seq().state() == spec::seq::kStateRunning;
-  figures.program_step = core.seq().step();
+  const Sequencer::Progress progress = core.seq().progress();
+  figures.program_step = progress.step;
   figures.program_pc = core.seq().pc();
   figures.program_op = core.seq().op();
+  for (const LoopMarks::Position& loop : progress.loops) {
+    figures.program_loops.push_back({.op_id = loop.op, .iteration = loop.iteration});
+  }
   const PerfUnit::Values counters = core.counters();
   figures.counters.assign(counters.begin(), counters.end());
   figures.times = core.times();

@@ -74,12 +74,13 @@ struct CoreStats {
   std::vector<uint32_t> hart_stack;  // words from hart_sp up, some of them
   bool program_running = false;      // and where its sequencer stands:
   uint32_t program_step = 0;
-  uint32_t program_pc = 0;         // word
-  uint32_t program_op = 0;         // OP_NONE of rings.toml: unknown
-  std::string fault_text;          // of the last fault, in the core's own words
-  uint64_t fault_cycle = 0;        // as in its record
-  std::vector<uint64_t> counters;  // by index of spec/regs/perf.toml
-  CoreTimes::Values times{};       // cycles since reset, by CoreTime
+  uint32_t program_pc = 0;                     // word
+  uint32_t program_op = 0;                     // OP_NONE of rings.toml: unknown
+  std::vector<spec::LoopPlace> program_loops;  // the outermost first
+  std::string fault_text;                      // of the last fault, in the core's own words
+  uint64_t fault_cycle = 0;                    // as in its record
+  std::vector<uint64_t> counters;              // by index of spec/regs/perf.toml
+  CoreTimes::Values times{};                   // cycles since reset, by CoreTime
 };
 
 // Host time of one kind of work since the board was made (kernel/host_profile.hpp).

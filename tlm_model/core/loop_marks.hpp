@@ -1,7 +1,9 @@
 // Where a program is, by its trace marks: a mark that begins again where it has just ended is the
-// next iteration of a loop. For fault reports.
+// next iteration of a loop. For fault reports,
+// and for reports on programs that take long.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -34,6 +36,16 @@ class LoopMarks {
   }
 
   void end() { depth_ -= depth_ > 0 ? 1 : 0; }
+
+  // Those that are open, the outermost first, and the one between whose iterations `op` is at work.
+  std::vector<Position> all(uint32_t op) const {
+    std::vector<Position> found(
+        open_.begin(), open_.begin() + static_cast<ptrdiff_t>(std::min(depth_, open_.size())));
+    if (depth_ < open_.size() && open_[depth_].op == op) {
+      found.push_back(open_[depth_]);
+    }
+    return found;
+  }
 
   // The innermost open mark; between two iterations of an outermost loop, that loop.
   Position innermost() const {

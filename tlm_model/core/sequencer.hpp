@@ -79,7 +79,11 @@ class Sequencer : public RegisterBlock {
   uint32_t state() const { return state_; }
   // It waits for the host's answer.
   bool calls_host() const { return call_open_; }
-  uint32_t step() const { return launch_.step; }
+  struct Progress {
+    uint32_t step = 0;
+    std::vector<LoopMarks::Position> loops;  // that it is in, by its marks, the outermost first
+  };
+  Progress progress() const { return {launch_.step, marks_.all(op())}; }
   uint32_t pc() const { return pc_; }
   uint32_t op() const;  // that the instruction at pc() works for, or OP_NONE
   const Program* program() const { return program_.get(); }

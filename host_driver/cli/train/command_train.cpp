@@ -342,6 +342,9 @@ void train(const TrainArguments& arguments) {
   const JsonOutput json(arguments.json);
   TrainConfig config = configuration(arguments);
   OpenOptions options = open_options(arguments.board);
+  if (arguments.monitor) {
+    options.progress_seconds = 0;  // the view has it
+  }
   make_folder(arguments.out);
   const FolderLock lock(arguments.out);  // two runs would write over each other's checkpoints
   options.sim.tile_folder = arguments.out;

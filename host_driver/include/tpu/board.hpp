@@ -55,6 +55,15 @@ struct OpenOptions {
   /// with Timeout. 0: any time. Empty: 60, or any time when `sim.mxu` names units that are Verilog.
   std::optional<double> time_limit;
 
+  /// Seconds of host time that a launch may run on the board without ending a step until a line
+  /// says where it is, and again after as long: its operation with source line, iterations of its
+  /// loops, simulated time. One line at a time for the whole board. 0, and with `sim.gdb`: none. It
+  /// changes nothing else.
+  double progress_seconds = 0;
+  /// Takes these lines, in the thread that makes board time pass; it must not throw and not call
+  /// the board. Empty: standard error.
+  std::function<void(const std::string& line)> progress;
+
   /// JSON file that is written when a launch hangs (deadlock, watchdog, time limit): who waits for
   /// whom, with queue heads, operations and source lines. Empty: none.
   std::string hang_report;

@@ -73,11 +73,12 @@ struct RunOutcome {
 
 /// Where the program of a core stands.
 struct ProgramPlace {
-  bool running = false;  ///< between start and end of a launch
-  uint64_t steps = 0;    ///< ended by this core so far, of all launches
-  uint32_t step = 0;     ///< of the present launch
-  uint32_t pc = 0;       ///< word
-  uint32_t op_id = 0;    ///< index into the executable's ops; larger: unknown
+  bool running = false;                  ///< between start and end of a launch
+  uint64_t steps = 0;                    ///< ended by this core so far, of all launches
+  uint32_t step = 0;                     ///< of the present launch
+  uint32_t pc = 0;                       ///< word
+  uint32_t op_id = 0;                    ///< index into the executable's ops; larger: unknown
+  std::vector<spec::LoopPlace> loops{};  ///< it is in, the outermost first
 };
 
 /// Where the control hart of a core stands.

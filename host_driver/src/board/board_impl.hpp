@@ -21,6 +21,7 @@
 
 #include "board/board_loader.hpp"
 #include "src/board/launch_clock.hpp"
+#include "src/board/launch_reporter.hpp"
 #include "src/board/snapshot_records.hpp"
 #include "src/event_state.hpp"
 #include "src/events/outbox.hpp"
@@ -316,6 +317,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   }};
   const ForkCheck forks_;
   LaunchClock launch_clock_{0, 0};
+  LaunchReporter reporter_;
   std::optional<uint64_t> host_busy_until_;  // while the host is busy: a board cycle
   uint64_t repeated_doorbells_ = 0;
   uint64_t recoveries_ = 0;

@@ -1,5 +1,6 @@
 // Host time: the time limit of launches, of the host's own clock, which decides only whether a run
-// ends with an error; and what the board's numbers say that a host takes, of the board's clock.
+// ends with an error; lines about launches that take long, of the same clock; and what the board's
+// numbers say that a host takes, of the board's clock.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,6 +17,11 @@ namespace {
 
 // While the board closes without what is in flight, launches are looked at this often.
 constexpr std::chrono::nanoseconds kCancelLook = std::chrono::milliseconds(50);
+
+// Of two slices, each of which may be none (0).
+std::chrono::nanoseconds shorter(std::chrono::nanoseconds a, std::chrono::nanoseconds b) {
+  return a.count() == 0 || (b.count() != 0 && b < a) ? b : a;
+}
 
 // A slice (0: none) that ends at the deadline; never 0 then.
 std::chrono::nanoseconds sooner(std::chrono::nanoseconds slice, Deadline deadline,
@@ -55,7 +61,7 @@ RunOutcome BoardImpl::run_timed(Deadline deadline, bool to_end) {
   std::vector<ConsoleLine> console;
   bool late = false;
   do {
-    const auto slice = launch_clock_.slice();
+    const auto slice = shorter(launch_clock_.slice(), reporter_.slice());
     const bool look = health_.cancelled() && (slice.count() == 0 || slice > kCancelLook);
     const auto start = std::chrono::steady_clock::now();
     if (!turn_.begin_run()) {
@@ -68,7 +74,9 @@ RunOutcome BoardImpl::run_timed(Deadline deadline, bool to_end) {
     outcome = run();
     turn_.end_run();
     std::move(outcome.console.begin(), outcome.console.end(), std::back_inserter(console));
-    if (launch_clock_.spend(std::chrono::steady_clock::now() - start)) {
+    const auto ran = std::chrono::steady_clock::now() - start;
+    reporter_.report_after(ran, devices_, *transport_);
+    if (launch_clock_.spend(ran)) {
       check_time_limit();
     }
     if (health_.cancelled() && outcome.expired && !health_.broken()) {

@@ -184,6 +184,7 @@ void BoardImpl::connect(const OpenOptions& options) {
 
   time_limit_ = options.time_limit;
   launch_clock_ = clock_of(sim_, time_limit_);
+  reporter_ = LaunchReporter(options, cores, static_cast<double>(params_.core.clock_mhz) * 1e6);
   for (size_t i = 0; i < cores; ++i) {
     devices_.add(make_device(i, params_, *arena_));
   }

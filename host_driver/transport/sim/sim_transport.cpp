@@ -136,7 +136,8 @@ class SimTransport : public Transport {
       stats.counters.push_back(core.counters);
       stats.times.push_back(times_of(core.times));
       stats.places.push_back({core.program_running, core.counters.at(spec::perf::kPrograms),
-                              core.program_step, core.program_pc, core.program_op});
+                              core.program_step, core.program_pc, core.program_op,
+                              std::move(core.program_loops)});
       stats.harts.push_back({core.hart_pc, core.hart_sleeping, core.hart_ra, core.hart_sp,
                              std::move(core.hart_stack)});
       stats.faults.push_back({core.fault_cycle, std::move(core.fault_text)});

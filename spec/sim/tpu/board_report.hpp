@@ -21,6 +21,14 @@ struct CommandPlace {
   bool operator==(const CommandPlace&) const = default;
 };
 
+/// A loop that a core program is in.
+struct LoopPlace {
+  uint32_t op_id = UINT32_MAX;  ///< of the loop, index into the executable's ops
+  uint64_t iteration = 0;       ///< counted from 1; of a `while` how often its condition was asked
+  /// Same iteration.
+  bool operator==(const LoopPlace&) const = default;
+};
+
 /// A unit of a core that is not idle: the head of a queue or the sequencer, and what it waits for.
 struct UnitWait {
   /// What can end its wait.

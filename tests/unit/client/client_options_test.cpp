@@ -41,6 +41,7 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
                                                      {"TPUBOARD_THREADS", "3"},
                                                      {"TPUBOARD_SIMD", "avx2"},
                                                      {"TPUBOARD_TIME_LIMIT", "0.5"},
+                                                     {"TPUBOARD_PROGRESS", "2.5"},
                                                      {"TPUBOARD_CHECK", "1"},
                                                      {"TPUBOARD_TRACE", "t.txt"},
                                                      {"TPUBOARD_FIRMWARE", "own.elf"},
@@ -58,6 +59,7 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
   EXPECT_EQ(options.open.sim.threads, 3);
   EXPECT_EQ(options.open.sim.simd, "avx2");
   EXPECT_EQ(options.open.time_limit, 0.5);
+  EXPECT_EQ(options.open.progress_seconds, 2.5);
   EXPECT_TRUE(options.open.sim.check);
   EXPECT_EQ(options.open.sim.trace_path, "t.txt");
   EXPECT_EQ(options.open.firmware_file, "own.elf");
@@ -73,6 +75,9 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
 
 TEST(ClientOptions, TheTimeLimitLetsTrainingsInALoopEnd) {
   EXPECT_EQ(read_client_options({}).open.time_limit, 3600);
+  EXPECT_EQ(read_client_options({}).open.progress_seconds, 60);
+  EXPECT_EQ(read_client_options({{"TPUBOARD_PROGRESS", "0"}}).open.progress_seconds, 0);
+  EXPECT_EQ(driver::OpenOptions().progress_seconds, 0) << "who embeds a board has not asked";
   EXPECT_EQ(read_client_options({{"TPUBOARD_TIME_LIMIT", "0"}}).open.time_limit, 0);
   EXPECT_FALSE(read_client_options({{"TPUBOARD_GDB", ":0"}}).open.time_limit);
   EXPECT_FALSE(

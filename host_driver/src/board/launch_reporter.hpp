@@ -1,0 +1,34 @@
+// LaunchReporter: lines about launches that take long, for people (OpenOptions::progress).
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "src/board/long_launches.hpp"
+#include "src/operations/devices.hpp"
+#include "tpu/board.hpp"
+#include "tpu/transport.hpp"
+
+namespace tpu::driver {
+
+class LaunchReporter {
+ public:
+  /// Reports nothing.
+  LaunchReporter() : launches_(0, 0) {}
+  /// Throws InvalidArgument for an interval that is negative or not a number.
+  LaunchReporter(const OpenOptions& options, size_t devices, double clock_hz);
+
+  /// How long the board may run until report_after() is to be called; 0: as long as it likes.
+  LongLaunches::Time slice() const { return launches_.slice(); }
+  /// The board ran that long. Reports the oldest launch that is due: younger ones may wait for it.
+  void report_after(LongLaunches::Time ran, const Devices& devices, Transport& transport);
+
+ private:
+  void report(const Device& device, const ProgramPlace* place, uint64_t cycle);
+
+  LongLaunches launches_;
+  double clock_hz_ = 0;
+  std::function<void(const std::string&)> sink_;  // empty: standard error
+};
+
+}  // namespace tpu::driver
