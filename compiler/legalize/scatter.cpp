@@ -1,6 +1,8 @@
 // scatter, by what is cheapest for its shape:
 //   one update a batch entry   y = select(iota == start, body(x, u), x)
 //   small targets, one reducer y = x (+) reduce over updates of select(iota == start, u, identity)
+//   one window of a large x    w = dynamic_slice(x, start)
+//                              y = dynamic_update_slice(x, select(inside, body(w, u), w), start)
 //   body gives the update      y = indexed_write(x, list, u): the last update of an element stays
 //   else                       rounds of as many updates as fit into VMEM: read the windows,
 //                              combine them with their updates in order, write them back; updates
@@ -22,8 +24,7 @@ constexpr int64_t kComparedInAll = int64_t{1} << 26;  // keeps the host's work i
 constexpr int64_t kSmallTarget = int64_t{1} << 16;    // elements: rewritten as a whole
 constexpr int64_t kRoundBytes = int64_t{2} << 20;     // of windows in one round
 constexpr int64_t kMostScatterRounds = 1024;
-constexpr int64_t kFewRecords = 64;           // windows of more than
-constexpr int64_t kWindowOfRounds = 1 << 14;  // elements: a round for each
+constexpr int64_t kFewRecords = 64, kWindowOfRounds = 1 << 14;  // few large windows: a round each
 
 class Scatter {
  public:
@@ -48,8 +49,11 @@ class Scatter {
     if (auto made = by_comparing(space); !made.empty()) {
       return made;
     }
+    if (space.count() == 1 && !rewriting_is_cheaper(space)) {
+      return one_window(space);
+    }
     if (gives_update()) {
-      return {write(targets_[0], space.places(false, 1), updates_[0])};
+      return {write(targets_[0], space.places(false, 1), updates_[0], space.window())};
     }
     return rounds(space);
   }
@@ -210,6 +214,50 @@ class Scatter {
     return b_.broadcast(b_.reshape(u, dims), m.dims, where);
   }
 
+  // A window that the program places is read and selected from before it is written: three passes
+  // over it, where an indexed write passes over it once and over the whole target twice.
+  bool rewriting_is_cheaper(const IndexSpace& space) const {
+    const int64_t target = targets_[0]->type.count();
+    return gives_update() && constant_of(op_.operands[n_]) == nullptr &&
+           (target <= kSmallTarget || 2 * space.window_elements() > target);
+  }
+
+  // A dynamic_update_slice changes a window where it lies, if nothing else reads the target later.
+  // Its start is clamped: a window that is partly outside gets back what was there.
+  std::vector<Value*> one_window(IndexSpace& space) {
+    const Dims& window = space.window();
+    std::vector<Value*> starts(window.size(), b_.splat_int({Elem::kI32, {}}, 0));
+    Value* inside = nullptr;
+    for (const IndexSpace::Axis& axis : space.axes()) {
+      starts[static_cast<size_t>(axis.dim)] = b_.reshape(space.clamped(axis), {});
+      if (axis.inside != nullptr) {
+        inside = inside == nullptr ? axis.inside : b_.logical_and(inside, axis.inside);
+      }
+    }
+    const auto placed = [&](std::vector<Value*> operands) {
+      operands.insert(operands.end(), starts.begin(), starts.end());
+      return operands;
+    };
+    std::vector<Value*> args;
+    for (Value* t : targets_) {
+      const Type type{t->type.elem, window};
+      args.push_back(rw_.make(Kind::kDynamicSlice, placed({t}), type, DimsAttrs{window}));
+    }
+    for (Value* u : updates_) {
+      args.push_back(b_.reshape(u, window));
+    }
+    std::vector<Value*> made = b_.apply(*op_.regions[0], args, window);
+    for (size_t i = 0; i < n_; ++i) {
+      Value* v = made[i];
+      if (inside != nullptr) {
+        v = b_.select(b_.broadcast_scalar(b_.reshape(inside, {}), window), v, args[i]);
+      }
+      made[i] = rw_.make(Kind::kDynamicUpdateSlice, placed({targets_[i], v}), targets_[i]->type,
+                         NoAttrs{});
+    }
+    return made;
+  }
+
   // At most one update for each element of the target: domain without the records of one entry.
   std::vector<Value*> one_update(IndexSpace& space) {
     const Domain m = domain(space);
@@ -278,10 +326,6 @@ class Scatter {
     return rw_.make(Kind::kIndexedWrite, {target, list, b_.reshape(updates, dims)}, target->type,
                     IndexedAttrs{window});
   }
-  Value* write(Value* target, Value* list, Value* updates) {
-    const Dims& all = updates->type.dims;
-    return write(target, list, updates, {all.begin() + list->type.rank(), all.end()});
-  }
 
   // The updates as rows: place of each in units, values [rows, width]. Windows are equal or
   // disjoint.
@@ -344,7 +388,7 @@ class Scatter {
 
   std::vector<Value*> rounds(IndexSpace& space) {
     // One update a round needs no order between windows.
-    const bool alone = a_.unique_indices || space.count() == 1 ||
+    const bool alone = a_.unique_indices ||
                        (space.count() <= kFewRecords && space.window_elements() > kWindowOfRounds);
     const Rows all = rows_of(space, !alone);
     const int64_t records = all.count();
@@ -352,10 +396,9 @@ class Scatter {
     for (const Value* t : targets_) {
       bytes += all.width() * elem_bytes(t->type.elem);
     }
-    int64_t step = std::clamp<int64_t>(kRoundBytes / bytes, 1, records);
-    if (alone) {
-      step = a_.unique_indices ? records : 1;
-    }
+    const int64_t step = a_.unique_indices ? records
+                         : alone           ? 1
+                                           : std::clamp<int64_t>(kRoundBytes / bytes, 1, records);
     if ((records + step - 1) / step > kMostScatterRounds) {
       throw Error("more than " + std::to_string(kMostScatterRounds) +
                       " rounds of updates; scatter fewer or smaller windows at a time",

@@ -115,6 +115,45 @@ def writes() -> list[Case]:
     return cases
 
 
+def _one_of_each(v: jax.Array, i: jax.Array, u: jax.Array) -> tuple:
+    """Updates of one window of a large array: a row, an element, a part of a row."""
+    return v.at[i].set(u), v.at[i].add(u), v.at[i, 7].multiply(u[0]), v.at[i, 3:9].max(u[3:9]), v.at[:, i].min(v[:, 2])
+
+
+def _written_in_turn(v: jax.Array, u: jax.Array) -> jax.Array:
+    """A loop that carries a large array; some of its updates lie outside."""
+    return lax.fori_loop(0, 30, lambda k, x: x.at[k * 17, k].set(u[k]).at[k * 13].add(u[k], mode="drop"), v)
+
+
+def windows() -> list[Case]:
+    """One update of an array that is too large to be rewritten, inside, partly outside and far outside."""
+    x, row = _random(300, 400), _random(400, seed=1)
+    rng = np.random.default_rng(7)
+    special = np.where(rng.random((300, 400)) < 0.2, rng.choice([np.nan, -np.nan, -0.0, np.inf, 1e-40], (300, 400)), x)
+    cases = [Case(f"one_at_{i}", _one_of_each, (x, np.int32(i), row))
+             for i in (0, 299, -1, -300, 300, -301, 399, 2**31 - 1, -2**31)]
+    cases += [Case(f"one_{np.dtype(dtype).name}_{i}", lambda v, k, d=dtype: (
+        v.astype(d).at[k, k + 2].set(3), v.astype(d).at[k].set(v[5].astype(d)), v.astype(d).at[k, 1:4].add(1)),
+                   (_ints(300, 400, low=-90, high=90), np.int32(i)))
+              for dtype in (jnp.bfloat16, np.int8, np.uint8, np.int16) for i in (1, 298, 777)]
+    cases += [Case(f"one_bool_{i}", lambda v, k: (v > 0).at[k, k].set(True), (x, np.int32(i))) for i in (3, 500)]
+    one = lax.ScatterDimensionNumbers((0, 1), (), (0, 1))
+    for start in ((3, 5), (295, 393), (296, 0), (0, 394), (-1, 0), (2**30, 2**30)):
+        name = "_".join(map(str, start))
+        at = np.array(start, np.int32)
+        cases += [Case(f"window_{name}", lambda v, i, u, d=one: (lax.scatter(v, i, u, d), lax.scatter_add(v, i, u, d)),
+                       (special.astype(np.float32), at, _random(5, 7))),
+                  Case(f"window_large_{name}", lambda v, i, u, d=one: lax.scatter(v, i, u, d),
+                       (x, at, _random(290, 390)))]
+    return [*cases,
+            Case("one_u32_place", lambda v, k: v.at[k].set(2.0), (x.ravel(), np.uint32(70001))),
+            Case("one_u8_place", lambda v, k: v.at[k].add(2.0), (x, np.uint8(255))),
+            Case("one_known", lambda v: (v.at[17].set(1), v.at[300].set(1), v.at[:, 3].add(1), v.at[9:27].set(0)),
+                 (x,)),
+            Case("one_kept", lambda v, k: (v.at[k].set(1.0), v + 1, v.at[k, 2].add(v[k, 2])), (x, np.int32(8))),
+            Case("one_in_turn", _written_in_turn, (x, _random(30)))]
+
+
 def all_cases() -> list[Case]:
     """Everything."""
-    return [*reads(), *writes()]
+    return [*reads(), *writes(), *windows()]

@@ -110,6 +110,11 @@ def _scatters(dtype: type) -> list[Case]:
             Case(f"{tag}_scatter_one_{size}", lambda v, u: (v.at[7].set(u), v.at[7].add(u)), (table, updates[0])),
             Case(f"{tag}_scatter_multiply_{size}",
                  lambda v, k, u, n=numbers: lax.scatter_mul(v, k[:, None], u, n), (table, places, updates))]
+    # One update of a table that is too large to be rewritten.
+    table = rng.integers(0, 2**64, 100_000, dtype=np.uint64).view(dtype)
+    cases += [Case(f"{tag}_scatter_one_at_{place}", lambda v, k, u: (v.at[k].set(u), v.at[k].add(u), v.at[k].max(u)),
+                   (table, np.int64(place), updates[0]))
+              for place in (0, 99_999, -1, 100_000, 2**32, -2**40)]
     return cases
 
 

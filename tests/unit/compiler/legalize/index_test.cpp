@@ -167,6 +167,43 @@ TEST(Scatter, FormsByShape) {
               Not(HasSubstr("indexed_combine")));
 }
 
+// A window replaced at place 1, or at one that the program computes.
+std::string set_kinds(int64_t target, int64_t window, bool known) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({target}));
+  Value* i = known ? b.constant(i32({1}), 1) : b.arg(i32({1}));
+  Value* u = b.arg(f32({window}));
+  ScatterAttrs a;
+  a.update_window_dims = {0};
+  a.scatter_dims_to_operand_dims = {0};
+  Value* y = b.op(Kind::kScatter, {x, i, u}, x->type, a);
+  Region* body = y->def->add_region();
+  body->add_arg(f32({}));
+  Value* update = body->add_arg(f32({}));
+  body->append(Kind::kReturn, {update}, {}, NoAttrs{}, y->def->loc);
+  return lowered(b.done({y}));
+}
+
+TEST(Scatter, OneWindowOfALargeTargetIsWrittenInPlace) {
+  ScatterAttrs one;
+  one.update_window_dims = {0};
+  one.inserted_window_dims = {0};
+  one.scatter_dims_to_operand_dims = {0};
+  const std::string row = scatter_kinds(f32({30000, 64}), i32({1}), f32({64}), one, Kind::kAdd);
+  EXPECT_THAT(row, HasSubstr("dynamic_update_slice"));
+  EXPECT_THAT(row, Not(HasSubstr("indexed")));
+  EXPECT_THAT(set_kinds(100'000, 3, false), HasSubstr("select"));
+  EXPECT_THAT(set_kinds(100'000, 3, false), Not(HasSubstr("indexed")));
+  // Without doubt about the place nothing is read, whatever the sizes.
+  for (const int64_t target : {50, 100'000}) {
+    const std::string known = set_kinds(target, target - 1, true);
+    EXPECT_THAT(known, HasSubstr("update_slice"));
+    EXPECT_THAT(known, Not(HasSubstr("select")));
+    EXPECT_THAT(known, Not(HasSubstr("indexed")));
+    EXPECT_THAT(set_kinds(target, target - 1, false), HasSubstr("indexed_write"));
+  }
+}
+
 TEST(Scatter, WindowsPartlyOutsideAreLeftOutWhole) {
   for (const Elem elem : {Elem::kI32, Elem::kI64}) {
     GraphBuilder b;
