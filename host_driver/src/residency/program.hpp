@@ -53,7 +53,7 @@ struct Residence {
 
 struct LoadedProgram {
   LoadedProgram(std::shared_ptr<const exe::ExecutableT> from, std::vector<int> on,
-                std::string of_file);
+                std::string of_file = {});
 
   const std::shared_ptr<const exe::ExecutableT> owner;
   const std::string file;       ///< that `tpuboard run` takes; empty: not known
