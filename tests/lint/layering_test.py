@@ -87,8 +87,11 @@ DRIVER = {
     "feeds": {"turn", "memory", "operations", "transfers", "residency"},
     "host_calls": {"turn", "memory", "operations", "transfers", "residency"},
     "launches": {"operations", "transfers", "residency", "feeds", "texts", "access.hpp"},
+    "completions": {"health", "rings", "operations", "residency", "host_calls"},
+    "harts": {"texts", "rings", "events", "operations"},
+    "boot": {"texts", "rings", "events", "operations", "harts"},
     "board": {"turn", "health", "memory", "texts", "rings", "events", "operations", "transfers", "residency", "feeds",
-              "host_calls", "launches", "access.hpp", "event_state.hpp"},
+              "host_calls", "launches", "completions", "harts", "boot", "access.hpp", "event_state.hpp"},
 }
 INSIDE = {"tlm_model": BLOCKS, "compiler": ROOMS, "host_driver/src": DRIVER}
 # Folders whose own files put the rooms together.

@@ -42,7 +42,7 @@ std::string BoardImpl::tell_hang(const char* kind, const Operation* op,
         {.device = static_cast<int>(i),
          .sleeping = stats.harts[i].sleeping,
          .pc = stats.harts[i].pc,
-         .frames = firmware_trace(*firmware_names_, firmware_build_, stats.harts[i])});
+         .frames = firmware_trace(harts_.names(), harts_.build(), stats.harts[i])});
   }
   std::string text = hang_text(report) + stats.waits_text;
   if (!hang_report_.empty()) {

@@ -23,9 +23,12 @@
 #include "src/board/launch_clock.hpp"
 #include "src/board/launch_reporter.hpp"
 #include "src/board/snapshot_records.hpp"
+#include "src/boot/booter.hpp"
+#include "src/completions/completions.hpp"
 #include "src/event_state.hpp"
 #include "src/events/outbox.hpp"
 #include "src/feeds/feeds.hpp"
+#include "src/harts/harts.hpp"
 #include "src/health/health.hpp"
 #include "src/host_calls/host_call_server.hpp"
 #include "src/launches/launch_records.hpp"
@@ -164,14 +167,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
 
   // board_open.cpp
   void connect(const OpenOptions& options);
-  void check_chips();
-  void boot_all();
-  void boot(const std::vector<int>& ids, bool retried);
   /// Throws InvalidArgument when the board has no such device.
   void check_hart(int device) const;
-  void load_firmware(const std::vector<int>& ids);
-  std::vector<int> await_state(const std::vector<int>& ids, uint32_t wanted);
-  void set_up_rings(Device& device);
 
   // board_snapshot.cpp
   void settle_all();
@@ -188,14 +185,10 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
 
   // board_console.cpp
   void take_rest_of_console();
-  std::string core_text(const Device& device, uint64_t fault_cycle = UINT64_MAX);
-  std::string trap_place(const Device& device, const tpu_fault_record_t& record);
 
   // board_hang.cpp
   std::string tell_hang(const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
                         const TransportStats& stats);
-  std::string describe_trap(Device& device);
-  void note_deaths();
 
   // board_submit.cpp
   void end_launch(Operation& launch, const ErrorPtr& error);
@@ -212,15 +205,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   bool pump_once(Deadline deadline, Pumping how);
   bool run_board(Deadline deadline = std::nullopt, bool to_end = false);
   RunOutcome run_timed(Deadline deadline, bool to_end = false);
-  bool drain();
-  bool drain_device(Device& device);
   static bool tells_death(std::span<const uint32_t> msi);
-  bool note_parts();
-  bool part_of_gang(const Device& device, const tpu_completion_t& completion) const;
-  std::string completion_trouble(const Device& device, const tpu_completion_t& completion) const;
-  void ring_corrupt(const Device& device, const std::string& trouble);
-  bool completions_missing();
-  void complete(Device& device, const tpu_completion_t& completion);
   void stalled();
   void break_board(const ErrorPtr& error);
 
@@ -239,7 +224,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void abort_launches();
   void check_time_limit();
   void end_by_time_limit(const Device& device, Operation& op);
-  tpu_fault_record_t read_fault(const Device& device);
   bool never_started(const Operation& op);
 
   // board_sim.cpp
@@ -251,10 +235,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   std::optional<double> time_limit_;  // OpenOptions::time_limit
   std::string hang_report_;           // OpenOptions::hang_report
   SnapshotRecords restored_;          // until they are taken
-  std::vector<std::byte> firmware_;
-  uint32_t firmware_entry_ = 0;
-  uint32_t firmware_build_ = 0;  // what FW_BUILD must say; 0: not known
-  std::shared_ptr<const firmware::Image> firmware_names_;
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
   LaunchRecords records_{transport_};
@@ -288,6 +268,11 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   Transfers transfers_{memory_, operations_, order_, handles_, turn_};
   Feeds feeds_{devices_, registers_, operations_, memory_, handles_, health_, outbox_, news_};
   HostCallServer calls_{devices_, registers_, memory_, health_, outbox_, turn_, news_};
+  Completions completions_{devices_,    registers_,
+                           operations_, calls_,
+                           health_,     [this](const ErrorPtr& error) { break_board(error); }};
+  Harts harts_{transport_, registers_, outbox_};
+  Booter booter_{transport_, devices_, registers_, harts_, outbox_};
   Loader loader_{devices_, operations_, order_, memory_, transfers_, health_, [this] { pump(); }};
   Launcher launcher_{operations_,
                      order_,
@@ -304,8 +289,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                        }
                      }};
 
-  bool parts_noted_ = false;  // by note_parts() in the present run of the board
-  bool starves_ = false;      // nothing is in flight, and a launch waits for a batch
+  bool starves_ = false;  // nothing is in flight, and a launch waits for a batch
   std::string stall_text_;
   int stalls_ = 0;  // quiescent runs without progress, one after the other
   // Never changed while there are handles.

@@ -53,7 +53,7 @@ RunOutcome BoardImpl::run_timed(Deadline deadline, bool to_end) {
     }
     return to_end && !health_.cancelled() && feeds_.empty()
                ? transport_->run_handling([this](std::span<const uint32_t> msi) {
-                   return !tells_death(msi) && note_parts();
+                   return !tells_death(msi) && completions_.note_parts();
                  })
                : transport_->run();
   };
@@ -102,7 +102,7 @@ void BoardImpl::spend_host_time(uint64_t cycles) {
   host_busy_until_ = transport_->now() + cycles;
   while (!health_.broken() && transport_->now() < *host_busy_until_) {
     run_board();
-    drain();
+    completions_.drain();
     feeds_.send();
   }
   host_busy_until_.reset();
@@ -175,7 +175,7 @@ void BoardImpl::end_by_time_limit(const Device& device, Operation& op) {
     text += ": " + place_text(place, exe);
     where = op_place(exe, place.op_id, device.id);
   }
-  text += core_text(device);
+  text += harts_.core_text(device);
   const std::string waits = tell_hang("time limit", &op, stats.waits, stats);
   text += waits.empty() ? std::string() : "\nwho waits for whom:\n" + waits;
   op.verdict = std::make_shared<Error>(ErrorCode::kTimeout, text, where);

@@ -34,7 +34,7 @@ bool BoardImpl::run_board(Deadline deadline, bool to_end) {
     RunOutcome outcome = run_timed(deadline, to_end);
     outbox_.add_console(outcome.console);
     if (tells_death(outcome.msi)) {
-      note_deaths();
+      harts_.note_deaths(devices_);
     }
     return !outcome.quiescent;
   } catch (const std::exception& error) {
@@ -60,14 +60,14 @@ bool BoardImpl::pump(Deadline deadline, Pumping how) {
 
 bool BoardImpl::pump_once(Deadline deadline, Pumping how) {
   order_.send_waiting();
-  bool progress = drain();
+  bool progress = completions_.drain();
   progress = calls_.serve() || progress;
   feeds_.send();
   starves_ = false;
   if (!progress && !health_.broken()) {
-    parts_noted_ = false;
+    completions_.take_noted();
     const bool moving = run_board(deadline, how.to_end);
-    progress = drain() || parts_noted_;
+    progress = completions_.drain() || completions_.take_noted();
     if (progress) {
       calls_.serve();
       stalls_ = 0;
@@ -79,150 +79,6 @@ bool BoardImpl::pump_once(Deadline deadline, Pumping how) {
   recover();
   feeds_.send();
   return progress;
-}
-
-bool BoardImpl::drain() {
-  bool progress = false;
-  for (Device& device : devices_) {
-    progress = drain_device(device) || progress;
-  }
-  return progress;
-}
-
-// The end of a launch on a core while others of its gang go on: nobody can tell yet.
-bool BoardImpl::part_of_gang(const Device& device, const tpu_completion_t& completion) const {
-  if (completion.status != TPU_STATUS_OK || (completion.flags & TPU_CPL_FLAG_MORE) != 0 ||
-      !completion_trouble(device, completion).empty()) {
-    return false;
-  }
-  const Operation* op = device.ring.in_flight(completion.seq)->op.get();
-  return op != nullptr && op->launch() && !op->finished && op->open > 1;
-}
-
-// At an interrupt, while the board's thread has everything and this one waits for operations to
-// end: ends of parts are noted there, so that a gang costs one way to this thread and back and not
-// one a core. True: nothing else has come.
-bool BoardImpl::note_parts() {
-  bool noted = false;
-  for (Device& device : devices_) {
-    tpu_completion_t completion;
-    while (device.ring.next(completion)) {
-      if (!part_of_gang(device, completion)) {
-        return false;
-      }
-      complete(device, completion);
-      noted = parts_noted_ = true;
-    }
-  }
-  return noted;
-}
-
-bool BoardImpl::drain_device(Device& device) {
-  bool progress = false;
-  tpu_completion_t completion;
-  while (!health_.broken() && device.ring.next(completion)) {
-    if (const std::string trouble = completion_trouble(device, completion); !trouble.empty()) {
-      ring_corrupt(device, trouble);
-      return progress;
-    }
-    progress = true;
-    complete(device, completion);
-  }
-  return progress;
-}
-
-namespace {
-
-// A launch may tell the end of each step but the last.
-bool may_tell_step(const Command& command, const tpu_completion_t& completion) {
-  tpu_command_launch_t launch;
-  std::memcpy(&launch, command.wire.data(), sizeof(launch));
-  constexpr uint16_t kEnds = TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP;
-  return command.opcode == TPU_OP_LAUNCH && completion.status == TPU_STATUS_OK &&
-         (completion.flags & kEnds) == TPU_CPL_FLAG_STEP && completion.step < launch.steps;
-}
-
-// One whose program has host calls may tell that it stands at one of them.
-bool may_call(const Command& command, const tpu_completion_t& completion) {
-  return command.op && !command.op->calls.empty() && completion.status == TPU_STATUS_OK &&
-         (completion.flags & (TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP)) == 0 &&
-         completion.step < command.op->program->exe.host_calls.size();
-}
-
-}  // namespace
-
-// What is wrong with the record at the head of the completion ring, or nothing. A record that is
-// not what the firmware wrote, or not what it may say, must not end or fail any command.
-std::string BoardImpl::completion_trouble(const Device& device,
-                                          const tpu_completion_t& completion) const {
-  constexpr uint16_t kFlags = TPU_CPL_FLAG_PHASE | TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP |
-                              TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_CALL;
-  if (std::string text = device.ring.trouble(completion); !text.empty()) {
-    return text;
-  }
-  const Command& command = *device.ring.in_flight(completion.seq);
-  if (!status_known(completion.status) || (completion.flags & ~kFlags) != 0) {
-    return fmt::format("status {} or flags {:#x} are unknown", completion.status, completion.flags);
-  }
-  const bool call = (completion.flags & TPU_CPL_FLAG_CALL) != 0;
-  if (call && ((completion.flags & TPU_CPL_FLAG_MORE) == 0 || !may_call(command, completion))) {
-    return fmt::format("it tells of host call {} of command {}, which has none of that number",
-                       completion.step, completion.seq);
-  }
-  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0 && !call && !may_tell_step(command, completion)) {
-    return fmt::format("it announces more of command {}, which has no more steps", completion.seq);
-  }
-  if (completion.epoch != device.ring.epoch()) {
-    return fmt::format("it is of epoch {}, the core is in epoch {}", completion.epoch,
-                       device.ring.epoch());
-  }
-  return {};
-}
-
-void BoardImpl::ring_corrupt(const Device& device, const std::string& trouble) {
-  break_board(std::make_shared<Error>(
-      ErrorCode::kInternal,
-      fmt::format("the completion ring is corrupt at record {}: {}. What was in flight is lost; "
-                  "open the board again",
-                  device.ring.taken(), trouble),
-      ErrorPlace{.device = device.id, .op = {}, .source = {}}));
-}
-
-// The device counts its completions, so that a record whose phase is wrong shows as well. True: the
-// ring was read or the board is broken, so there is something to go on with.
-bool BoardImpl::completions_missing() {
-  for (Device& device : devices_) {
-    if (device.ring.open() == 0) {
-      continue;
-    }
-    const uint32_t written = registers_.read(device, spec::core_page::kCplTail);
-    if (drain_device(device) || health_.broken()) {
-      stalls_ = 0;
-      return true;
-    }
-    if (written != device.ring.taken()) {
-      ring_corrupt(device, fmt::format("it is not there, though {} were written", written));
-      return true;
-    }
-  }
-  return false;
-}
-
-void BoardImpl::complete(Device& device, const tpu_completion_t& completion) {
-  const std::shared_ptr<Command> command = device.ring.accept(completion);
-  if ((completion.flags & TPU_CPL_FLAG_CALL) != 0) {
-    calls_.add(*command, completion.step, device.ring.taken());
-  }
-  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0) {
-    return;  // the launch goes on
-  }
-  if (completion.status != TPU_STATUS_OK && status_holds(completion.status, command->opcode)) {
-    device.held = true;
-  }
-  if (const auto op = command->op) {
-    op->end_cycle = std::max(op->end_cycle, completion.cycle);
-  }
-  operations_.report(command, completion.status);
 }
 
 // Nothing is in flight on the board and something waits: repeat the doorbells (absolute counts, so
@@ -245,7 +101,11 @@ void BoardImpl::stalled() {
         devices_, [](const Device& device) { return device.first_launch() != nullptr; });
     stall_text_ = tell_hang("deadlock", stuck == devices_.end() ? nullptr : stuck->first_launch(),
                             stats.waits, stats);
-    if (completions_missing() || reboot_dead()) {
+    if (completions_.find_missing()) {
+      stalls_ = 0;
+      return;
+    }
+    if (reboot_dead()) {
       return;
     }
     abort_launches();
@@ -253,7 +113,7 @@ void BoardImpl::stalled() {
   }
   std::string harts;
   for (const Device& device : devices_) {
-    harts += device.ring.open() > 0 ? core_text(device) : std::string();
+    harts += device.ring.open() > 0 ? harts_.core_text(device) : std::string();
   }
   break_board(std::make_shared<Error>(
       ErrorCode::kTimeout,

@@ -30,16 +30,6 @@ bool tells_no_start(uint16_t code) {
 
 }  // namespace
 
-tpu_fault_record_t BoardImpl::read_fault(const Device& device) {
-  std::array<uint32_t, sizeof(tpu_fault_record_t) / 4> words{};
-  for (size_t i = 0; i < words.size(); ++i) {
-    words[i] = registers_.read(device, core_page::kFaultRecord + i * core_page::kFaultRecordStride);
-  }
-  tpu_fault_record_t record;
-  std::memcpy(&record, words.data(), sizeof(record));
-  return record;
-}
-
 // Lets time pass until every held core has reported all that was queued on it.
 void BoardImpl::collect_held() {
   const auto open_on_held = [&] {
@@ -48,7 +38,7 @@ void BoardImpl::collect_held() {
   };
   while (!health_.broken() && open_on_held()) {
     const bool moving = run_board();
-    if (drain()) {
+    if (completions_.drain()) {
       stalls_ = 0;
     } else if (!moving) {
       stalled();
@@ -86,7 +76,7 @@ bool BoardImpl::never_started(const Operation& op) {
     if (op.status[command->index] == kStatusLost) {
       return false;  // the core may be gone
     }
-    const tpu_fault_record_t record = read_fault(devices_[command->device]);
+    const tpu_fault_record_t record = harts_.read_fault(devices_[command->device]);
     return record.launch_id == op.launch_id && tells_no_start(record.code);
   });
 }
@@ -137,7 +127,7 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
   }
   const Device& device = devices_[first.device];
   const bool died = op->status[worst] == kStatusLost && op->trap;
-  const tpu_fault_record_t record = died ? *op->trap : read_fault(device);
+  const tpu_fault_record_t record = died ? *op->trap : harts_.read_fault(device);
   if (died) {
     if (record.launch_id != op->launch_id) {
       op->on_board = false;  // the hart died before or after it: no step ran
@@ -166,7 +156,7 @@ void BoardImpl::judge_launch(const std::shared_ptr<Operation>& op,
     const TransportStats stats = transport_->stats();
     waits = tell_hang("watchdog", op.get(), stats.watchdog_waits, stats);
   }
-  std::string core_says = core_text(device, record.cycle);
+  std::string core_says = harts_.core_text(device, record.cycle);
   const std::string findings = records_.take_findings(*op);
   core_says += findings.empty() ? "" : "\nthe checker says:\n" + findings;
   ErrorPtr fault = fault_error(record, op->program->exe, device.id, waits, core_says);
@@ -271,9 +261,9 @@ void BoardImpl::abort_launches() {
 
 // Takes everything off a core whose hart is dead. What it was is kept: the reset clears the record.
 void BoardImpl::lose_commands(Device& device) {
-  const tpu_fault_record_t record = read_fault(device);
+  const tpu_fault_record_t record = harts_.read_fault(device);
   const bool trapped = record.code == TPU_FAULT_FW_TRAP;
-  const std::string place = trapped ? trap_place(device, record) : std::string();
+  const std::string place = trapped ? harts_.trap_place(device, record) : std::string();
   device.trap = std::make_shared<Error>(
       ErrorCode::kDeviceFault, trapped ? trap_text(record, place) : "the control hart died",
       ErrorPlace{.device = device.id, .op = {}, .source = {}});
@@ -297,22 +287,20 @@ void BoardImpl::lose_commands(Device& device) {
 bool BoardImpl::reboot_dead() {
   std::vector<int> dead;
   for (const Device& device : devices_) {
-    const uint32_t state =
-        registers_.read(device, core_page::kFwState) & core_page::kFwStateStateMask;
-    if (state == core_page::kStateDead) {
+    if (harts_.dead(device)) {
       dead.push_back(device.id);
     }
   }
   if (dead.empty()) {
     return false;
   }
-  note_deaths();
+  harts_.note_deaths(devices_);
   for (const int id : dead) {
     lose_commands(devices_[id]);
   }
   stalls_ = 0;
   try {
-    boot(dead, false);
+    booter_.boot(dead);
   } catch (const Error& error) {
     break_board(std::make_shared<Error>(error));
     return true;

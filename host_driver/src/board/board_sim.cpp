@@ -39,8 +39,7 @@ void BoardImpl::change_sim(const SimOptions& sim) {
   run_until_idle();
   health_.check_unbroken();
   SimOptions resolved = sim;
-  resolved.waves_trigger =
-      trigger_with_address(*firmware_names_, firmware_build_, sim.waves_trigger);
+  resolved.waves_trigger = trigger_with_address(harts_.names(), harts_.build(), sim.waves_trigger);
   const std::string error = transport_->change_sim(resolved);
   launch_clock_ = clock_of(sim, time_limit_);
   records_.set_options(sim);

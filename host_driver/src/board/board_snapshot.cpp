@@ -42,7 +42,7 @@ void need_same(bool same, const std::string& what, const std::string& saved,
 void BoardImpl::visit_head(spec::Archive& archive) const {
   archive.section("head");
   const std::vector<std::string> own = numbers_of(params_);
-  const uint32_t own_firmware = spec::crc32c(firmware_);
+  const uint32_t own_firmware = spec::crc32c(booter_.firmware());
   const std::string own_program(kVersion);
   std::string program = own_program;
   std::string board = params_.board.name;

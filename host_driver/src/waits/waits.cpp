@@ -23,7 +23,7 @@ bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
   const auto idle = [&] { return !operations_.busy(last) && !operations_.being_sent(last); };
   while (!health_.broken() && !idle()) {
     if (is_over(deadline)) {
-      drain();
+      completions_.drain();
       return idle();
     }
     const uint64_t news = news_.count();
@@ -56,7 +56,8 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
         outbox_.set_event(event, health_.broken());
         break;
       }
-      const bool progress = is_over(deadline) ? drain() : pump(deadline, {.to_end = true});
+      const bool progress =
+          is_over(deadline) ? completions_.drain() : pump(deadline, {.to_end = true});
       if (progress || operations_.busy() || !event.open()) {
         continue;
       }

@@ -1,0 +1,151 @@
+// Checks of records, and where they go.
+#include "src/completions/completions.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/residency/program.hpp"
+#include "src/rings/status.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+
+namespace tpu::driver {
+
+bool Completions::drain() {
+  bool progress = false;
+  for (Device& device : devices_) {
+    progress = drain_device(device) || progress;
+  }
+  return progress;
+}
+
+// The end of a launch on a core while others of its gang go on: nobody can tell yet.
+bool Completions::part_of_gang(const Device& device, const tpu_completion_t& completion) const {
+  if (completion.status != TPU_STATUS_OK || (completion.flags & TPU_CPL_FLAG_MORE) != 0 ||
+      !trouble(device, completion).empty()) {
+    return false;
+  }
+  const Operation* op = device.ring.in_flight(completion.seq)->op.get();
+  return op != nullptr && op->launch() && !op->finished && op->open > 1;
+}
+
+bool Completions::note_parts() {
+  bool noted = false;
+  for (Device& device : devices_) {
+    tpu_completion_t completion;
+    while (device.ring.next(completion)) {
+      if (!part_of_gang(device, completion)) {
+        return false;
+      }
+      complete(device, completion);
+      noted = parts_noted_ = true;
+    }
+  }
+  return noted;
+}
+
+bool Completions::drain_device(Device& device) {
+  bool progress = false;
+  tpu_completion_t completion;
+  while (!health_.broken() && device.ring.next(completion)) {
+    if (const std::string wrong = trouble(device, completion); !wrong.empty()) {
+      corrupt(device, wrong);
+      return progress;
+    }
+    progress = true;
+    complete(device, completion);
+  }
+  return progress;
+}
+
+namespace {
+
+// A launch may tell the end of each step but the last.
+bool may_tell_step(const Command& command, const tpu_completion_t& completion) {
+  tpu_command_launch_t launch;
+  std::memcpy(&launch, command.wire.data(), sizeof(launch));
+  constexpr uint16_t kEnds = TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP;
+  return command.opcode == TPU_OP_LAUNCH && completion.status == TPU_STATUS_OK &&
+         (completion.flags & kEnds) == TPU_CPL_FLAG_STEP && completion.step < launch.steps;
+}
+
+// One whose program has host calls may tell that it stands at one of them.
+bool may_call(const Command& command, const tpu_completion_t& completion) {
+  return command.op && !command.op->calls.empty() && completion.status == TPU_STATUS_OK &&
+         (completion.flags & (TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP)) == 0 &&
+         completion.step < command.op->program->exe.host_calls.size();
+}
+
+}  // namespace
+
+// What is wrong with the record at the head of the completion ring, or nothing.
+std::string Completions::trouble(const Device& device, const tpu_completion_t& completion) const {
+  constexpr uint16_t kFlags = TPU_CPL_FLAG_PHASE | TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP |
+                              TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_CALL;
+  if (std::string text = device.ring.trouble(completion); !text.empty()) {
+    return text;
+  }
+  const Command& command = *device.ring.in_flight(completion.seq);
+  if (!status_known(completion.status) || (completion.flags & ~kFlags) != 0) {
+    return fmt::format("status {} or flags {:#x} are unknown", completion.status, completion.flags);
+  }
+  const bool call = (completion.flags & TPU_CPL_FLAG_CALL) != 0;
+  if (call && ((completion.flags & TPU_CPL_FLAG_MORE) == 0 || !may_call(command, completion))) {
+    return fmt::format("it tells of host call {} of command {}, which has none of that number",
+                       completion.step, completion.seq);
+  }
+  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0 && !call && !may_tell_step(command, completion)) {
+    return fmt::format("it announces more of command {}, which has no more steps", completion.seq);
+  }
+  if (completion.epoch != device.ring.epoch()) {
+    return fmt::format("it is of epoch {}, the core is in epoch {}", completion.epoch,
+                       device.ring.epoch());
+  }
+  return {};
+}
+
+void Completions::corrupt(const Device& device, const std::string& wrong) {
+  break_board_(std::make_shared<Error>(
+      ErrorCode::kInternal,
+      fmt::format("the completion ring is corrupt at record {}: {}. What was in flight is lost; "
+                  "open the board again",
+                  device.ring.taken(), wrong),
+      ErrorPlace{.device = device.id, .op = {}, .source = {}}));
+}
+
+bool Completions::find_missing() {
+  for (Device& device : devices_) {
+    if (device.ring.open() == 0) {
+      continue;
+    }
+    const uint32_t written = registers_.read(device, spec::core_page::kCplTail);
+    if (drain_device(device) || health_.broken()) {
+      return true;
+    }
+    if (written != device.ring.taken()) {
+      corrupt(device, fmt::format("it is not there, though {} were written", written));
+      return true;
+    }
+  }
+  return false;
+}
+
+void Completions::complete(Device& device, const tpu_completion_t& completion) {
+  const std::shared_ptr<Command> command = device.ring.accept(completion);
+  if ((completion.flags & TPU_CPL_FLAG_CALL) != 0) {
+    calls_.add(*command, completion.step, device.ring.taken());
+  }
+  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0) {
+    return;  // the launch goes on
+  }
+  if (completion.status != TPU_STATUS_OK && status_holds(completion.status, command->opcode)) {
+    device.held = true;
+  }
+  if (const auto op = command->op) {
+    op->end_cycle = std::max(op->end_cycle, completion.cycle);
+  }
+  operations_.report(command, completion.status);
+}
+
+}  // namespace tpu::driver
