@@ -2,6 +2,7 @@
 #include <exception>
 #include <new>
 
+#include "client_options.hpp"
 #include "handles.hpp"
 #include "tpu/version.hpp"
 
@@ -36,13 +37,13 @@ tpu_status failed_by_exception() noexcept {
   try {
     throw;
   } catch (const driver::Error& error) {
-    return failed(error.code(), error.what());
+    return failed(error.code(), client::text_of(error).c_str());
   } catch (const exe::ExecutableError& error) {
     return failed(driver::ErrorCode::kInvalidArgument, error.what());
   } catch (const std::bad_alloc&) {
     return failed(driver::ErrorCode::kResourceExhausted, "the host has no memory for this");
   } catch (const std::exception& error) {
-    return failed(driver::ErrorCode::kInternal, error.what());
+    return failed(driver::ErrorCode::kInternal, client::text_of(error).c_str());
   } catch (...) {
     return failed(driver::ErrorCode::kInternal, "an exception of unknown type");
   }

@@ -1,4 +1,5 @@
-// One row a variable; texts that describe the board are read by the code of the command `tpuboard`.
+// Options of the board and of programs of a framework from environment variables, as
+// spec/sim/options.toml has them.
 #include "client_options.hpp"
 
 #include <fmt/format.h>
@@ -6,27 +7,51 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <limits>
 #include <string_view>
 #include <vector>
 
-#include "cli/board_arguments.hpp"
+#include "options/option_check.hpp"
+#include "options/option_values.hpp"
+#include "sim/option_names.hpp"
+#include "tpu/spec/option_table.hpp"
 
 namespace tpu::client {
 namespace {
 
+using spec::kBoardOptions;
+using spec::kClientOptions;
+using spec::OptionInfo;
+using spec::OptionType;
+
 constexpr std::string_view kPrefix = "TPUBOARD_";
 
-struct Reading {
-  ClientOptions options;
-  driver::BoardArguments board;
+// Options of programs of a framework, as they are written.
+struct ClientTexts {
+  std::string platform = "tpu";
+  std::string style = "best";
+  std::string call_log;
+  std::string cache;
+  uint64_t cache_mib = 1024;
+  bool monitor = true;
+};
+
+struct Reading : driver::BoardArguments {
+  ClientTexts client;
 };
 
 [[noreturn]] void refuse(const std::string& text) {
   throw driver::Error(driver::ErrorCode::kInvalidArgument, text);
+}
+
+std::string variable_of(const OptionInfo& option) {
+  return fmt::format("{}{}", kPrefix, option.variable);
+}
+
+bool is_list(OptionType type) {
+  return type == OptionType::kTexts || type == OptionType::kAssignments ||
+         type == OptionType::kUnits;
 }
 
 std::vector<std::string> list_of(const std::string& text) {
@@ -42,120 +67,6 @@ std::vector<std::string> list_of(const std::string& text) {
   return parts;
 }
 
-std::string one_of(const std::string& text, const std::vector<std::string>& choices) {
-  for (const std::string& choice : choices) {
-    if (text == choice) {
-      return text;
-    }
-  }
-  refuse(fmt::format("'{}' is none of {}", text, fmt::join(choices, ", ")));
-}
-
-double number_of(const std::string& text, double most) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(number >= 0) || number > most) {
-    refuse(fmt::format("'{}' is no number from 0 to {}", text, most));
-  }
-  return number;
-}
-
-int whole_number_of(const std::string& text, int most) {
-  const double number = number_of(text, most);
-  if (number != static_cast<int>(number)) {
-    refuse(fmt::format("'{}' is no whole number", text));
-  }
-  return static_cast<int>(number);
-}
-
-bool flag_of(const std::string& text) { return one_of(text, {"0", "1"}) == "1"; }
-
-struct Variable {
-  std::string_view name;  // without the prefix
-  void (*read)(const std::string& text, Reading& to);
-};
-
-// In the order of docs/jax.md.
-constexpr Variable kVariables[] = {
-    {"PLATFORM",
-     [](const std::string& text, Reading& to) {
-       to.options.platform = one_of(text, {"tpu", "tpuboard"});
-     }},
-    {"BOARD", [](const std::string& text, Reading& to) { to.board.open.preset = text; }},
-    {"SET", [](const std::string& text, Reading& to) { to.board.open.overrides = list_of(text); }},
-    {"STYLE",
-     [](const std::string& text, Reading& to) {
-       std::vector<std::string> names;
-       for (const auto& [name, style] : compiler::style_names()) {
-         names.push_back(name);
-       }
-       to.options.style = compiler::style_names().at(one_of(text, names));
-     }},
-    {"THREADS", [](const std::string& text,
-                   Reading& to) { to.board.open.sim.threads = whole_number_of(text, 1024); }},
-    {"SIMD",
-     [](const std::string& text, Reading& to) {
-       to.board.open.sim.simd = one_of(text, {"scalar", "avx2", "avx512", "avx512_bf16", "amx"});
-     }},
-    {"TIME_LIMIT",
-     [](const std::string& text, Reading& to) { to.board.open.time_limit = number_of(text, 1e9); }},
-    {"PROGRESS", [](const std::string& text,
-                    Reading& to) { to.board.open.progress_seconds = number_of(text, 1e9); }},
-    {"CHECK",
-     [](const std::string& text, Reading& to) { to.board.open.sim.check = flag_of(text); }},
-    {"SCHEDULE_SEED",
-     [](const std::string& text, Reading& to) {
-       to.board.open.sim.schedule_seed =
-           static_cast<uint64_t>(whole_number_of(text, std::numeric_limits<int>::max()));
-     }},
-    {"HANG_REPORT", [](const std::string& text, Reading& to) { to.board.open.hang_report = text; }},
-    {"OP_TIMES",
-     [](const std::string& text, Reading& to) { to.board.open.sim.op_times = flag_of(text); }},
-    {"MXU", [](const std::string& text, Reading& to) { to.board.mxu = list_of(text); }},
-    {"VERILOG", [](const std::string& text, Reading& to) { to.board.verilog = list_of(text); }},
-    {"TRACE", [](const std::string& text, Reading& to) { to.board.open.sim.trace_path = text; }},
-    {"WAVES", [](const std::string& text, Reading& to) { to.board.open.sim.waves_path = text; }},
-    {"WAVES_STEPS", [](const std::string& text, Reading& to) { to.board.waves_steps = text; }},
-    {"WAVES_SCOPE",
-     [](const std::string& text, Reading& to) { to.board.open.sim.waves_scopes = list_of(text); }},
-    {"WAVES_TRIGGER",
-     [](const std::string& text, Reading& to) { to.board.open.sim.waves_trigger = text; }},
-    {"WAVES_FOR", [](const std::string& text, Reading& to) { to.board.waves_for = text; }},
-    {"WAVES_BEFORE",
-     [](const std::string& text, Reading& to) {
-       to.board.open.sim.waves_before_cycles =
-           static_cast<uint64_t>(whole_number_of(text, std::numeric_limits<int>::max()));
-     }},
-    {"TIMELINE",
-     [](const std::string& text, Reading& to) { to.board.open.sim.timeline_path = text; }},
-    {"TIMELINE_STEPS",
-     [](const std::string& text, Reading& to) { to.board.timeline_steps = text; }},
-    {"MXU_WAVES",
-     [](const std::string& text, Reading& to) { to.board.open.sim.mxu_waves_path = text; }},
-    {"MXU_WAVES_TILES",
-     [](const std::string& text, Reading& to) { to.board.mxu_waves_tiles = text; }},
-    {"TILES", [](const std::string& text, Reading& to) { to.board.open.sim.tile_folder = text; }},
-    {"GDB", [](const std::string& text, Reading& to) { to.board.open.sim.gdb = text; }},
-    {"FIRMWARE", [](const std::string& text, Reading& to) { to.board.open.firmware_file = text; }},
-    {"FIRMWARE_LOG",
-     [](const std::string& text, Reading& to) { to.board.open.sim.firmware_log = text; }},
-    {"TRACE_MMIO",
-     [](const std::string& text, Reading& to) { to.board.open.sim.mmio_trace_path = text; }},
-    {"GDB_WAIT",
-     [](const std::string& text, Reading& to) { to.board.open.sim.gdb_wait = flag_of(text); }},
-    {"LOG", [](const std::string& text, Reading& to) { to.options.call_log = text; }},
-    {"CACHE",
-     [](const std::string& text, Reading& to) {
-       to.options.cache = text != "off";
-       to.options.cache_folder = text;
-     }},
-    {"CACHE_SIZE",
-     [](const std::string& text, Reading& to) {
-       to.options.cache_mib = static_cast<uint64_t>(number_of(text, 1 << 24));
-     }},
-    {"MONITOR", [](const std::string& text, Reading& to) { to.options.monitor = flag_of(text); }},
-};
-
 std::string default_cache_folder() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
@@ -165,43 +76,76 @@ std::string default_cache_folder() {
   return home != nullptr && *home == '/' ? std::string(home) + "/.cache/tpuboard" : std::string();
 }
 
-void read_variable(const std::string& name, const std::string& text, Reading& to) {
-  for (const Variable& variable : kVariables) {
-    if (name == std::string(kPrefix) + std::string(variable.name)) {
-      try {
-        return variable.read(text, to);
-      } catch (const driver::Error& error) {
-        refuse(fmt::format("environment variable {}: {}", name, error.message()));
-      }
+void read_value(const OptionInfo& option, const spec::OptionMember<Reading>& member,
+                const std::string& text, Reading& to) {
+  try {
+    for (const std::string& part : is_list(option.type) ? list_of(text) : std::vector{text}) {
+      set_option(option, member, part, to);
     }
+  } catch (const driver::OptionError& error) {
+    refuse(fmt::format("environment variable {}: {}", variable_of(option), error.what()));
+  }
+}
+
+// The row of a variable; the end of the table: it has none.
+template <class Table>
+size_t row_of(const Table& table, std::string_view variable) {
+  const auto* const found = std::ranges::find(table, variable, &OptionInfo::variable);
+  return static_cast<size_t>(found - table.begin());
+}
+
+void read_variable(const std::string& name, const std::string& text, Reading& to) {
+  const std::string_view variable = std::string_view(name).substr(kPrefix.size());
+  if (const size_t row = row_of(kBoardOptions, variable);
+      row < kBoardOptions.size() && !variable.empty()) {
+    read_value(kBoardOptions[row], spec::kBoardOptionMembers<Reading>[row], text, to);
+    to.given.insert(kBoardOptions[row].name);
+    return;
+  }
+  if (const size_t row = row_of(kClientOptions, variable); row < kClientOptions.size()) {
+    return read_value(kClientOptions[row], spec::kClientOptionMembers<Reading>[row], text, to);
   }
   std::vector<std::string> names;
-  for (const Variable& variable : kVariables) {
-    names.push_back(std::string(kPrefix) + std::string(variable.name));
-  }
+  const auto add = [&](const OptionInfo& option) {
+    if (!option.variable.empty()) {
+      names.push_back(variable_of(option));
+    }
+  };
+  std::ranges::for_each(kBoardOptions, add);
+  std::ranges::for_each(kClientOptions, add);
   refuse(fmt::format("environment variable {} is not known; there are {}", name,
                      fmt::join(names, ", ")));
 }
 
-// Which of the variables of a wave file's window go together, as options of the command line do.
-void check_waves_window(const Environment& environment) {
-  const auto set = [&](const char* name) {
-    return environment.contains(std::string(kPrefix) + name);
-  };
-  const auto refuse_both = [&](const char* one, const char* other) {
-    if (set(one) && set(other)) {
-      refuse(fmt::format("environment variables {0}{1} and {0}{2} exclude each other", kPrefix, one,
-                         other));
+// Names of variables that an open board can change.
+std::vector<std::string> live_variables() {
+  std::vector<std::string> names;
+  for (const OptionInfo& option : kBoardOptions) {
+    if (option.live && !option.variable.empty()) {
+      names.push_back(variable_of(option));
     }
-  };
-  refuse_both("WAVES_STEPS", "WAVES_TRIGGER");
-  refuse_both("WAVES_STEPS", "WAVES_BEFORE");
-  if (set("WAVES_FOR") && !set("WAVES_TRIGGER")) {
-    refuse(fmt::format("environment variable {0}WAVES_FOR: needs {0}WAVES_TRIGGER", kPrefix));
+  }
+  return names;
+}
+
+// Without a file, nothing that is said of it.
+void drop_what_needs_it(Environment& environment, const Environment& changes) {
+  for (const OptionInfo& option : kBoardOptions) {
+    for (const std::string_view other : option.needs) {
+      const auto* const needed = std::ranges::find(kBoardOptions, other, &OptionInfo::name);
+      const bool gone = environment[variable_of(*needed)].empty();
+      if (gone && !option.variable.empty() && !changes.contains(variable_of(option))) {
+        environment[variable_of(option)].clear();
+      }
+    }
   }
 }
 
 }  // namespace
+
+std::string text_of(const std::exception& error) {
+  return spec::name_options(error.what(), spec::OptionDoor::kEnvironment);
+}
 
 Environment environment_of_process() {
   Environment found;
@@ -216,18 +160,14 @@ Environment environment_of_process() {
 }
 
 Environment changed_environment(Environment environment, const Environment& changes) {
-  static constexpr std::array<std::string_view, 11> kChanging = {
-      "MXU",       "TRACE",        "WAVES",    "WAVES_STEPS",    "WAVES_SCOPE", "WAVES_TRIGGER",
-      "WAVES_FOR", "WAVES_BEFORE", "TIMELINE", "TIMELINE_STEPS", "OP_TIMES"};
+  const std::vector<std::string> live = live_variables();
   for (const auto& [name, text] : changes) {
-    const std::string_view rest = std::string_view(name).substr(
-        std::min(name.size(), name.starts_with(kPrefix) ? kPrefix.size() : name.size()));
-    if (std::ranges::find(kChanging, rest) == kChanging.end()) {
+    if (std::ranges::find(live, name) == live.end()) {
       throw driver::Error(
           driver::ErrorCode::kFailedPrecondition,
-          fmt::format("{} is read when the board opens, which it has; of an open board {}{} can "
+          fmt::format("{} is read when the board opens, which it has; of an open board {} can "
                       "change",
-                      name, kPrefix, fmt::join(kChanging, fmt::format(", {}", kPrefix))));
+                      name, fmt::join(live, ", ")));
     }
     environment[name] = text;
   }
@@ -239,32 +179,40 @@ Environment changed_environment(Environment environment, const Environment& chan
       environment["TPUBOARD_WAVES_STEPS"] = "0.." + std::to_string(UINT64_MAX - 1);
     }
   }
+  drop_what_needs_it(environment, changes);
   std::erase_if(environment, [](const auto& variable) { return variable.second.empty(); });
   return environment;
 }
 
 ClientOptions read_client_options(const Environment& environment) {
   Reading reading;
-  reading.options.cache_folder = default_cache_folder();
+  reading.client.cache = default_cache_folder();
   for (const auto& [name, text] : environment) {
     read_variable(name, text, reading);
   }
-  check_waves_window(environment);
   try {
-    reading.options.open = driver::open_options(reading.board);
-  } catch (const driver::UsageError& error) {
-    refuse(fmt::format("environment variables TPUBOARD_* (as options of `tpuboard run`): {}",
-                       error.what()));
+    check_given(reading);
+  } catch (const driver::Error& error) {
+    refuse(spec::name_options(error.message(), spec::OptionDoor::kEnvironment));
   }
+  ClientOptions options;
+  options.platform = reading.client.platform;
+  options.call_log = reading.client.call_log;
+  options.style = compiler::style_names().at(reading.client.style);
+  options.cache = reading.client.cache != "off";
+  options.cache_folder = reading.client.cache;
+  options.cache_mib = reading.client.cache_mib;
+  options.monitor = reading.client.monitor;
+  options.open = reading.open;
   // A program of JAX is one step, whatever it loops over; Verilog may take any time by default, and
   // so may who sits at a debugger.
   constexpr double kTimeLimitSeconds = 3600;
-  driver::OpenOptions& open = reading.options.open;
+  driver::OpenOptions& open = options.open;
   if (!open.time_limit && open.sim.mxu.empty() && open.sim.verilog.empty() &&
       open.sim.gdb.empty()) {
     open.time_limit = kTimeLimitSeconds;
   }
-  return reading.options;
+  return options;
 }
 
 }  // namespace tpu::client

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <string>
@@ -32,6 +33,9 @@ Environment environment_of_process();
 // WAVES_STEPS, WAVES_TRIGGER and WAVES_BEFORE waves that begin so are of all steps. Throws
 // driver::Error (FailedPrecondition) for any other.
 Environment changed_environment(Environment environment, const Environment& changes);
+
+// What an error says to users of a framework, who know options as variables of the environment.
+std::string text_of(const std::exception& error);
 
 // Throws driver::Error (InvalidArgument) for an unknown TPUBOARD_* variable and for a value that
 // cannot be used; the text lists what there is.

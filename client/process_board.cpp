@@ -36,7 +36,7 @@ void close_at_exit() {
   try {
     opened->board().close(driver::CloseMode::kCancel);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tpuboard: %s\n", error.what());
+    std::fprintf(stderr, "tpuboard: %s\n", text_of(error).c_str());
   }
 }
 

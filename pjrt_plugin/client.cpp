@@ -6,6 +6,7 @@
 
 #include "call_log.hpp"
 #include "calls.hpp"
+#include "client_options.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
 #include "python_callbacks.hpp"
@@ -55,7 +56,8 @@ void start_or_say_why(Start start) {
   try {
     start();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tpuboard: the plugin does not start: %s\n", error.what());
+    std::fprintf(stderr, "tpuboard: the plugin does not start: %s\n",
+                 client::text_of(error).c_str());
     throw;
   }
 }

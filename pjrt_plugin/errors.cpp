@@ -4,6 +4,7 @@
 #include <new>
 
 #include "calls.hpp"
+#include "client_options.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -34,8 +35,8 @@ PJRT_Error_Code code_of(ErrorCode code) {
 }
 
 // The code stands in front of what() ("InvalidArgument: ..."), and PJRT's callers add theirs.
-std::string text_of(const driver::Error& error) {
-  const std::string all = error.what();
+std::string text_without_code(const driver::Error& error) {
+  const std::string all = client::text_of(error);
   const std::string name = std::string(driver::error_code_name(error.code())) + ": ";
   return all.starts_with(name) ? all.substr(name.size()) : all;
 }
@@ -43,7 +44,7 @@ std::string text_of(const driver::Error& error) {
 }  // namespace
 
 PJRT_Error* new_error(const driver::Error& error) {
-  return new PJRT_Error{code_of(error.code()), text_of(error)};
+  return new PJRT_Error{code_of(error.code()), text_without_code(error)};
 }
 
 driver::Error error_of(PJRT_Error_Code code, const char* text, size_t size) {
@@ -65,7 +66,7 @@ PJRT_Error* new_error_of_exception() {
   } catch (const std::bad_alloc&) {
     return new PJRT_Error{PJRT_Error_Code_RESOURCE_EXHAUSTED, "the host has no memory left"};
   } catch (const std::exception& error) {
-    return new PJRT_Error{PJRT_Error_Code_INTERNAL, error.what()};
+    return new PJRT_Error{PJRT_Error_Code_INTERNAL, client::text_of(error)};
   } catch (...) {
     return new PJRT_Error{PJRT_Error_Code_INTERNAL, "an exception of an unknown type"};
   }

@@ -103,7 +103,7 @@ void call(PJRT_TopologyDescription_Deserialize_Args& args) {
   if (own->topology->bytes !=
       std::string_view(args.serialized_topology, args.serialized_topology_size)) {
     throw_invalid("these bytes are no topology, or that of another board; this one is " +
-                  own->topology->version + " (TPUBOARD_BOARD, TPUBOARD_SET)");
+                  own->topology->version + " (OpenOptions::preset, OpenOptions::overrides)");
   }
   args.topology = own.release();
 }

@@ -192,7 +192,7 @@ class Assembler {
     const auto hash = d.find("hash");
     if (!hash && exe_.board_name != own) {
       throw Error("board " + text::quote(exe_.board_name) + " is not the one assembled for (" +
-                  text::quote(own) + "); choose it with --board, or give its hash=");
+                  text::quote(own) + "); choose it with OpenOptions::preset, or give its hash=");
     }
     exe_.board_hash = hash ? static_cast<uint64_t>(text::parse_number(*hash)) : own_hash();
     exe_.isa_version = d.number32("isa", spec::kIsaVersion);

@@ -23,6 +23,7 @@
 #include "file/whole_file.hpp"
 #include "import/file.hpp"
 #include "import/import.hpp"
+#include "sim/option_names.hpp"
 #include "terminal/printable_text.hpp"
 #include "terminal/text_bar.hpp"
 
@@ -270,7 +271,8 @@ int main(int argc, char** argv) {
                      a.input);
     return 1;
   } catch (const std::exception& e) {
-    tpu::spec::print(std::cerr, "tpuc: error: {}\n", e.what());
+    tpu::spec::print(std::cerr, "tpuc: error: {}\n",
+                     tpu::spec::name_options(e.what(), tpu::spec::OptionDoor::kCommandLine));
     return 1;
   }
 }

@@ -14,6 +14,7 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/stop_signals.hpp"
+#include "sim/option_names.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 #include "tpu/version.hpp"
@@ -25,7 +26,7 @@ constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
 int failed(const std::string& text) {
-  spec::print(stderr, "tpuboard: {}\n", text);
+  spec::print(stderr, "tpuboard: {}\n", spec::name_options(text, spec::OptionDoor::kCommandLine));
   return kFailed;
 }
 
@@ -51,7 +52,7 @@ int run(CLI::App& app, int argc, const char* const* argv) {
     // Help and version are "errors" with code 0 in this library.
     return app.exit(error) == 0 ? 0 : kWrongUsage;
   } catch (const UsageError& error) {
-    spec::print(stderr, "tpuboard: {}\nRun with --help for more information.\n", error.what());
+    failed(fmt::format("{}\nRun with --help for more information.", error.what()));
     return kWrongUsage;
   } catch (const StoppedBySignal& stopped) {
     return stopped.exit_code();

@@ -6,6 +6,7 @@
 #include <exception>
 #include <utility>
 
+#include "sim/option_names.hpp"
 #include "terminal/printable_text.hpp"
 
 namespace tpu::driver {
@@ -20,7 +21,8 @@ class Attempts {
       return true;
     } catch (const std::exception& error) {
       if (first_) {
-        spec::print(stderr, "tpuboard: {}\n", error.what());
+        spec::print(stderr, "tpuboard: {}\n",
+                    spec::name_options(error.what(), spec::OptionDoor::kCommandLine));
       } else {
         first_ = std::current_exception();
       }

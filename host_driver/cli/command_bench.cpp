@@ -113,6 +113,8 @@ Json helper(const std::string& name, const std::string& arguments,
 
 const char* const kBuildThem = "not beside tpuboard; build with cmake --workflow --preset release";
 
+bool wants_best(const SimOptions& sim) { return sim.simd.empty() || sim.simd == "auto"; }
+
 void bench_mxu(Report& report, const std::string& simd) {
   const std::string what = fmt::format("MXU engine 512^3, 1 thread, {}", simd);
   const std::string core = simd == "avx2" ? "OPENBLAS_CORETYPE=Haswell" : "";
@@ -202,13 +204,13 @@ std::optional<HostLimits> limits_for(const SimOptions& sim) {
   }
   const std::vector<std::string> simds = host_simd();
   const std::string best = simds.empty() ? "" : simds.back();
-  return measure_host_limits(sim.simd.empty() ? best : sim.simd);
+  return measure_host_limits(wants_best(sim) ? best : sim.simd);
 }
 
 // Files at the end are tried: the figures come first.
 void bench_program(Report& report, const BenchArguments& arguments, const std::string& path,
                    Attempts& attempts) {
-  OpenOptions options = open_options(arguments.board);
+  OpenOptions options = arguments.board.open;
   options.sim.no_data = !arguments.with_data && !arguments.dense && !options.sim.profile;
   const std::vector<std::byte> image = program_bytes(path, options);
   const XprofFolder xprof(arguments.board.xprof, options);
@@ -267,8 +269,7 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
 }
 
 void bench(const BenchArguments& arguments) {
-  keep_inputs(open_options(arguments.board), {arguments.json, arguments.board.record},
-              {arguments.program});
+  keep_inputs(arguments.board, {arguments.json}, {arguments.program});
   const JsonOutput json(arguments.json);
   Report report;
   Attempts attempts;
@@ -277,7 +278,7 @@ void bench(const BenchArguments& arguments) {
     report.missing("mxu_avx2", "MXU engine 512^3, 1 thread", "this host has neither AVX2 nor more");
   }
   for (const std::string& simd : simds) {
-    if (arguments.board.open.sim.simd.empty() || arguments.board.open.sim.simd == simd) {
+    if (wants_best(arguments.board.open.sim) || arguments.board.open.sim.simd == simd) {
       bench_mxu(report, simd);
     }
   }

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/board_arguments.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "files/files.hpp"

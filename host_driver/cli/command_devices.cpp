@@ -47,7 +47,7 @@ nlohmann::ordered_json as_json(const Board& board, const std::string& transport)
 
 void devices(const DevicesArguments& arguments) {
   const JsonOutput json(arguments.json);
-  const Board board = Board::open(open_options(arguments.board));
+  const Board board = Board::open(arguments.board.open);
   if (json.wanted()) {
     json.write(as_json(board, arguments.board.open.transport));
   } else {

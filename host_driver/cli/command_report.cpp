@@ -67,9 +67,9 @@ void report(const ReportArguments& arguments) {
   if (arguments.page.empty() && arguments.json.empty()) {
     throw UsageError("report: give -o PAGE.html, --json FILE, or both");
   }
-  const OpenOptions options = open_options(arguments.board);
+  const OpenOptions options = arguments.board.open;
   const std::vector<std::string> inputs = {arguments.what};
-  keep_inputs(options, {arguments.json, arguments.page}, inputs);
+  keep_inputs(arguments.board, {arguments.json, arguments.page}, inputs);
   const JsonOutput json(arguments.json);
   const bool recorded = is_record_file(arguments.what);
   Attempts attempts;

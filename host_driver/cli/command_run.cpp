@@ -240,19 +240,19 @@ std::vector<std::string> check_files(const RunArguments& arguments, const OpenOp
   std::vector<std::string> inputs = {goes_on(arguments) ? options.snapshot : arguments.program};
   std::transform(files.begin(), files.end(), std::back_inserter(inputs),
                  [](const auto& file) { return file.second; });
-  std::vector<std::string> outputs = {arguments.json, arguments.board.record};
+  std::vector<std::string> outputs = {arguments.json};
   if (!goes_on(arguments)) {
     outputs.push_back(arguments.save_snapshot);
   } else if (!arguments.save_snapshot.empty()) {
     need_writable(arguments.save_snapshot);  // a run that goes on may save to its file
   }
-  keep_inputs(options, outputs, inputs);
+  keep_inputs(arguments.board, outputs, inputs);
   return inputs;
 }
 
 void run(const RunArguments& arguments) {
   const std::map<size_t, std::string> files = input_files(arguments.inputs);
-  OpenOptions options = open_options(arguments.board);
+  OpenOptions options = arguments.board.open;
   if (arguments.monitor) {
     options.progress_seconds = 0;  // the view has it
   }

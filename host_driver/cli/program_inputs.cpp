@@ -5,7 +5,7 @@
 
 #include <charconv>
 
-#include "cli/board_arguments.hpp"
+#include "cli/options.hpp"
 #include "files/npy.hpp"
 #include "tpu/error.hpp"
 

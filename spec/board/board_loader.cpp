@@ -214,24 +214,25 @@ void apply_override(BoardParams& params, const std::string& text) {
   const size_t dot = text.find('.');
   if (equals == std::string::npos || dot == std::string::npos || dot > equals) {
     throw BoardError(fmt::format(
-        "--set {}: expected section.key=value, for example hbm.gbps_per_chip=450", text));
+        "OpenOptions::overrides {}: expected section.key=value, for example hbm.gbps_per_chip=450",
+        text));
   }
   const std::string section = text.substr(0, dot);
   const std::string name = text.substr(dot + 1, equals - dot - 1);
   const std::string value = text.substr(equals + 1);
   const BoardKey* key = find_key(section, name);
   if (key == nullptr) {
-    throw BoardError(
-        fmt::format("--set {}: unknown key {}.{}; the keys are listed in docs/timing_model.md",
-                    text, section, name));
+    throw BoardError(fmt::format(
+        "OpenOptions::overrides {}: unknown key {}.{}; the keys are listed in docs/timing_model.md",
+        text, section, name));
   }
   const auto take = [&](auto& member, const char* kind) {
     auto number = member;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc() || end != value.data() + value.size()) {
-      throw BoardError(fmt::format("--set {}: '{}' is not {}", text, value, kind));
+      throw BoardError(fmt::format("OpenOptions::overrides {}: '{}' is not {}", text, value, kind));
     }
-    check_range(*key, number, "--set");
+    check_range(*key, number, "OpenOptions::overrides");
     member = number;
   };
   if (key->number != nullptr) {
@@ -288,7 +289,8 @@ BoardParams load_board(const std::string& name_or_path, const std::vector<std::s
   for (const std::string& text : overrides) {
     apply_override(params, text);
   }
-  check_combinations(params, overrides.empty() ? name_or_path : name_or_path + " with --set");
+  check_combinations(
+      params, overrides.empty() ? name_or_path : name_or_path + " with OpenOptions::overrides");
   return params;
 }
 

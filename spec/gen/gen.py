@@ -13,6 +13,7 @@ from pathlib import Path
 import emit_c
 import emit_cpp
 import emit_md
+import options as option_table
 from parse import SpecError, check_board, parse_block, parse_format, parse_isa, parse_schema
 
 SPEC = Path(__file__).resolve().parent.parent
@@ -48,6 +49,9 @@ def emit_all(out: Path) -> None:
     emit_cpp.emit_ring_names(formats["rings"], include)
     keys, entries, texts = read_boards()
     emit_cpp.emit_board(keys, texts, include)
+    board_options, client_options = option_table.parse_options(SPEC / "sim" / "options.toml")
+    option_table.emit_sim_options(board_options, include)
+    option_table.emit_option_table(board_options, client_options, include)
 
 
 def emit_code(out: Path) -> None:
@@ -62,14 +66,28 @@ def emit_code(out: Path) -> None:
     (out / "stamp").write_text("")
 
 
+def with_table(page: Path, kind: str, table: str) -> str:
+    """The page with `table` between the markers of its kind."""
+    begin, end = f"<!-- {kind} table: begin (generated) -->\n", f"<!-- {kind} table: end -->\n"
+    text = page.read_text()
+    if begin not in text or end not in text:
+        raise SpecError(f"{page}: the markers of the {kind} table are missing")
+    head, rest = text.split(begin, 1)
+    return head + begin + table + end + rest.split(end, 1)[1]
+
+
 def pages() -> dict[Path, str]:
     """Committed manual pages and the text that they must hold."""
     blocks = [parse_block(path) for path in sorted((SPEC / "regs").glob("*.toml"))]
     formats = [parse_format(path) for path in sorted((SPEC / "formats").glob("*.toml"))]
     keys, entries, _ = read_boards()
-    return {DOCS / "isa.md": emit_md.isa_page(parse_isa(SPEC / "isa")),
-            DOCS / "registers.md": emit_md.registers_page(blocks, formats),
-            DOCS / "board_numbers.md": emit_md.board_page(keys, entries)}
+    rows, client = option_table.parse_options(SPEC / "sim" / "options.toml")
+    result = {DOCS / "isa.md": emit_md.isa_page(parse_isa(SPEC / "isa")),
+              DOCS / "registers.md": emit_md.registers_page(blocks, formats),
+              DOCS / "board_numbers.md": emit_md.board_page(keys, entries)}
+    tables = {"host_driver.md": ("option", option_table.struct_table(rows)),
+              "jax.md": ("variable", option_table.variable_table(rows, client))}
+    return result | {DOCS / name: with_table(DOCS / name, kind, table) for name, (kind, table) in tables.items()}
 
 
 def main() -> int:

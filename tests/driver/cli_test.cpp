@@ -26,7 +26,8 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
   EXPECT_EQ(call({"devices", "--simd", "mmx"}), 2);
   for (const char* limit : {"-1", "soon", "nan", "-nan", "inf", "1e10"}) {
     EXPECT_EQ(call({"devices", "--transport", "null", "--time-limit", limit}), 2) << limit;
-    EXPECT_NE(error_.find(std::string(limit) + " is no number of seconds from 0 to 1000000000"),
+    EXPECT_NE(error_.find("invalid value '" + std::string(limit) +
+                          "': expected a number of seconds from 0 to "),
               std::string::npos)
         << error_;
   }
@@ -48,7 +49,7 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
   EXPECT_EQ(call({"run", "p", "--waves", "w", "--waves-for", "3steps"}), 2);
   EXPECT_NE(error_.find("--waves-for requires --waves-trigger"), std::string::npos) << error_;
   EXPECT_EQ(call({"run", "p", "--waves", "w", "--waves-trigger", "fault", "--waves-for", "3"}), 2);
-  EXPECT_NE(error_.find("expected a number of cycles or steps, 5000cycles or 3steps"),
+  EXPECT_NE(error_.find("expected a number of cycles or steps, for example 5000cycles or 3steps"),
             std::string::npos)
       << error_;
   EXPECT_EQ(call({"run", "p", "--waves", "w", "--waves-trigger", "fault", "--waves-steps", "0..1"}),
@@ -61,11 +62,14 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
   EXPECT_EQ(call({"run", "p", "--mxu-waves-tiles", "0..1"}), 2);
   EXPECT_NE(error_.find("--mxu-waves-tiles requires --mxu-waves"), std::string::npos) << error_;
   EXPECT_EQ(call({"run", "p", "--schedule-seed", "-1"}), 2);
-  EXPECT_NE(error_.find("--schedule-seed: Value -1 not in range 0 to"), std::string::npos)
+  EXPECT_NE(error_.find("--schedule-seed: invalid value '-1': expected an integer from 0 to"),
+            std::string::npos)
       << error_;
   EXPECT_EQ(call({"run", "p", "--record", "r", "--record-step", "-1"}), 2);
   EXPECT_EQ(call({"run", "p", "--out-dir", ""}), 2);
-  EXPECT_NE(error_.find("--out-dir: an empty text is no folder"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("--out-dir: invalid value '': expected the path of a folder"),
+            std::string::npos)
+      << error_;
   EXPECT_EQ(call({"train", "p.toml", "--out", ""}), 2);
   EXPECT_EQ(call({"sweep", "p.toml", "--out", ""}), 2);
 }

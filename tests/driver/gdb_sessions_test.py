@@ -253,7 +253,7 @@ class Bench:
         with self.run("--gdb-wait") as run:
             done = subprocess.run(self.gdb(run, "-ex", "monitor waves on"), stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S, check=False)
-        assert "there are none; run with --waves FILE.fst --waves-trigger monitor" in done.stdout, done.stdout
+        assert "there are none; open the board with waves that the trigger 'monitor' opens" in done.stdout, done.stdout
 
     def mask_rom(self) -> None:
         """What docs/firmware.md says of symbols of the ROM: a stop there has a name and a line."""

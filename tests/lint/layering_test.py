@@ -24,6 +24,7 @@ ALLOWED = {
     "host_driver/include": {"host_driver", "spec"},
     "host_driver/files": {"host_driver", "spec"},
     "host_driver/figures": {"host_driver", "spec"},
+    "host_driver/options": {"host_driver", "spec"},
     "host_driver/report": {"host_driver", "spec"},
     "host_driver/src": {"host_driver", "spec"},
     "host_driver/transport": {"host_driver", "spec"},

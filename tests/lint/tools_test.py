@@ -65,6 +65,33 @@ class Tree(unittest.TestCase):
         self.assertRegex(text, expected)
 
 
+class OptionNames(Tree):
+    SCRIPT = "tests/lint/option_names_test.py"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.write("spec/sim/options.toml", '[[option]]\nname = "waves"\nvariable = "WAVES"\nmembers = ["sim.waves_path"]\n')
+
+    def say(self, literal: str, path: str = "tlm_model/waves/waves.cpp") -> None:
+        self.write(path, f'const char* text = "{literal}";  // --waves\n')
+
+    def test_fields_and_commands_pass(self) -> None:
+        self.say("SimOptions::waves_path w: OpenOptions::factory, --other; tpuboard run p --waves w")
+        self.passes(self.SCRIPT)
+
+    def test_names_of_another_place_are_refused(self) -> None:
+        for name in ("--waves", "TPUBOARD_WAVES"):
+            self.say(f"add {name} FILE")
+            self.fails(f"waves\\.cpp: .* names {name}; name the field", self.SCRIPT)
+        self.say("add --waves FILE", "host_driver/cli/options.cpp")
+        self.write("tlm_model/waves/waves.cpp", "")
+        self.passes(self.SCRIPT)
+
+    def test_fields_that_do_not_exist_are_refused(self) -> None:
+        self.say("set SimOptions::wave_path")
+        self.fails("has no SimOptions::wave_path", self.SCRIPT)
+
+
 class Layering(Tree):
     SCRIPT = "tests/lint/layering_test.py"
 

@@ -10,6 +10,7 @@
 #include "board/board_loader.hpp"
 #include "file/crc32c.hpp"
 #include "kernel/cycles.hpp"
+#include "tpu/spec/option_table.hpp"
 
 namespace tpu::model {
 namespace {
@@ -23,29 +24,27 @@ int thread_count(int asked) {
   return asked > 0 ? asked : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+std::string field_of(const spec::OptionInfo& option) {
+  return std::string(option.owner) + "::" + std::string(option.members[0]);
+}
+
+[[noreturn]] void refuse_fixed(const std::string& what) {
+  std::string live;
+  for (const spec::OptionInfo& option : spec::kBoardOptions) {
+    live += option.live ? (live.empty() ? "" : ", ") + field_of(option) : std::string();
+  }
+  throw std::runtime_error(what + " is fixed when the board is opened; an open board can change " +
+                           live);
+}
+
 // Options that the board is built with.
-void refuse_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
-  const auto check = [](bool same, const char* name) {
-    if (!same) {
-      throw std::runtime_error(std::string(name) +
-                               " is fixed when the board is opened; of an open board --mxu, "
-                               "--trace, --waves, --waves-steps, --timeline, --timeline-steps, "
-                               "the profile and the times of operations can change");
-    }
-  };
-  check(now.threads == wanted.threads, "--threads");
-  check(now.simd == wanted.simd, "--simd");
-  check(now.no_data == wanted.no_data, "--no-data");
-  check(now.check == wanted.check, "--check");
-  check(now.schedule_seed == wanted.schedule_seed, "--schedule-seed");
-  check(now.profile == wanted.profile, "--profile");
-  check(now.gdb == wanted.gdb && now.gdb_wait == wanted.gdb_wait, "--gdb");
-  check(now.mmio_trace_path == wanted.mmio_trace_path, "--trace-mmio");
-  check(now.firmware_log == wanted.firmware_log, "--firmware-log");
-  check(now.verilog == wanted.verilog, "--verilog");
-  check(now.tile_folder == wanted.tile_folder, "the folder for tiles of mismatches");
-  check(now.mxu_waves_path == wanted.mxu_waves_path, "--mxu-waves");
-  check(now.mxu_waves_path.empty() || now.mxu == wanted.mxu, "--mxu, with --mxu-waves,");
+void check_fixed(const spec::SimOptions& now, const spec::SimOptions& wanted) {
+  if (const spec::OptionInfo* const option = spec::fixed_difference(now, wanted)) {
+    refuse_fixed(field_of(*option));
+  }
+  if (!now.mxu_waves_path.empty() && now.mxu != wanted.mxu) {
+    refuse_fixed("SimOptions::mxu, with SimOptions::mxu_waves_path,");
+  }
 }
 
 }  // namespace
@@ -226,7 +225,7 @@ std::unique_ptr<MxuSelect> Board::make_select(const BoardOptions& options) {
 
 // What can fail comes first.
 std::string Board::change_options(const spec::SimOptions& sim) {
-  refuse_fixed(options_.sim, sim);
+  check_fixed(options_.sim, sim);
   BoardOptions options{options_.params, sim, options_.firmware};
   std::unique_ptr<MxuSelect> select;
   std::vector<MxuUnit> units;

@@ -20,7 +20,8 @@ uint64_t parse_step(std::string_view text, const std::string& pattern) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
-    throw std::runtime_error("--mxu " + pattern + ": steps are written @A or @A..B, with numbers");
+    throw std::runtime_error("SimOptions::mxu " + pattern +
+                             ": steps are written @A or @A..B, with numbers");
   }
   return value;
 }
@@ -50,8 +51,9 @@ MxuSelect::MxuSelect(const BoardOptions& options, PortWatch watch, const bool& w
   for (const auto& [pattern, text] : options.sim.mxu) {
     if (std::ranges::none_of(paths,
                              [&](const std::string& path) { return matches(pattern, path); })) {
-      throw std::runtime_error("--mxu " + pattern + ": matches no matrix unit; this board has " +
-                               paths.front() + " to " + paths.back());
+      throw std::runtime_error("SimOptions::mxu " + pattern +
+                               ": matches no matrix unit; this board has " + paths.front() +
+                               " to " + paths.back());
     }
     modes_.emplace_back(pattern, parse(pattern, text));
   }
@@ -63,7 +65,8 @@ void MxuSelect::check_verilog_wanted() const {
   std::string asked;
   for (const auto& [pattern, mode] : modes_) {
     if (mode.in_waves && options_.sim.waves_path.empty()) {
-      throw std::runtime_error("--mxu " + mode.text + ": there are no waves; add --waves FILE.fst");
+      throw std::runtime_error("SimOptions::mxu " + mode.text +
+                               ": there are no waves; name their file by SimOptions::waves_path");
     }
   }
   for (const std::string& path : unit_paths(options_.params)) {
@@ -71,13 +74,14 @@ void MxuSelect::check_verilog_wanted() const {
     asked = mode.verilog() ? mode.text : asked;
   }
   if (!asked.empty() && options_.sim.no_data) {
-    throw std::runtime_error("--mxu " + asked +
-                             " with --no-data: matrix units compute nothing there; leave one out");
+    throw std::runtime_error(
+        "SimOptions::mxu " + asked +
+        " with SimOptions::no_data: matrix units compute nothing then; leave one out");
   }
   if (!options_.sim.mxu_waves_path.empty() && asked.empty()) {
-    throw std::runtime_error("--mxu-waves " + options_.sim.mxu_waves_path +
-                             ": no matrix unit runs the Verilog; add --mxu GLOB=rtl or "
-                             "--mxu GLOB=lockstep, for example board.chip0.*.mxu*=lockstep");
+    throw std::runtime_error("SimOptions::mxu_waves_path " + options_.sim.mxu_waves_path +
+                             ": no matrix unit runs the Verilog; choose units by SimOptions::mxu: "
+                             "GLOB=rtl or GLOB=lockstep, for example board.chip0.*.mxu*=lockstep");
   }
 }
 
@@ -87,7 +91,7 @@ MxuSelect::Mode MxuSelect::parse(const std::string& pattern, const std::string& 
   const size_t at = text.find('@');
   mode.kind = text.substr(0, at);
   if (const auto error = mxu_kind_error(mode.kind)) {
-    throw std::runtime_error("--mxu " + pattern + "=" + text + ": " + *error);
+    throw std::runtime_error("SimOptions::mxu " + pattern + "=" + text + ": " + *error);
   }
   if (at != std::string::npos) {
     std::string_view steps = std::string_view(text).substr(at + 1);
@@ -226,7 +230,7 @@ std::string MxuSelect::finish(uint64_t steps, bool waves_missed) const {
   }
   for (const auto& [option, tiles] : compared) {
     if (tiles == 0 && steps != 0) {
-      append_line(text, "--mxu " + option +
+      append_line(text, "SimOptions::mxu " + option +
                             ": nothing was compared: these units ran no matmul in its steps; the "
                             "board ran " +
                             std::to_string(steps) + " steps, counted from 0");

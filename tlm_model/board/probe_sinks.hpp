@@ -46,8 +46,9 @@ class ProbeSinks {
 
   // For debuggers: opens or closes the window of the waves at this cycle; what came of it.
   std::string switch_waves(bool on, uint64_t cycle) {
-    return waves_ != nullptr ? waves_->switch_window(on, cycle)
-                             : "there are none; run with --waves FILE.fst --waves-trigger monitor";
+    return waves_ != nullptr
+               ? waves_->switch_window(on, cycle)
+               : "there are none; open the board with waves that the trigger 'monitor' opens";
   }
   // With --check, else null.
   const RaceSink* race() const { return race_.get(); }

@@ -53,12 +53,12 @@ VerilogMode mode_of(const std::string& text, const std::string& option) {
 VerilogSelect::VerilogSelect(const spec::SimOptions& sim, const spec::BoardParams& params) {
   const std::vector<std::string> paths = block_paths(params);
   for (const auto& [pattern, text] : sim.verilog) {
-    const std::string option = "--verilog " + pattern + "=" + text;
+    const std::string option = "SimOptions::verilog " + pattern + "=" + text;
     if (std::ranges::none_of(paths,
                              [&](const std::string& path) { return names_block(pattern, path); })) {
       throw std::runtime_error(option + ": matches no block with Verilog; this board has " +
                                paths[0] + ", " + paths[1] + ", .. to " + paths.back() +
-                               "; matrix units are chosen with --mxu");
+                               "; matrix units are chosen by SimOptions::mxu");
     }
     choices_.push_back({.pattern = pattern, .text = text, .mode = mode_of(text, option)});
   }
@@ -91,7 +91,7 @@ std::string VerilogSelect::finish(uint64_t steps) const {
   std::string text;
   for (const Choice& choice : choices_) {
     if (choice.mode == VerilogMode::kLockstep && choice.compared == 0 && steps != 0) {
-      append_line(text, "--verilog " + choice.pattern + "=" + choice.text +
+      append_line(text, "SimOptions::verilog " + choice.pattern + "=" + choice.text +
                             ": nothing was compared: these blocks had nothing to do in this run");
     }
   }

@@ -32,7 +32,7 @@ std::pair<std::string, std::string> split_address(const std::string& text) {
                       port.find_first_not_of("0123456789") == std::string::npos &&
                       std::stoi(port) <= UINT16_MAX;
   if (!number) {
-    throw std::runtime_error("--gdb " + text +
+    throw std::runtime_error("SimOptions::gdb " + text +
                              ": expected [ADDRESS]:PORT with a port from 0 to 65535, for example "
                              ":1234, or :0 for a free port");
   }
@@ -65,7 +65,7 @@ GdbLink::GdbLink(const std::string& address) {
   try {
     listen_at(host, port);
   } catch (const std::runtime_error& error) {
-    throw std::runtime_error("--gdb " + address + ": " + error.what());
+    throw std::runtime_error("SimOptions::gdb " + address + ": " + error.what());
   }
   address_ = name_of(listener_);
 }
@@ -113,7 +113,7 @@ void GdbLink::start(std::function<void()> on_event) {
   on_event_ = std::move(on_event);
   wake_ = eventfd(0, EFD_CLOEXEC);
   if (wake_ < 0) {
-    throw std::runtime_error(std::string("--gdb: eventfd: ") + std::strerror(errno));
+    throw std::runtime_error(std::string("SimOptions::gdb: eventfd: ") + std::strerror(errno));
   }
   thread_ = std::thread([this] { read_thread(); });
 }

@@ -166,7 +166,7 @@ constexpr Command kCommands[] = {
      peek},
     {"read", "CORE REGISTER", "the same as firmware reads it, with its side effects", read},
     {"poke", "CORE REGISTER VALUE", "writes it, as firmware does", poke},
-    {"waves", "on|off", "opens or closes the window of --waves", waves},
+    {"waves", "on|off", "opens or closes the window of the waves", waves},
     {"reset", "", "refused",
      [](DebugTarget&, Words) {
        return std::string(

@@ -531,7 +531,7 @@ MxuSimd mxu_simd_from_name(const std::string& name) {
     }
     names += std::string(names.empty() ? "" : ", ") + mxu_simd_name(simd);
   }
-  throw std::runtime_error("--simd " + name + ": this host has " + names);
+  throw std::runtime_error("SimOptions::simd " + name + ": this host has " + names);
 }
 
 const MxuKernelSet* mxu_kernels(MxuSimd simd) {

@@ -133,9 +133,10 @@ MxuTileDump mxu_read_dump(const std::string& path) {
   get(in, shape, 6);
   get(in, counts, 2);
   if (!in || std::memcmp(magic, kMagic, sizeof kMagic) != 0) {
-    throw std::runtime_error("mxu: " + path +
-                             " is not a tile dump; --mxu GLOB=lockstep writes one, FILE.tile, "
-                             "of a mismatch");
+    throw std::runtime_error(
+        "mxu: " + path +
+        " is not a tile dump; a lockstep of matrix units writes one, FILE.tile, "
+        "of a mismatch");
   }
   MxuTileDump dump;
   MxuTileData& t = dump.tile;

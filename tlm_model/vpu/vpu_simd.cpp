@@ -65,12 +65,14 @@ VpuSimd vpu_simd_from_name(std::string_view name) {
       continue;
     }
     if (!host_has(simd)) {
-      throw VpuError(fmt::format("--simd {}: this host lacks the instructions; it has up to {}",
-                                 name, vpu_simd_name(vpu_best_simd())));
+      throw VpuError(
+          fmt::format("SimOptions::simd {}: this host lacks the instructions; it has up to {}",
+                      name, vpu_simd_name(vpu_best_simd())));
     }
     return simd;
   }
-  throw VpuError(fmt::format("--simd {}: unknown; take scalar, avx2, avx512, amx or auto", name));
+  throw VpuError(fmt::format(
+      "SimOptions::simd {}: expected scalar, avx2, avx512, avx512_bf16, amx or auto", name));
 }
 
 VpuOpTable vpu_ops(VpuSimd simd) {

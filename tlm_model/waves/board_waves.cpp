@@ -418,7 +418,8 @@ std::string BoardWaves::never_opened_text() const {
     text += "the trigger " + options_.trigger + " never came" + trigger_.hint();
   }
   return text + "; the board ran " + std::to_string(begun_) + " steps, counted from 0" +
-         (by_steps(options_) ? " (those before a snapshot too); --waves-steps A..B chooses" : "") +
+         (by_steps(options_) ? " (those before a snapshot too); SimOptions::waves_steps chooses"
+                             : "") +
          (options_.before_cycles == 0 ? "" : "; the file has the last cycles of the run");
 }
 

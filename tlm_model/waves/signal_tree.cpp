@@ -57,7 +57,7 @@ uint32_t SignalTree::add(const std::string& path, WaveKind kind) {
 void SignalTree::check() const {
   for (size_t i = 0; i < globs_.size(); ++i) {
     if (!matched_[i]) {
-      throw std::runtime_error("--waves-scope " + globs_[i] +
+      throw std::runtime_error("SimOptions::waves_scopes " + globs_[i] +
                                ": matches no instance of this board; like it are " +
                                near(globs_[i]));
     }

@@ -87,7 +87,7 @@ bool WaveTrigger::parse_named(std::string_view name, const WaveTriggerContext& c
     return false;
   }
   if (named->event == ProbeEvent::kNonFinite && context.no_data) {
-    fail("a run without data (--no-data) computes no values");
+    fail("a run without data (SimOptions::no_data) computes no values");
   }
   kind_ = named->kind;
   want(named->event);
@@ -117,7 +117,7 @@ bool WaveTrigger::parse_valued(std::string_view name, std::string_view value,
 }
 
 void WaveTrigger::fail(const std::string& why) const {
-  throw std::runtime_error("--waves-trigger " + text_ + ": " + why);
+  throw std::runtime_error("SimOptions::waves_trigger " + text_ + ": " + why);
 }
 
 void WaveTrigger::parse_step(std::string_view value) {

@@ -69,7 +69,7 @@ void run_session(DebugSession& session, const DebugArguments& arguments) {
 }
 
 void debug(const DebugArguments& arguments) {
-  const OpenOptions options = open_options(arguments.board);
+  const OpenOptions options = arguments.board.open;
   if (options.sim.no_data) {
     throw UsageError("--no-data computes nothing that could be looked at");
   }
@@ -82,7 +82,7 @@ void debug(const DebugArguments& arguments) {
   for (const auto& [number, file] : files) {
     inputs.push_back(file);
   }
-  keep_inputs(options, {}, inputs);
+  keep_inputs(arguments.board, {}, inputs);
   RecordedRun run(options, arguments.program, arguments.executable, files);
   DebugSession session(run, arguments.tolerance, std::cout);
   std::cout << fmt::format("{} ops and {} commands on {} cores; `help` lists what to do\n",

@@ -251,7 +251,7 @@ void check_outputs(const TrainArguments& arguments, const TrainConfig& config,
     }
   }
   inputs.push_back(arguments.config);
-  keep_inputs(arguments.board.open, {arguments.json, arguments.board.record}, inputs);
+  keep_inputs(arguments.board, {arguments.json}, inputs);
   std::vector<std::string> outputs = training::MetricsFiles::files(arguments.out);
   for (const char* name : {"run.json", kReportPage, "learning_rates.csv", "learning_rates.svg"}) {
     outputs.push_back((fs::path(arguments.out) / name).string());
@@ -341,7 +341,7 @@ void train(const TrainArguments& arguments) {
   check_usage(arguments);
   const JsonOutput json(arguments.json);
   TrainConfig config = configuration(arguments);
-  OpenOptions options = open_options(arguments.board);
+  OpenOptions options = arguments.board.open;
   if (arguments.monitor) {
     options.progress_seconds = 0;  // the view has it
   }

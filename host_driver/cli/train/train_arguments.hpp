@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/board_arguments.hpp"
+#include "cli/options.hpp"
 #include "loop/train_config.hpp"
 
 namespace CLI {

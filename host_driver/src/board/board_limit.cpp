@@ -166,8 +166,8 @@ void BoardImpl::end_by_time_limit(const Device& device, Operation& op) {
   const exe::ExecutableT& exe = op.program->exe;
   ErrorPlace where{.device = device.id, .op = {}, .source = {}};
   std::string text = fmt::format(
-      "{} (id {}) ended no step in {} s of host time, its limit (OpenOptions::time_limit, "
-      "--time-limit, TPUBOARD_TIME_LIMIT; 0: none)",
+      "{} (id {}) completed no step in {} s of wall-clock time, its limit "
+      "(OpenOptions::time_limit; 0: no limit)",
       op.what, op.launch_id, launch_clock_.seconds());
   if (const auto at = static_cast<size_t>(device.id);
       at < stats.places.size() && stats.places[at].running) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "file/crc32c.hpp"
+#include "options/option_check.hpp"
 #include "src/board/board_impl.hpp"
 #include "src/board/snapshot_source.hpp"
 #include "src/texts/firmware.hpp"
@@ -42,8 +43,8 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
   if (options.transport == "null") {
     if (!options.hang_report.empty()) {
       throw Error(ErrorCode::kInvalidArgument,
-                  "--hang-report: a board of the transport 'null' has no engines that could wait: "
-                  "this needs --transport sim");
+                  "OpenOptions::hang_report: a board of the transport 'null' has no engines that "
+                  "could wait: this needs OpenOptions::transport to be sim");
     }
     return make_null_transport(request, memory);
   }
@@ -112,6 +113,7 @@ std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
 void BoardImpl::connect(const OpenOptions& options) {
   outbox_.set_console(options.console);
   hang_report_ = options.hang_report;
+  check_options(options);
   TransportRequest request;
   request.params = spec::load_board(options.preset, options.overrides);
   request.sim = options.sim;

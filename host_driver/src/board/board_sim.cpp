@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "options/option_check.hpp"
 #include "src/board/board_impl.hpp"
 #include "src/residency/program.hpp"
 #include "src/texts/firmware.hpp"
@@ -38,6 +39,7 @@ void BoardImpl::change_sim(const SimOptions& sim) {
   health_.check_usable();
   run_until_idle();
   health_.check_unbroken();
+  check_changed_options(sim);
   SimOptions resolved = sim;
   resolved.waves_trigger = trigger_with_address(harts_.names(), harts_.build(), sim.waves_trigger);
   const std::string error = transport_->change_sim(resolved);

@@ -58,8 +58,8 @@ void BoardImpl::visit_head(spec::Archive& archive) const {
   need_same(firmware == own_firmware, "firmware", fmt::format("CRC {:08x}", firmware),
             fmt::format("{:08x}", own_firmware));
   need_same(no_data == sim_.no_data, "kind of run",
-            no_data ? "without data (--no-data)" : "with data",
-            sim_.no_data ? "none (--no-data)" : "data");
+            no_data ? "without data (SimOptions::no_data)" : "with data",
+            sim_.no_data ? "none (SimOptions::no_data)" : "data");
 }
 
 void BoardImpl::visit_driver(spec::Archive& archive) {

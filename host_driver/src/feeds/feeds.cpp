@@ -355,8 +355,8 @@ void Feeds::end_dry(Operation& launch, double limit_seconds) {
                           : by_host
                               ? "and the board is closed"
                               : fmt::format(
-                                    "and got none for {} s of host time (OpenOptions::time_limit, "
-                                    "--time-limit, TPUBOARD_TIME_LIMIT; 0: any time)",
+                                    "and got none for {} s of wall-clock time "
+                                    "(OpenOptions::time_limit; 0: no limit)",
                                     limit_seconds);
   launch.verdict = std::make_shared<Error>(
       health_.closed() || health_.cancelled() ? ErrorCode::kCancelled

@@ -169,9 +169,10 @@ std::string detail_text(const tpu_fault_record_t& record) {
       break;
     case TPU_FAULT_NO_DATA:
       return detail == spec::fault::kDetailPeerChoice
-                 ? ": data choose the core that a transfer goes to; run it without --no-data"
+                 ? ": data choose the core that a transfer goes to; run it without "
+                   "SimOptions::no_data"
                  : ": data decide about a loop or a branch; give the loop a constant trip count, "
-                   "or run it without --no-data";
+                   "or run it without SimOptions::no_data";
     case TPU_FAULT_REMOTE_STRAY:
       return detail == spec::fault::kDetailPeerOutside
                  ? fmt::format(": core {} is not in the gang", record.address)

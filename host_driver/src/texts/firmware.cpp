@@ -83,8 +83,8 @@ FirmwareImage firmware_of(const OpenOptions& options) {
     }
     if (options.transport != "sim" && !options.factory) {
       throw Error(ErrorCode::kInvalidArgument,
-                  "--firmware with the null transport, which has no firmware: this needs "
-                  "--transport sim");
+                  "OpenOptions::firmware_file with the null transport, which has no firmware: this "
+                  "needs OpenOptions::transport to be sim");
     }
     return from_file(options.firmware_file);
   }
@@ -119,10 +119,12 @@ std::string trigger_with_address(const firmware::Image& names, uint32_t build,
     for (const auto& [each, address] : functions) {
       known.push_back(each);
     }
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("--waves-trigger {}: the firmware has no function {}; like it are {}; "
-                            "an address (0x...) can be named too",
-                            trigger, name, spec::near_names(name, known)));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "SimOptions::waves_trigger {}: the firmware has no function {}; like it are {}; "
+            "an address (0x...) can be named too",
+            trigger, name, spec::near_names(name, known)));
   }
   return fmt::format("{}@{:#x}", trigger, function->second);
 }

@@ -487,23 +487,23 @@ void need_no_simulation(const SimOptions& sim) {
       {!sim.mxu.empty(), "mxu"},
       {!sim.verilog.empty(), "verilog"},
       {sim.check, "check"},
-      {sim.schedule_seed != 0, "schedule-seed"},
+      {sim.schedule_seed != 0, "schedule_seed"},
       {sim.profile, "profile"},
       {sim.xprof, "xprof"},
       {sim.record, "record"},
-      {!sim.trace_path.empty(), "trace"},
-      {!sim.mmio_trace_path.empty(), "trace-mmio"},
-      {!sim.firmware_log.empty(), "firmware-log"},
-      {!sim.waves_path.empty(), "waves"},
-      {!sim.timeline_path.empty(), "timeline"},
-      {!sim.mxu_waves_path.empty(), "mxu-waves"},
+      {!sim.trace_path.empty(), "trace_path"},
+      {!sim.mmio_trace_path.empty(), "mmio_trace_path"},
+      {!sim.firmware_log.empty(), "firmware_log"},
+      {!sim.waves_path.empty(), "waves_path"},
+      {!sim.timeline_path.empty(), "timeline_path"},
+      {!sim.mxu_waves_path.empty(), "mxu_waves_path"},
       {!sim.gdb.empty(), "gdb"}};
   for (const auto& [is_asked, name] : asked) {
     if (is_asked) {
       throw Error(ErrorCode::kInvalidArgument,
-                  std::string("--") + name +
+                  std::string("SimOptions::") + name +
                       ": a board of the transport 'null' has neither time nor engines nor "
-                      "firmware: this needs --transport sim");
+                      "firmware: this needs OpenOptions::transport to be sim");
     }
   }
 }

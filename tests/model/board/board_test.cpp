@@ -375,8 +375,9 @@ TEST(Board, WindowsBehindTheRunAreTold) {
   EXPECT_NE(error.find("of the steps 6 to 6 none ran; the board ran 6 steps"), std::string::npos)
       << error;
   EXPECT_NE(error.find("of the tiles 0 to 3 none came"), std::string::npos) << error;
-  EXPECT_NE(error.find("--mxu board.chip0.core0.mxu0=lockstep@6..9: nothing was compared"),
-            std::string::npos)
+  EXPECT_NE(
+      error.find("SimOptions::mxu board.chip0.core0.mxu0=lockstep@6..9: nothing was compared"),
+      std::string::npos)
       << error;
 }
 
@@ -424,7 +425,8 @@ TEST(Board, WavesInAWindowThatNobodyOpensAreRefused) {
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(
         error.what(),
-        "--mxu board.chip0.core0.mxu0=rtl@waves: there are no waves; add --waves FILE.fst");
+        "SimOptions::mxu board.chip0.core0.mxu0=rtl@waves: there are no waves; name their file by "
+        "SimOptions::waves_path");
   }
 }
 

@@ -291,9 +291,10 @@ TEST(BoardWaves, AGlobThatMatchesNothingListsNearNames) {
     BoardWaves waves(options);
     FAIL();
   } catch (const std::runtime_error& error) {
-    EXPECT_THAT(error.what(),
-                HasSubstr("--waves-scope board.chip0.core7.hart: matches no instance of this "
-                          "board; like it are board.chip0.core0.hart"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("SimOptions::waves_scopes board.chip0.core7.hart: matches no instance of this "
+                  "board; like it are board.chip0.core0.hart"));
   }
 }
 
@@ -662,7 +663,7 @@ TEST(BoardWaves, BadTriggersAreToldApart) {
       BoardWaves waves(options);
       ADD_FAILURE() << trigger;
     } catch (const std::runtime_error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("--waves-trigger " + trigger + ": " + message));
+      EXPECT_THAT(error.what(), HasSubstr("SimOptions::waves_trigger " + trigger + ": " + message));
     }
   }
 }
