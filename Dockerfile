@@ -7,5 +7,5 @@ WORKDIR /tpuboard
 COPY sim_scripts/setup sim_scripts/setup
 RUN sim_scripts/setup && rm -rf /var/lib/apt/lists/*
 COPY . .
-RUN cmake --workflow --preset release
+RUN cmake --workflow --preset demo
 ENTRYPOINT ["sim_scripts/demo", "--build-dir", "build/release"]
