@@ -23,7 +23,7 @@ compiler::UpdateSharding update_sharding(tpu_update_sharding from) {
     case TPU_UPDATE_SHARDING_ON:
       return compiler::UpdateSharding::kOn;
   }
-  refuse("options->update_sharding is no tpu_update_sharding");
+  refuse("options->update_sharding: expected a tpu_update_sharding");
 }
 
 std::unique_ptr<tpu_program> program_of(std::shared_ptr<const exe::ExecutableT> executable) {

@@ -149,7 +149,7 @@ class CacheFile {
       return std::strerror(error_);
     }
     if (!S_ISREG(facts_.st_mode)) {
-      return "is no ordinary file";
+      return "is not a regular file";
     }
     if (facts_.st_uid != ::geteuid()) {
       return fmt::format("belongs to the user {}", facts_.st_uid);
@@ -157,7 +157,7 @@ class CacheFile {
     const std::string wanted = head_of(key);
     return key.size() <= kMostKeyBytes && text(0, wanted.size()) == wanted
                ? std::string()
-               : "is no file of the cache, or that of another program";
+               : "is not a file of the cache, or belongs to another program";
   }
   // What is there of so many bytes.
   std::string text(uint64_t at, size_t count) const {

@@ -129,7 +129,7 @@ std::vector<std::string> describe_moved(const std::vector<MovedArray>& moved) {
   }
   std::vector<std::string> lines;
   if (sums > 0) {
-    lines.push_back("sharding: " + std::to_string(sums) + " sums over cores, " +
+    lines.push_back("sharding: " + std::to_string(sums) + " cross-core reductions, " +
                     std::to_string(sum_bytes) + " bytes a core");
   }
   std::stable_sort(arrays.begin(), arrays.end(),

@@ -56,7 +56,7 @@ DType dtype_of(PJRT_Buffer_Type type) {
       return ours;
     }
   }
-  throw_invalid("element type " + std::to_string(type) + " is none of an array");
+  throw_invalid("element type " + std::to_string(type) + ": expected a type of arrays");
 }
 
 PJRT_Buffer_Type buffer_type(exe::Elem elem) {

@@ -44,7 +44,7 @@ std::shared_ptr<PJRT_Client> make_client() {
 PJRT_Device* device_of(PJRT_Client* client, int id, const char* what) {
   const auto& devices = need(client, "client").devices;
   if (id < 0 || static_cast<size_t>(id) >= devices.size()) {
-    throw_invalid(std::string(what) + " " + std::to_string(id) + " is none of the " +
+    throw_invalid(std::string(what) + " " + std::to_string(id) + ": expected one of the " +
                   std::to_string(devices.size()) + " of this board");
   }
   return devices[static_cast<size_t>(id)];

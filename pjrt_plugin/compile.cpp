@@ -58,7 +58,7 @@ std::vector<PJRT_Device*> devices_of(PJRT_Client& client, const ExecutableInfo& 
   std::vector<PJRT_Device*> devices;
   for (const int id : ids) {
     if (id < 0 || static_cast<size_t>(id) >= client.devices.size()) {
-      throw_invalid("compile options: device " + std::to_string(id) + " is none of the " +
+      throw_invalid("compile options: device " + std::to_string(id) + ": expected one of the " +
                     std::to_string(client.devices.size()) + " of this board");
     }
     devices.push_back(client.devices[static_cast<size_t>(id)]);
@@ -148,7 +148,7 @@ void call(PJRT_Executable_Serialize_Args& args) {
 void call(PJRT_Executable_DeserializeAndLoad_Args& args) {
   std::string_view left(args.serialized_executable, args.serialized_executable_size);
   if (!left.starts_with(kMagic)) {
-    throw_invalid("these bytes are no executable of this plugin");
+    throw_invalid("expected an executable of this plugin, found other bytes");
   }
   left.remove_prefix(kMagic.size());
   std::string options(take_part(left));

@@ -60,7 +60,7 @@ void check_layout(const PJRT_Buffer& part, const ArrayForm* form, const std::str
   const std::string lies = layout_of(part.form.get(), rank).text;
   const std::string wanted = layout_of(form, rank).text;
   if (lies != wanted) {
-    throw_invalid(what + " lies in memory as " + lies + ", the program wants " + wanted +
+    throw_invalid(what + " has the layout " + lies + ", the program expects " + wanted +
                   " (minor to major)");
   }
 }

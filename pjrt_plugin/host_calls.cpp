@@ -119,10 +119,9 @@ const PJRT_CopyToDeviceStream& stream_of(const PJRT_CopyToDeviceStream* stream) 
 
 void refuse_in_host_call() {
   if (answers) {
-    throw driver::Error(
-        driver::ErrorCode::kFailedPrecondition,
-        "a callback must not read arrays of the board or wait for them: the board "
-        "stands still until the callback returns; give it the array as an argument");
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                        "a callback must not read arrays of the board or wait for them: the board "
+                        "pauses until the callback returns; pass the array as an argument");
   }
 }
 

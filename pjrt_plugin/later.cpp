@@ -43,7 +43,7 @@ Part part_of(PJRT_Device& device, PJRT_Buffer_Type type, const int64_t* dims, si
 
 Part& part_at(Manager& manager, int index) {
   if (index < 0 || static_cast<size_t>(index) >= manager.parts.size()) {
-    throw_invalid("buffer_index " + std::to_string(index) + " is none of " +
+    throw_invalid("buffer_index " + std::to_string(index) + ": expected an index below " +
                   std::to_string(manager.parts.size()));
   }
   return manager.parts[static_cast<size_t>(index)];

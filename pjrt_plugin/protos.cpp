@@ -147,7 +147,7 @@ void check_override(std::string_view entry) {
   }
   if (text && !takes_text(option) && !is_word_or_number(*text)) {
     throw_invalid("compile option " + option + ": '" + *text +
-                  "' is not a valid bool value. It is no number either");
+                  "' is not a valid bool value. It is not a number either");
   }
 }
 

@@ -102,7 +102,7 @@ void call(PJRT_TopologyDescription_Deserialize_Args& args) {
   std::unique_ptr<PJRT_TopologyDescription> own(topology_of_process());
   if (own->topology->bytes !=
       std::string_view(args.serialized_topology, args.serialized_topology_size)) {
-    throw_invalid("these bytes are no topology, or that of another board; this one is " +
+    throw_invalid("expected a topology of this board, found other bytes; this board is " +
                   own->topology->version + " (OpenOptions::preset, OpenOptions::overrides)");
   }
   args.topology = own.release();

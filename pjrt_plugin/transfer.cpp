@@ -152,7 +152,7 @@ std::vector<int64_t> minor_to_major(const PJRT_Buffer_MemoryLayout* layout,
     return order_of_strides(dims, layout->strides.byte_strides, element_bytes);
   }
   if (layout->tiled.num_tiles != 0) {
-    throw_unimplemented("a layout with tiles; arrays lie dense in the board's memory");
+    throw_unimplemented("a layout with tiles; arrays are dense in the board's memory");
   }
   const std::vector<int64_t> asked(
       layout->tiled.minor_to_major,

@@ -79,7 +79,7 @@ void CodeAssembler::put(const void* data, size_t bytes) {
 
 void CodeAssembler::label(const std::string& name) {
   if (!labels_.emplace(name, code_.size() / 8).second) {
-    throw Error("label " + name + " stands twice");
+    throw Error("label " + name + " is defined twice");
   }
 }
 
@@ -95,7 +95,7 @@ void CodeAssembler::statement(const text::Statement& words) {
   }
   const bool is_label = head.back() == ':';
   if ((head == ".end" || is_label) && words.size() > 1) {
-    throw Error("'" + words[1] + "' behind '" + head + "': it stands on a line of its own");
+    throw Error("'" + words[1] + "' behind '" + head + "': expected it on a separate line");
   }
   if (head == ".end") {
     in_program_ = false;
@@ -286,7 +286,7 @@ void CodeAssembler::vector_instruction(const text::Statement& words) {
     const int s = text::parse_name(words[0].substr(0, words[0].size() - 1), text::kSections, 9,
                                    "section of a vector program");
     if (s <= section_) {
-      throw Error("sections of a vector program stand in the order pre .. post");
+      throw Error("sections of a vector program: expected the order pre .. post");
     }
     section_ = s;
     return;
@@ -345,7 +345,7 @@ std::vector<std::byte> CodeAssembler::finish() {
   for (const Program& p : programs_) {
     put_raw(p.after_word);
     if (!place.emplace(p.name, static_cast<uint32_t>(code_.size())).second) {
-      throw Error("vector program " + p.name + " stands twice");
+      throw Error("vector program " + p.name + " is defined twice");
     }
     put(&p.header, sizeof p.header);
     for (const spec::VpuInsn& i : p.code) {

@@ -74,7 +74,7 @@ class Directive {
       }
       const std::string key = words_[i].substr(0, words_[i].find('='));
       if (std::find(known_.begin(), known_.end(), key) != known_.end()) {
-        throw Error(key + "= stands twice");
+        throw Error(key + "= is given twice");
       }
       const std::string head = words_[0];
       throw Error(head + " has no operand '" + words_[i] + "'" +
@@ -157,7 +157,7 @@ class Assembler {
       board(d);
     } else if (head == ".partitions") {
       if (!exe_.args.empty() || !exe_.results.empty()) {
-        throw Error(".partitions stands in front of .arg and .result, which depend on it");
+        throw Error(".partitions must come before .arg and .result, which depend on it");
       }
       exe_.partitions = static_cast<uint32_t>(text::parse_range(
           d.word(1, "a number of cores"), 1, exe::kMaxPartitions, "the number of cores"));

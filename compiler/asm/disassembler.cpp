@@ -79,7 +79,7 @@ class Disassembler {
       const spec::CommandInfo* info = command_info(op);
       if (info == nullptr || head.words == 0) {
         throw Error("word " + std::to_string(at / 8) +
-                    " is no command and no instruction (opcode " + std::to_string(op) + ")");
+                    " is neither a command nor an instruction (opcode " + std::to_string(op) + ")");
       }
       if (info->opcode == spec::Opcode::kVpuKernel) {
         const auto c = read<spec::VpuKernelCommand>(at);

@@ -282,7 +282,7 @@ class Collector {
   }
   template <typename Other>  // of graphs before or behind: see stablehlo_text.hpp
   void operator()(const Other&) {
-    throw Error("this op is none of StableHLO", std::string(kind_name(op_.kind)), op_.loc);
+    throw Error("this op is not a StableHLO op", std::string(kind_name(op_.kind)), op_.loc);
   }
 
   void add(const std::string& name, const std::string& value) { all_.emplace_back(name, value); }

@@ -166,7 +166,7 @@ void Normaliser::device_placement(const OpReader& reader) {
   const auto place = tables_.text(tables_.entry(attributes, "_xla_buffer_placement"));
   if (place && *place != "device") {
     reader.fail("the program places an array in the memory '" + std::string(*place) +
-                "'; arrays of a program lie in device memory: leave out memory_kind, or use "
+                "'; arrays of a program are in device memory: leave out memory_kind, or use "
                 "memory_kind='device'");
   }
   identity(reader);

@@ -206,7 +206,7 @@ void read_tiles(Parser& parser, size_t rank, int64_t cores, MeshAtoms& atoms, Gs
     found = find_all(t, atoms, out.attrs.sharding.order);
   }
   if (!found) {
-    parser.fail("cuts in parts that are none of prime factors of the mesh");
+    parser.fail("shards by sizes that are not products of the mesh's prime factors");
   }
   auto& cut = out.attrs.sharding.dim_axes;
   cut.assign(found->begin(), found->begin() + static_cast<ptrdiff_t>(rank));
@@ -261,7 +261,7 @@ GspmdSharding read_gspmd(std::string_view text, size_t rank, int64_t cores, Mesh
   read_tiles(parser, rank, cores, atoms, out);
   parser.need(list ? "}}" : "}");
   if (!parser.at_end()) {
-    parser.fail("goes on behind its end");
+    parser.fail("continues after its end");
   }
   return out;
 }

@@ -37,7 +37,7 @@ void Normaliser::host_transfer(const OpReader& reader, Kind kind, Region& to) {
   attrs.array = sends ? operand(reader, 0)->type : reader.type(op.result_types[0]);
   if (attrs.array.bytes() > kMostBytes) {
     reader.fail("an array of " + std::to_string(attrs.array.bytes()) +
-                " bytes cannot go to the host or come from it at once; cut it into parts");
+                " bytes exceed one transfer to or from the host; split it");
   }
   values_[op.results.back()] = operand(reader, op.operands.size() - 1);
   if (sends) {
@@ -61,8 +61,8 @@ int64_t Normaliser::speaking_partition(const OpReader& reader) {
     partition = gspmd_device(*text).value_or(-1);
   }
   if (partition >= cores_.partitions) {
-    reader.contradict("the device " + std::to_string(partition) + " is none of the program's " +
-                      std::to_string(cores_.partitions));
+    reader.contradict("the device " + std::to_string(partition) +
+                      ": expected one of the program's " + std::to_string(cores_.partitions));
   }
   if (partition >= 0 && cores_.replicas > 1) {
     reader.fail(

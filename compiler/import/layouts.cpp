@@ -52,7 +52,7 @@ Dims read_layout(std::string_view text, size_t rank) {
   };
   if (text.find(':') != std::string_view::npos) {
     throw Unsupported("its layout '" + std::string(text) +
-                          "' has tiles or other marks; arrays lie dense in the board's memory: "
+                          "' has tiles or other marks; arrays are dense in the board's memory: "
                           "leave out `tiling`",
                       "", nullptr);
   }

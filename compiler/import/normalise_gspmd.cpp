@@ -95,7 +95,7 @@ Value* Normaliser::enter_gspmd(const RawOp& entry, ManualAttrs& attrs) {
   const size_t rank = whole->type.dims.size();
   const RawOp* constraint = gspmd_.sharding_of(entry);
   if (constraint == nullptr) {
-    reader.fail("no custom_call @Sharding stands in front of it");
+    reader.fail("no custom_call @Sharding precedes it");
   }
   attrs.in.push_back(gspmd_of(open(*constraint), rank).attrs);
   add_manual_axes(gspmd_of(reader, rank), attrs);

@@ -122,7 +122,7 @@ std::vector<int> ShardingReader::atoms_of(const OpReader& op, const NamedMesh& m
   }
   const auto atoms = atoms_.find(numbering);
   if (!atoms) {
-    op.contradict("the part of " + axis + " is none of prime factors of its size");
+    op.contradict("the part of " + axis + " is not a product of prime factors of its size");
   }
   return *atoms;
 }

@@ -176,7 +176,7 @@ class Verifier {
       throw_at(op, "has attributes of another op");
     }
     if (!module_.global && is_global_only(op.kind)) {
-      throw_at(op, "stands in the graph of one core");
+      throw_at(op, "occurs in the graph of one core");
     }
     for (const Value* v : op.operands) {
       if (v == nullptr || visible_.count(v) == 0) {
@@ -189,7 +189,7 @@ class Verifier {
       }
     }
     if (op.kind == Kind::kReturn && r.ops.back().get() != &op) {
-      throw_at(op, "stands inside of a region, not at its end");
+      throw_at(op, "is inside of a region, not at its end");
     }
     regions(op);
     verify_types(op, module_);

@@ -96,7 +96,7 @@ class KernelVerifier {
               "does not write its result");
         if (k.contract().after) {
           check(k.contract().after->kind == KernelClass::kLoop, k,
-                "has an epilogue that is no loop");
+                "has an epilogue that is not a loop");
         }
         return;
       case KernelClass::kAllReduce:

@@ -183,7 +183,7 @@ std::vector<Value*> Builder::apply(const Region& body, const std::vector<Value*>
     } else if (op->regions.empty() && op->results.size() == 1 && is_elementwise(op->kind)) {
       map[op->result()] = rw_.make(op->kind, operands, {op->type().elem, dims}, op->attrs);
     } else {
-      throw Error("only elementwise ops can stand in a body that is applied element by element",
+      throw Error("only elementwise ops are supported in a body that is applied element by element",
                   source_name(op->kind), op->loc);
     }
   }

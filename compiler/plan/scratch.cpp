@@ -38,7 +38,7 @@ const Scratch::Temporary& Scratch::at(int64_t address) const {
   const auto it = std::upper_bound(all_.begin(), all_.end(), address,
                                    [](int64_t a, const Temporary& t) { return a < t.address; });
   if (it == all_.begin() || address > std::prev(it)->address + std::prev(it)->bytes) {
-    throw Error("internal: an address in HBM lies in no temporary");
+    throw Error("internal: an address in HBM is outside of all temporaries");
   }
   return *std::prev(it);
 }

@@ -84,7 +84,7 @@ class Inserter {
       case Control::Kind::kLabel:
       case Control::Kind::kBranch:
         if (!drained_ && !control.tight) {
-          throw Error("internal: a branch or label stands inside a straight-line piece");
+          throw Error("internal: a branch or label inside a straight-line piece");
         }
         break;
       default:

@@ -114,7 +114,7 @@ class ElfReader {
       const uint32_t end = begin + segment.p_filesz;
       for (const auto& [other, other_end] : loaded) {
         if (begin < other_end && other < end) {
-          refuse(fmt::format("segment {} is loaded over another one; mend the linker script", i));
+          refuse(fmt::format("segment {} overlaps another one; fix the linker script", i));
         }
       }
       loaded[begin] = end;
@@ -132,7 +132,7 @@ class ElfReader {
     const uint32_t align = (head_.e_flags & kCompressed) != 0 ? 2 : 4;
     if (!entry_inside_ || head_.e_entry % align != 0) {
       refuse(
-          fmt::format("its entry {:#010x} is no place in its code in ITCM; name it by ENTRY() in "
+          fmt::format("its entry {:#010x} is not in its code in ITCM; name it by ENTRY() in "
                       "the linker script",
                       head_.e_entry));
     }

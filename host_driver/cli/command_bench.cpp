@@ -313,9 +313,9 @@ void add_bench_command(CLI::App& app) {
   command->add_flag("--with-data", arguments->with_data,
                     "Do the arithmetic too; without it as with --no-data");
   command->add_flag("--dense", arguments->dense,
-                    "Do the arithmetic too, from floats none of which is zero: products with zeros "
+                    "Do the arithmetic too, on non-zero floats: products with zeros "
                     "are skipped, and memory that holds only zeros is given back");
-  command->add_option("--json", arguments->json, "The figures as JSON; -: standard output")
+  command->add_option("--json", arguments->json, "The results as JSON; -: standard output")
       ->type_name("FILE");
   add_board_options(*command, arguments->board);
   command->callback([arguments] { bench(*arguments); });

@@ -130,11 +130,11 @@ void add_monitor_command(CLI::App& app) {
       ->check(seconds_between(0.05, 86400))
       ->capture_default_str()
       ->type_name("SECONDS");
-  CLI::Option* json =
-      command->add_flag("--json", arguments->json,
-                        "A line of JSON for each sample, as where standard output is no terminal");
+  CLI::Option* json = command->add_flag(
+      "--json", arguments->json,
+      "A line of JSON for each sample (default if standard output is not a terminal)");
   CLI::Option* once =
-      command->add_flag("--once", arguments->once, "Show the figures once, and end");
+      command->add_flag("--once", arguments->once, "Show the metrics once, and exit");
   constexpr int kMostPort = 65535;
   command
       ->add_option("--prometheus", arguments->prometheus,
@@ -152,7 +152,7 @@ void add_monitor_command(CLI::App& app) {
       ->type_name("PORT");
   command
       ->add_option("--folder", arguments->folder,
-                   "Where jobs tell of themselves (default: $XDG_RUNTIME_DIR/tpuboard)")
+                   "Where jobs publish their metrics (default: $XDG_RUNTIME_DIR/tpuboard)")
       ->type_name("DIR");
   command->callback([arguments] { run_monitor(*arguments); });
 }

@@ -118,7 +118,7 @@ void add_report_command(CLI::App& app) {
       ->type_name("PROGRAM|FILE.tpurec");
   command->add_option("-o,--output", arguments->page, "The report as a page that needs no network")
       ->type_name("PAGE.html");
-  command->add_option("--json", arguments->json, "The same figures; -: standard output")
+  command->add_option("--json", arguments->json, "The report as JSON; -: standard output")
       ->type_name("FILE");
   command
       ->add_option("--changes", arguments->changes,

@@ -314,7 +314,7 @@ void add_run_command(CLI::App& app) {
   auto arguments = std::make_shared<RunArguments>();
   command
       ->add_option("program", arguments->program,
-                   "Executable made by tpuc; none: that of --from-snapshot goes on")
+                   "Executable made by tpuc; none: continue that of --from-snapshot")
       ->type_name("OUT.tpuexe");
   command
       ->add_option("--in", arguments->inputs,
@@ -324,7 +324,7 @@ void add_run_command(CLI::App& app) {
   command->add_option("--out-dir", arguments->out_dir, "Folder for the outputs 0.npy, 1.npy, ...")
       ->check(folder_named)
       ->type_name("DIR");
-  command->add_option("--json", arguments->json, "Figures of the run; -: standard output")
+  command->add_option("--json", arguments->json, "Results of the run; -: standard output")
       ->type_name("FILE");
   CLI::Option* device =
       command->add_option("--device", arguments->device, "Core for a program of one core: TPU:N");
@@ -338,23 +338,24 @@ void add_run_command(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--save-snapshot", arguments->save_snapshot,
-                   "Save the whole board behind the last launch, to go on from there")
+                   "Save the whole board after the last launch, to continue from there")
       ->type_name("FILE");
   command
       ->add_option("--from-snapshot", arguments->board.open.snapshot,
                    "Open the board as it was saved, instead of booting it")
       ->type_name("FILE");
   command->add_flag("--monitor", arguments->monitor,
-                    "Show figures of the board, on standard error: a view, or lines of JSON where "
-                    "that is no terminal");
+                    "Show metrics of the board, on standard error: a view, or lines of JSON where "
+                    "that is not a terminal");
   add_board_options(*command, arguments->board);
   command->parse_complete_callback([arguments, device] {
     if (arguments->program.empty() && arguments->board.open.snapshot.empty()) {
-      throw CLI::RequiredError("program, or --from-snapshot of a run to go on with,");
+      throw CLI::RequiredError("program, or --from-snapshot of a run to continue,");
     }
     if (arguments->program.empty() && device->count() > 0) {
       throw UsageError(
-          "--device: the run of --from-snapshot goes on where it was; name a program to run it on "
+          "--device: the run of --from-snapshot continues where it was; name a program to run it "
+          "on "
           "another core");
     }
   });

@@ -177,7 +177,7 @@ void ProfileWindow::print(double launches) const {
     return;
   }
   spec::print(
-      "host time a launch: wall {:.2f} ms, user {:.2f} ms, system {:.2f} ms, {:.0f} page "
+      "wall-clock time a launch: wall {:.2f} ms, user {:.2f} ms, system {:.2f} ms, {:.0f} page "
       "faults\n",
       wall_ / launches * 1e3, usage_.user / launches * 1e3, usage_.system / launches * 1e3,
       static_cast<double>(usage_.page_faults) / launches);
@@ -185,7 +185,7 @@ void ProfileWindow::print(double launches) const {
               "pieces", "amount", "rate", "GB/s", limits_ ? "  of the host's limit" : "");
   print_lines(work_lines(), launches);
   print_left_out("deferred", "copies HBM to VMEM that were left out", launches);
-  print_left_out("shared", "HBM that cores write alike and share", launches);
+  print_left_out("shared", "HBM pages shared across cores", launches);
   spec::print("the kernel thread\n");
   print_lines(kernel_lines(), launches);
   if (limits_) {

@@ -25,7 +25,7 @@ std::string tensor_line(const exe::TensorT& tensor, const exe::ExecutableT& exe)
   }
   text += fmt::format(", slot {}", tensor.slot);
   if (!tensor.owned_elements.empty()) {
-    text += fmt::format(", kept by its owners in {} runs", tensor.owned_elements.size());
+    text += fmt::format(", sharded over its owners in {} runs", tensor.owned_elements.size());
   }
   if (!tensor.terms.empty()) {
     text += fmt::format(", a sum; terms of the cores: {}", fmt::join(tensor.terms, ","));

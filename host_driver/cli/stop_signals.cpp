@@ -26,7 +26,7 @@ void note(int signal) {
   }
   first_signal.store(signal);
   constexpr char kText[] =
-      "\ntpuboard: stopping after the running step; the same signal again ends at once\n";
+      "\ntpuboard: stopping after the running step; the same signal again exits immediately\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof(kText) - 1);
 }
 

@@ -106,7 +106,7 @@ void require_clean(const BoardCounters& counters) {
   }
   if (counters.check_findings > 0) {
     throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("{} unsynchronised accesses in the program\n{}",
+                fmt::format("{} unsynchronized accesses in the program\n{}",
                             counters.check_findings, counters.check_text));
   }
 }

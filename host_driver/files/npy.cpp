@@ -92,7 +92,7 @@ class Literal {
     int64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
-      refuse(name_, fmt::format("damaged header: '{}' is no dimension", digits));
+      refuse(name_, fmt::format("damaged header: invalid dimension '{}'", digits));
     }
     return value;
   }

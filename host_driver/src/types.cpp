@@ -39,7 +39,7 @@ exe::Elem checked(DType dtype) {
   const auto elem = static_cast<exe::Elem>(dtype);
   if (elem > exe::Elem::MAX) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} is no element type", static_cast<int>(dtype)));
+                fmt::format("invalid element type {}", static_cast<int>(dtype)));
   }
   return elem;
 }

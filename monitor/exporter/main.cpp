@@ -17,7 +17,7 @@ namespace tpu::monitor {
 namespace {
 
 int run_exporter(int argc, const char* const* argv) {
-  CLI::App app("Serves the figures of running jobs", "tpuboard-exporter");
+  CLI::App app("Serves the metrics of running jobs", "tpuboard-exporter");
   std::string folder = jobs_folder().string();
   int64_t pid = 0;
   std::optional<int> prometheus;

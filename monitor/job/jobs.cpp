@@ -91,7 +91,7 @@ std::optional<OpenJobFile> open_job(const fs::path& path) {
   }
   close(file);
   if (!regular || opened.text.size() > kMostBytes) {
-    refuse(fmt::format("{}: not the figures of a job; delete it", path.string()));
+    refuse(fmt::format("{}: does not hold the metrics of a job; delete it", path.string()));
   }
   opened.owner = found.st_uid;
   opened.written = found.st_mtime;
@@ -212,8 +212,9 @@ JobFile::JobFile(const fs::path& folder) : path_(file_of(folder, getpid())), pid
   struct stat found {};
   if (lstat(folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != geteuid() ||
       (found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("{}: is no folder of this user alone", folder.string()));
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        fmt::format("{}: expected a folder that only this user can access", folder.string()));
   }
   remove_left(folder);
 }
@@ -272,8 +273,8 @@ JobNews read_job(const fs::path& folder, int64_t pid) {
   }
   Report report = report_from(file->text, path.string());
   if (report.now.pid != pid) {
-    refuse(fmt::format("{}: not the figures of process {}, but of {}; delete it", path.string(),
-                       pid, report.now.pid));
+    refuse(fmt::format("{}: expected the metrics of process {}, found those of {}; delete it",
+                       path.string(), pid, report.now.pid));
   }
   if (!alive(report)) {
     std::error_code none;

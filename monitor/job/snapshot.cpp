@@ -278,7 +278,7 @@ Report report_from(const std::string& text, const std::string& name) {
   } catch (const Json::exception& error) {
     throw driver::Error(
         driver::ErrorCode::kInvalidArgument,
-        fmt::format("{}: not the figures of a job; delete it: {}", name, error.what()));
+        fmt::format("{}: does not hold the metrics of a job; delete it: {}", name, error.what()));
   }
 }
 

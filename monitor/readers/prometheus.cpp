@@ -113,9 +113,9 @@ constexpr FamilyInfo kFamilies[] = {
               fmt::format(",command=\"{}\",board=\"{}\"", escaped(job.now.command),
                           escaped(job.now.board)));
      }},
-    {"tpuboard_board_cycles_total", kCounter, "Board time in core cycles.",
+    {"tpuboard_board_cycles_total", kCounter, "Simulated time in core cycles.",
      [](Family& to, const Report& job) { to.add(job, job.now.cycles); }},
-    {"tpuboard_last_look_timestamp_seconds", kGauge, "When the job last told of itself.",
+    {"tpuboard_last_look_timestamp_seconds", kGauge, "When the job last published its metrics.",
      [](Family& to, const Report& job) { to.add(job, job.now.taken); }},
     {"tpuboard_steps_total", kCounter, "Steps done.",
      [](Family& to, const Report& job) {
@@ -142,7 +142,7 @@ constexpr FamilyInfo kFamilies[] = {
      [](Family& to, const Report& job) {
        to.add_cores(job, [&](size_t i) { return job.lately.cores[i].mxu; });
      }},
-    {"tpuboard_idle_ratio", kGauge, "Share of board time without a program, lately.",
+    {"tpuboard_idle_ratio", kGauge, "Share of simulated time without a program, lately.",
      [](Family& to, const Report& job) {
        to.add_cores(job, [&](size_t i) { return job.lately.cores[i].time.idle(); });
      }},

@@ -44,7 +44,7 @@ std::string view(const Report& report, double age) {
   const Snapshot& now = report.now;
   const Figures& lately = report.lately;
   std::string text =
-      fmt::format("{}  (process {})\nboard {}  running {}  board time {:.3f} s\n", now.command,
+      fmt::format("{}  (process {})\nboard {}  running {}  simulated time {:.3f} s\n", now.command,
                   now.pid, now.board, spec::duration_text(now.taken - now.started),
                   now.clock_hz > 0 ? static_cast<double>(now.cycles) / now.clock_hz : 0);
   constexpr double kOld = 5;
@@ -57,7 +57,7 @@ std::string view(const Report& report, double age) {
   }
   const TimeShares& time = lately.time;
   text += fmt::format("MXU {:.2f} %  idle {:.2f} %{}\n", 100 * lately.mxu, 100 * time.idle(),
-                      lately.board_seconds > 0 ? "" : "  (no board time passes)");
+                      lately.board_seconds > 0 ? "" : "  (simulated time does not advance)");
   text += fmt::format(
       "time  compute {:.1f} %  all-reduce {:.1f} %  HBM {:.1f} %  waiting {:.1f} %  "
       "idle: input {:.1f} %, host {:.1f} %\n",

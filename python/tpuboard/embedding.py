@@ -134,7 +134,7 @@ class TableConfig:
             raise ValueError(f"table {self.name!r}: vocabulary and dim must be at least 1, they are {self.vocabulary} "
                              f"and {self.dim}")
         if self.combiner not in ("sum", "mean", "sqrtn"):
-            raise ValueError(f"table {self.name!r}: combiner {self.combiner!r} is none of sum, mean, sqrtn")
+            raise ValueError(f"table {self.name!r}: invalid combiner {self.combiner!r}: expected sum, mean or sqrtn")
         if self.dtype not in ("float32", "bfloat16"):
             raise ValueError(f"table {self.name!r}: dtype {self.dtype!r} is neither float32 nor bfloat16")
 

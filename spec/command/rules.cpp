@@ -137,7 +137,7 @@ Violation violation(const MatmulCommand& c, const BoardParams& board) {
   Rules rules;
   for (const Addr* address : {&c.out, &c.lhs, &c.rhs}) {
     rules.address(*address);
-    rules.broken(!is_vmem(*address), fault::kDetailSpace, "matmul operands lie in VMEM");
+    rules.broken(!is_vmem(*address), fault::kDetailSpace, "matmul operands must be in VMEM");
   }
   const auto type_ok = [](uint8_t t) {
     return t == static_cast<uint8_t>(Elem::kF32) || t == static_cast<uint8_t>(Elem::kBf16);
@@ -166,7 +166,7 @@ Violation violation(const TransposeCommand& c, const BoardParams& board) {
   Rules rules;
   for (const Addr* address : {&c.src, &c.dst}) {
     rules.address(*address);
-    rules.broken(!is_vmem(*address), fault::kDetailSpace, "transpose operands lie in VMEM");
+    rules.broken(!is_vmem(*address), fault::kDetailSpace, "transpose operands must be in VMEM");
   }
   rules.broken(!element_ok(c.elem_bytes), fault::kDetailType,
                "element of " + std::to_string(c.elem_bytes) + " bytes");
@@ -216,7 +216,7 @@ Violation violation(const DmaIndexedCommand& c, const BoardParams& board) {
   }
   reach(rules, c.head.queue, &c.src, c.dst);
   rules.broken(!is_vmem(c.list), fault::kDetailSpace,
-               "the list of an indexed transfer lies in VMEM");
+               "the list of an indexed transfer must be in VMEM");
   const Wide elements = product(c.counts);
   rules.broken(!element_ok(c.elem_bytes) || elements * c.records > kMaxElements ||
                    !strides_ok(c.src_strides) || !strides_ok(c.dst_strides) ||
@@ -241,7 +241,7 @@ Violation violation(const VpuAccess& a) {
   Rules rules;
   rules.address(a.addr);
   rules.broken(a.addr.space != static_cast<uint8_t>(Space::kNone) && !is_vmem(a.addr),
-               fault::kDetailSpace, "VPU operands lie in VMEM");
+               fault::kDetailSpace, "VPU operands must be in VMEM");
   return rules.get();
 }
 

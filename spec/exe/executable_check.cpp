@@ -137,7 +137,7 @@ void check_owners(const TensorT& tensor, uint32_t partitions, const std::string&
   }
   check(left == 0 && tensor.replicated, "{} has elements without an owner", what);
   check(tensor.elem != Elem::i64 && tensor.elem != Elem::ui64,
-        "{} of 64-bit integers lies in two planes and cannot have owners", what);
+        "{} of 64-bit integers has two planes and cannot have owners", what);
 }
 
 void check_terms(const TensorT& tensor, uint32_t partitions, const std::string& what) {
@@ -182,7 +182,7 @@ void check_donations(const ExecutableT& exe) {
   for (size_t i = 0; i < exe.slots.size(); ++i) {
     const SlotT& slot = *exe.slots[i];
     check(slot.kind != SlotKind::result || exe.results[slot.index]->slot == i,
-          "slot {} is of a result that lies in another one", i);
+          "slot {} is of a result that is in another one", i);
   }
   for (size_t i = 0; i < exe.args.size(); ++i) {
     const TensorT& argument = *exe.args[i];

@@ -117,8 +117,7 @@ uint64_t bytes_of(const Tensor& tensor, const std::string& path) {
     bytes = dim < 0 ? std::nullopt : product(*bytes, empty ? 1 : static_cast<uint64_t>(dim));
     if (!bytes) {
       wrong_tensor(path, tensor.name,
-                   fmt::format("shape [{}] is no shape that memory can hold",
-                               fmt::join(tensor.shape, ", ")));
+                   fmt::format("shape [{}] does not fit memory", fmt::join(tensor.shape, ", ")));
     }
   }
   return empty ? 0 : *bytes;
@@ -151,13 +150,13 @@ Tensor parse_tensor(const std::string& name, const Json& entry, const std::strin
   const auto shape = numbers(entry, "shape");
   if (!shape || std::any_of(shape->begin(), shape->end(),
                             [](uint64_t dim) { return !std::in_range<int64_t>(dim); })) {
-    wrong_tensor(path, name, "shape must be a list of whole numbers from 0 on");
+    wrong_tensor(path, name, "shape must be a list of integers from 0 on");
   }
   tensor.shape.assign(shape->begin(), shape->end());
   tensor.bytes = bytes_of(tensor, path);
   const auto offsets = numbers(entry, "data_offsets");
   if (!offsets || offsets->size() != 2 || (*offsets)[0] > (*offsets)[1]) {
-    wrong_tensor(path, name, "data_offsets must be two whole numbers, the first not the larger");
+    wrong_tensor(path, name, "data_offsets must be two integers, the first not the larger");
   }
   tensor.begin = (*offsets)[0];
   if ((*offsets)[1] - tensor.begin != tensor.bytes) {
@@ -214,7 +213,7 @@ std::string json_text(const Json& json, const std::string& path) {
   try {
     return json.dump();
   } catch (const Json::exception& error) {
-    throw FileError(fmt::format("{}: a name that is no UTF-8: {}", path, error.what()));
+    throw FileError(fmt::format("{}: a name that is not UTF-8: {}", path, error.what()));
   }
 }
 

@@ -82,7 +82,7 @@ bool is_record(std::span<const std::byte> bytes) {
 
 StepRecord read_record(std::span<const std::byte> bytes) {
   if (!is_record(bytes)) {
-    throw RecordError("this is no record of a step (SimOptions::record makes one)");
+    throw RecordError("expected a recorded step (SimOptions::record makes one)");
   }
   if (std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
     throw RecordError("the record is of another version of tpuboard; record the step again");

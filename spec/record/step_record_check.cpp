@@ -12,7 +12,7 @@ namespace tpu::spec {
 namespace {
 
 [[noreturn]] void refuse(uint32_t core, const std::string& what) {
-  throw RecordError(fmt::format("the record is none of a board: core {}, {}", core, what));
+  throw RecordError(fmt::format("the record does not describe a board: core {}, {}", core, what));
 }
 
 class CoreCheck {

@@ -60,7 +60,7 @@ uint32_t named_address(std::string_view text) {
     }
     return info.address + *index * info.stride;
   }
-  throw RegisterNameError(fmt::format("'{}' is no register: {}", text, choice(block)));
+  throw RegisterNameError(fmt::format("unknown register '{}': {}", text, choice(block)));
 }
 
 }  // namespace
@@ -94,11 +94,11 @@ uint32_t hart_address(std::string_view text) {
   }
   const std::optional<uint32_t> address = number_of(text);
   if (!address) {
-    throw RegisterNameError(
-        fmt::format("'{}' is no address of 32 bits; write 1073758208 or 0x40004000", text));
+    throw RegisterNameError(fmt::format(
+        "invalid address '{}': expected 32 bits; write 1073758208 or 0x40004000", text));
   }
   if (*address % sizeof(uint32_t) != 0) {
-    throw RegisterNameError(fmt::format("address {:#x} is no multiple of 4", *address));
+    throw RegisterNameError(fmt::format("address {:#x} is not a multiple of 4", *address));
   }
   return *address;
 }

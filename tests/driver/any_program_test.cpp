@@ -281,16 +281,17 @@ TEST_F(AnyProgram, WrongListsAreNamed) {
     EXPECT_THAT(refusal(), HasSubstr(text));
   };
   arguments({"tokens", "state"}, "program.arguments names 2, halt_program has 4");
-  arguments({"tokens", "state", "tokens", "learning_rate"}, "\"tokens\" stands there twice");
-  arguments({"tokens", "state", "wieghts", "learning_rate"},
-            "\"wieghts\" is no input; known: state, state:N, tokens, weights, mask, learning_rate");
+  arguments({"tokens", "state", "tokens", "learning_rate"}, "\"tokens\" is listed twice");
+  arguments(
+      {"tokens", "state", "wieghts", "learning_rate"},
+      "\"wieghts\" is not an input; known: state, state:N, tokens, weights, mask, learning_rate");
   arguments({"tokens", "state:4", "weights", "learning_rate"},
             "\"state:4\": there are state leaves 0 to 0");
   arguments({"tokens", "state*0", "weights", "learning_rate"}, "a count in 1..65536");
   arguments({"tokens", "mask", "weights", "learning_rate"}, "takes no mask");
   arguments({"state", "learning_rate", "weights", "tokens"}, "but state leaf 0 is i32[8,3]");
-  arguments({"tokens", "state", "weights", "state"}, "state leaf 1 is no result");
-  arguments({"tokens", "state", "-", "learning_rate"}, "\"-\" is no input");
+  arguments({"tokens", "state", "weights", "state"}, "state leaf 1 is not a result");
+  arguments({"tokens", "state", "-", "learning_rate"}, "\"-\" is not an input");
   config_ = good;
   config_.train_signature = {};
   EXPECT_THAT(refusal(), HasSubstr("a train program takes state leaves, tokens and weights and "
@@ -302,14 +303,14 @@ TEST_F(AnyProgram, WrongListsAreNamed) {
   };
   results({"first", "-", "state"}, "no result is the loss");
   results({"-", "loss", "state"}, "result 1 must be the loss, a scalar f32");
-  results({"loss", "first", "last"}, "state leaf 0 is no result");
+  results({"loss", "first", "last"}, "state leaf 0 is not a result");
   const auto evals = [&](std::vector<std::string> list, const std::string& text) {
     config_ = good;
     config_.eval_signature.results = std::move(list);
     EXPECT_THAT(refusal(), HasSubstr(text));
   };
   evals({"loss", "state"}, "is a metric, not state");
-  evals({"first", "first"}, "program.eval_results: \"first\" stands there twice");
+  evals({"first", "first"}, "program.eval_results: \"first\" is listed twice");
   evals({"correct", "first"}, "result 0 must be the number of correct predictions");
   config_ = good;
   config_.learning_rate.reset();
@@ -321,8 +322,8 @@ TEST_F(AnyProgram, WrongListsAreNamed) {
 
 TEST_F(AnyProgram, NumbersOutOfRangeAreNamed) {
   save_tokens(300);  // value 2 of example 5
-  EXPECT_THAT(refusal(), HasSubstr("tokens.npy: tokens 317 of example 5, value 2, is none of the "
-                                   "256 classes, 0 to 255"));
+  EXPECT_THAT(refusal(), HasSubstr("tokens.npy: tokens 317 of example 5, value 2, is outside of "
+                                   "the 256 classes, 0 to 255"));
   config_.inputs[0].classes = 0;
   EXPECT_EQ(refusal(), "accepted");
   save_tokens(int64_t{1} << 40);
@@ -397,7 +398,7 @@ TEST_F(AnyProgram, ARunFromRecordsGoesOnInTheMiddleOfAnEpoch) {
     EXPECT_EQ(training::state_digest(second.state()), training::state_digest(whole.state()));
 
     config_.shuffle = 6;
-    EXPECT_THAT(refusal(&from), HasSubstr("the input cannot go on where another one stopped"));
+    EXPECT_THAT(refusal(&from), HasSubstr("the input cannot continue where another one stopped"));
     config_.shuffle = 5;
     training::Checkpoint damaged = from;
     damaged.step += 1;
@@ -476,15 +477,15 @@ TEST_F(AnyProgram, StopsWhenEvaluationsDoNotGetBetter) {
   Trainer trainer(board_, config_, train_program(), eval_program());
   EXPECT_TRUE(trainer.train({}, {}));
   EXPECT_EQ(trainer.epochs().size(), 6u);
-  EXPECT_EQ(trainer.stopped_early(), "loss was no better than 0.25 in 2 evaluations");
+  EXPECT_EQ(trainer.stopped_early(), "loss did not improve on 0.25 in 2 evaluations");
   // A run that goes on from its end does not go on.
   const training::Checkpoint end = trainer.checkpoint();
   Trainer again(board_, config_, train_program(), eval_program(), true, &end);
   EXPECT_TRUE(again.train({}, {}));
   EXPECT_EQ(again.steps_run(), 0);
   config_.early_stop->metric = "perplexity";
-  EXPECT_THAT(refusal(), HasSubstr("early_stop.metric = \"perplexity\" is none of the eval "
-                                   "program's: loss, first"));
+  EXPECT_THAT(refusal(), HasSubstr("early_stop.metric = \"perplexity\" is not a result of "
+                                   "the eval program: loss, first"));
 }
 
 }  // namespace

@@ -116,17 +116,17 @@ TEST_F(CliRecords, GoesOnFromTheSameDataOnly) {
   EXPECT_THAT(from.input, HasSubstr("\"next\":4"));
   configure("shuffle = 21");
   EXPECT_EQ(train("a", {"--resume"}), 1);
-  EXPECT_THAT(error_, HasSubstr("the input cannot go on where another one stopped"));
+  EXPECT_THAT(error_, HasSubstr("the input cannot continue where another one stopped"));
   configure("shuffle = 20\ninterleave_files = 2");
   EXPECT_EQ(train("a", {"--resume"}), 1);
   EXPECT_THAT(error_, HasSubstr("2 files in turn by 16"));
   configure("shuffle = 20");
   write_examples("data-1.tfrecord", 0, kExamples / 2);  // as long as before
   EXPECT_EQ(train("a", {"--resume"}), 1);
-  EXPECT_THAT(error_, AllOf(HasSubstr("the input cannot go on where another one stopped"),
+  EXPECT_THAT(error_, AllOf(HasSubstr("the input cannot continue where another one stopped"),
                             HasSubstr("--accept-changes")));
   ASSERT_EQ(train("a", {"--resume", "--accept-changes"}), 0) << error_;
-  EXPECT_THAT(error_, HasSubstr("the run goes on with a change: the examples"));
+  EXPECT_THAT(error_, HasSubstr("the run continues with a change: the examples"));
   EXPECT_EQ(report("a")["first_step"], 4);
 }
 
@@ -140,7 +140,7 @@ TEST_F(CliRecords, ACorruptRecordEndsTheRunAndKeepsTheStepsBefore) {
   const std::string error = refused();
   EXPECT_THAT(error, HasSubstr("data-1.tfrecord, record 30 (byte " + std::to_string(30 * each) +
                                "): corrupt: the checksum of its data is wrong"));
-  EXPECT_THAT(error, HasSubstr("the state after step 5 stands in"));
+  EXPECT_THAT(error, HasSubstr("the state after step 5 is in"));
   bytes[20 * each + 3] ^= std::byte{1};  // a length
   write_file(file, bytes);
   EXPECT_THAT(refused(), HasSubstr("data-1.tfrecord, record 20 (byte " + std::to_string(20 * each) +
@@ -165,9 +165,9 @@ TEST_F(CliRecords, ACorruptRecordEndsALaunchOfSeveralSteps) {
   };
   // Launches of two steps, that end where a checkpoint is due; example 80 is of step 6.
   EXPECT_THAT(error_at(30, "a", {"--checkpoint-every", "2"}),
-              HasSubstr("the state after step 4 stands in"));
+              HasSubstr("the state after step 4 is in"));
   // Example 55 is of step 4, the first of its launch: nothing is lost.
-  EXPECT_THAT(error_at(5, "b"), HasSubstr("the state after step 3 stands in"));
+  EXPECT_THAT(error_at(5, "b"), HasSubstr("the state after step 3 is in"));
   write_file(file, good);
   ASSERT_EQ(train("a", {"--resume", "--steps-per-execution", "3"}), 0) << error_;
   EXPECT_EQ(report("a")["first_step"], 4);

@@ -57,7 +57,7 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
   EXPECT_EQ(call({"run", "p", "--waves", "w.vcd"}), 2);
   EXPECT_NE(error_.find("waves are written as FST"), std::string::npos) << error_;
   EXPECT_EQ(call({"run", "--from-snapshot", "board.snap", "--device", "3"}), 2);
-  EXPECT_NE(error_.find("goes on where it was"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("continues where it was"), std::string::npos) << error_;
   EXPECT_EQ(call({"debug", "p.mlirbc", "--record", "r"}), 2);
   EXPECT_EQ(call({"run", "p", "--mxu-waves-tiles", "0..1"}), 2);
   EXPECT_NE(error_.find("--mxu-waves-tiles requires --mxu-waves"), std::string::npos) << error_;
@@ -345,7 +345,7 @@ TEST_F(Cli, ReplayTellsWhetherATileAgrees) {
   dump.engine[128 + 5] ^= 1;
   model::mxu_write_dump(path("bad.tile"), dump);
   EXPECT_EQ(call({"mxu-replay", path("bad.tile")}), 1);
-  EXPECT_NE(out_.find("first: row 1, column 5: 0x43800001, the law gives 0x43800000"),
+  EXPECT_NE(out_.find("first: row 1, column 5: 0x43800001, the reference gives 0x43800000"),
             std::string::npos)
       << out_;
   EXPECT_NE(error_.find("the engines agree now; the recorded results do not"), std::string::npos);

@@ -249,11 +249,11 @@ TEST_F(CliTrain, OtherDataAreRefusedUnlessAccepted) {
   auto arguments = train_call("a");
   arguments.emplace_back("--resume");
   EXPECT_EQ(call(arguments), 1);
-  EXPECT_NE(error_.find("the run cannot go on from the checkpoint in "), std::string::npos);
+  EXPECT_NE(error_.find("the run cannot continue from the checkpoint in "), std::string::npos);
   EXPECT_NE(error_.find("the examples are others"), std::string::npos) << error_;
   arguments.emplace_back("--accept-changes");
   ASSERT_EQ(call(arguments), 0) << error_;
-  EXPECT_NE(error_.find("the run goes on with a change: the examples"), std::string::npos);
+  EXPECT_NE(error_.find("the run continues with a change: the examples"), std::string::npos);
   arguments.erase(arguments.end() - 2);
   EXPECT_EQ(call(arguments), 2);
 }
@@ -432,7 +432,7 @@ TEST_F(CliTrain, NamesWhatDoesNotFitTheConvention) {
   refused("\"train.tpuexe\"", "\"eval.tpuexe\"", "a train program takes state leaves");
   refused("labels.u8", "missing.u8", "missing.u8: cannot be opened");
   refused("eval_count = 30", "eval_count = 30\nclasses = 3",
-          "labels.u8: label 3 of example 0 is none of the 3 classes, 0 to 2 (data.classes)");
+          "labels.u8: label 3 of example 0 is outside of the 3 classes, 0 to 2 (data.classes)");
   refused("epochs = 3", "epochs = 9223372036854775807", "run.epochs must be at most");
   refused("checkpoint = \"ck\"", "checkpoint = \".\"", "must name a folder of its own");
   refused("epochs = 3", "epochs = 3\ncheckpoint_best = \"accuracy\"",

@@ -263,7 +263,7 @@ TEST_F(Snapshot, TheCommandGoesOnWithASavedRun) {
   EXPECT_EQ(run(file("program.tpuexe") + inputs + " --launches 9 --from-snapshot " + saved), all);
   EXPECT_THAT(run("--from-snapshot " + saved + inputs), HasSubstr("has its arguments"));
   EXPECT_THAT(run("--launches 2"),
-              HasSubstr("program, or --from-snapshot of a run to go on with, is required"));
+              HasSubstr("program, or --from-snapshot of a run to continue, is required"));
   EXPECT_THAT(run("--from-snapshot " + saved + " --set hbm.gbps_per_chip=450"),
               HasSubstr("of another board"));
   const std::string full = file("no/such/folder");

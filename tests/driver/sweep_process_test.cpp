@@ -198,7 +198,7 @@ TEST_F(SweepProcess, ASignalStopsTheRows) {
   std::ifstream log(path("log"));
   const std::string text{std::istreambuf_iterator<char>(log), {}};
   EXPECT_THAT(text, HasSubstr("row 1 (config=endless.toml): stopped"));
-  EXPECT_THAT(text, HasSubstr("SIGTERM: 1 of 2 rows have no result; the same command goes on"));
+  EXPECT_THAT(text, HasSubstr("SIGTERM: 1 of 2 rows have no result; the same command continues"));
   EXPECT_EQ(records(), 1);
   EXPECT_TRUE(fs::exists(endless() / "out/run.json"));  // as `train` stops
   expect_goes_on();

@@ -136,7 +136,7 @@ TEST_F(TrainCores, ARunGoesOnWithAnotherNumberOfCores) {
   const Ended resumed = train("all", {"--resume", "--cores", "1"});
   EXPECT_EQ(resumed.status, 0) << resumed.text;
   EXPECT_THAT(resumed.text,
-              HasSubstr("the checkpoint was made with 8 cores, the run goes on with 1"));
+              HasSubstr("the checkpoint was made with 8 cores, the run continues with 1"));
   expect_same(one, report("all"));
 }
 
@@ -148,13 +148,14 @@ TEST_F(TrainCores, ARunGoesOnWithAnotherProgramOnlyWhereThatIsMeant) {
       "--resume", "--with", std::string("program.train=") + TPU_TEST_DATA + "/mlp_momentum.mlirbc"};
   const Ended refused = train("all", other);
   EXPECT_EQ(WEXITSTATUS(refused.status), 1);
-  EXPECT_THAT(refused.text, HasSubstr("the run cannot go on from the checkpoint in "));
+  EXPECT_THAT(refused.text, HasSubstr("the run cannot continue from the checkpoint in "));
   EXPECT_THAT(refused.text, HasSubstr("program.train holds another program"));
   EXPECT_EQ(newest("all"), 4);
   other.emplace_back("--accept-changes");
   const Ended accepted = train("all", other);
   EXPECT_EQ(accepted.status, 0) << accepted.text;
-  EXPECT_THAT(accepted.text, HasSubstr("the run goes on with a change: the file of program.train"));
+  EXPECT_THAT(accepted.text,
+              HasSubstr("the run continues with a change: the file of program.train"));
   EXPECT_EQ(newest("all"), 8);
 }
 

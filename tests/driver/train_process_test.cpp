@@ -66,8 +66,8 @@ TEST_F(TrainProcess, ARunGoesOnOnAnotherBoardWithTheSameBits) {
   ASSERT_EQ(train("a", {"--steps", "5"}).status, 0);
   const Ended resumed = train("a", {"--resume", "--steps", "9", "--board", "v2_8"});
   EXPECT_EQ(resumed.status, 0) << resumed.text;
-  EXPECT_THAT(resumed.text, HasSubstr("the checkpoint was made on board v3_8, the run goes on with "
-                                      "v2_8: the bits are the same, the cycles are not"));
+  EXPECT_THAT(resumed.text, HasSubstr("the checkpoint was made on board v3_8, the run continues "
+                                      "with v2_8: the bits are the same, the cycles are not"));
   ASSERT_EQ(train("straight", {"--steps", "9"}).status, 0);
   EXPECT_EQ(report("a")["digest"], report("straight")["digest"]);
   EXPECT_EQ(report("a")["losses"], report("straight")["losses"]);
@@ -164,8 +164,8 @@ TEST_F(TrainProcess, AFullDiskKeepsTheCheckpointBefore) {
   EXPECT_GT(kept, 0);
   EXPECT_LT(kept, 160);
   EXPECT_THAT(ended.text, HasSubstr("no checkpoint of step 160: "));
-  EXPECT_THAT(ended.text, HasSubstr("the state after step " + std::to_string(kept) + " stands in " +
-                                    path("a/checkpoint") + "; go on"));
+  EXPECT_THAT(ended.text, HasSubstr("the state after step " + std::to_string(kept) + " is in " +
+                                    path("a/checkpoint") + "; continue"));
   for (const auto& file : std::filesystem::directory_iterator(path("a/checkpoint"))) {
     EXPECT_EQ(file.path().extension(), ".safetensors");
   }
@@ -277,16 +277,16 @@ TEST_F(NotFiniteProcess, ACheckpointWithAStateThatIsNotFiniteIsNotBelieved) {
   EXPECT_THAT(ended.text, HasSubstr("the checkpoint of step 5 holds a state that is not finite\n"
                                     "step 5: stablehlo.divide at export_not_finite.py:25:12 "));
   EXPECT_THAT(ended.text, HasSubstr("\nstep5.safetensors in " + path("a/checkpoint") +
-                                    ": state leaf 3 is not finite either; no state before it is "
-                                    "left to go on from; start anew"));
-  EXPECT_THAT(ended.text, Not(HasSubstr("go on with --resume")));
+                                    ": state leaf 3 is not finite either; no earlier state is "
+                                    "left to continue from; start again"));
+  EXPECT_THAT(ended.text, Not(HasSubstr("continue with --resume")));
 }
 
 TEST_F(NotFiniteProcess, TheLastFiniteCheckpointIsNamed) {
   const Ended ended = run(33, 3, 0, {"--checkpoint-every", "1"});
   EXPECT_THAT(ended.text, HasSubstr("\nstep5.safetensors in " + path("a/checkpoint") +
                                     ": state leaf 3 is not finite either; without this file "
-                                    "--resume goes on after step 4"));
+                                    "--resume continues after step 4"));
   std::filesystem::remove(path("a/checkpoint/step5.safetensors"));
   EXPECT_THAT(train("a", {"--resume", "--steps", "5"}).text, HasSubstr("resumed at step 4"));
 }
@@ -324,7 +324,7 @@ TEST_F(TrainProcess, ALabelThatTheProgramWouldLoseIsNamed) {
   write_npy(path("labels.npy"), HostView(DType::kI32, {80}, std::as_bytes(std::span(labels))));
   const Ended ended = train("b", {"--steps", "1"});
   EXPECT_EQ(WEXITSTATUS(ended.status), 1);
-  EXPECT_THAT(ended.text, HasSubstr("label 4 of example 17 is none of the 4 classes, 0 to 3 ("));
+  EXPECT_THAT(ended.text, HasSubstr("label 4 of example 17 is outside of the 4 classes, 0 to 3 ("));
   EXPECT_THAT(ended.text, HasSubstr("mlp_sgd.mlirbc)"));
 }
 

@@ -421,15 +421,15 @@ TEST_F(TrainerTest, ACheckpointOfAnotherOrderIsRefused) {
   other = config_;
   other.eval_count = 31;
   EXPECT_THAT(refused(other), HasSubstr("data.eval_count is 31"));
-  EXPECT_THAT(refused(config_, {.max_steps = 4}), HasSubstr("stands at step 5; 4 steps are asked"));
+  EXPECT_THAT(refused(config_, {.max_steps = 4}), HasSubstr("is at step 5; 4 steps are requested"));
   other = config_;
   other.epochs = 1;
   Trainer longer(board_, config_, train_program(), eval_program());
   longer.train({}, hooks());
   from = longer.checkpoint();
-  EXPECT_EQ(refused(other), "the checkpoint stands at step " + std::to_string(from.step) + "; " +
+  EXPECT_EQ(refused(other), "the checkpoint is at step " + std::to_string(from.step) + "; " +
                                 std::to_string(from.step / config_.epochs) +
-                                " steps are asked for; give more --steps or epochs, or leave "
+                                " steps are requested; give more --steps or epochs, or leave "
                                 "--resume out");
 }
 
@@ -444,8 +444,8 @@ TEST_F(TrainerTest, AnEvalProgramOfOtherCoresIsRefused) {
     const Trainer trainer(board_, config_, train_program(), board_.load(eval.bytes(), 0));
     FAIL() << "accepted";
   } catch (const Error& error) {
-    EXPECT_THAT(error.message(), HasSubstr("argument 0, f32[], lies on the program's 1 cores in "
-                                           "another way than state leaf 0 on the 8 of"));
+    EXPECT_THAT(error.message(), HasSubstr("argument 0, f32[], is sharded over the program's 1 "
+                                           "cores differently than state leaf 0 on the 8 of"));
     EXPECT_THAT(error.message(), HasSubstr("compile both for the same cores (--cores)"));
   }
 }
@@ -586,7 +586,7 @@ TEST_F(TrainerTest, LabelsOutsideTheClassesAreNamed) {
   EXPECT_EQ(refusal(train_program(), std::nullopt), "accepted");
   config_.inputs[1].classes = 3;
   EXPECT_THAT(refusal(train_program(), std::nullopt),
-              HasSubstr("labels.npy: label 3 of example 41 is none of the 3 classes, 0 to 2"));
+              HasSubstr("labels.npy: label 3 of example 41 is outside of the 3 classes, 0 to 2"));
   labels[41] = -1;
   save(images, labels);
   EXPECT_THAT(refusal(train_program(), std::nullopt), HasSubstr("label -1 of example 41"));

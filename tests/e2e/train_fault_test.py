@@ -78,7 +78,7 @@ def goes_on(tools: Path, folder: Path) -> str | None:
     if bare.returncode != 1 or "this run wrote no checkpoint before; --checkpoint-every N" not in bare.stderr:
         return f"without checkpoints: exit code {bare.returncode}: {bare.stderr}"
     failed = train(tools, folder, "endless", "cut", "--checkpoint-every", "2")
-    advice = f"the state after step 4 stands in {folder}/cut/checkpoint; go on with --resume"
+    advice = f"the state after step 4 is in {folder}/cut/checkpoint; continue with --resume"
     if failed.returncode != 1 or advice not in failed.stderr:
         return f"exit code {failed.returncode}: {failed.stderr}"
     if "DeviceFault" not in failed.stderr:

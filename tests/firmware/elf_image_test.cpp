@@ -114,7 +114,7 @@ TEST_F(ElfImageTest, RefusesWhatIsNoFirmware) {
 TEST_F(ElfImageTest, RefusesEntriesOutsideOfItsCode) {
   for (const uint32_t entry : {0U, kItcm + 64, kItcm + 2, kDtcm}) {
     elf_.head.e_entry = entry;
-    EXPECT_THAT(error(), HasSubstr("is no place in its code in ITCM; name it by ENTRY()")) << entry;
+    EXPECT_THAT(error(), HasSubstr("is not in its code in ITCM; name it by ENTRY()")) << entry;
   }
   elf_.head.e_entry = kItcm + 2;
   elf_.head.e_flags = 1;  // compressed instructions
@@ -140,7 +140,7 @@ TEST_F(ElfImageTest, RefusesSegmentsThatDoNotFit) {
               HasSubstr("is loaded to 0x20000000; only ITCM is loaded: give it a load address"));
   EXPECT_THAT(with(kDtcm, 4, kItcm + TPU_HART_ITCM_BYTES - 2), HasSubstr("only ITCM is loaded"));
   EXPECT_THAT(with(kDtcm, 2, kItcm + 64), HasSubstr("has 4 bytes in the file"));
-  EXPECT_THAT(with(kDtcm, 4, kItcm + 62), HasSubstr("segment 1 is loaded over another one"));
+  EXPECT_THAT(with(kDtcm, 4, kItcm + 62), HasSubstr("segment 1 overlaps another one"));
   EXPECT_EQ(with(kDtcm, TPU_HART_DTCM_BYTES, kItcm + TPU_HART_ITCM_BYTES - 4), "taken");
 }
 

@@ -1,4 +1,5 @@
-"""Markdown pages follow docs/style.md as far as a program can see: columns, length of pages, idioms.
+"""Markdown pages follow docs/style.md as far as a program can see: columns, length of pages, idioms. Texts that the
+product prints (string literals with more than one word) are searched for idioms too.
 
 tests/lint/prose.toml has the idioms, and the pages that are not yet rewritten: a page that has become good must be
 taken off that list. Code spans, code blocks and targets of links are not prose. Usage: prose_test.py [PAGE ...]
@@ -19,6 +20,9 @@ IDIOMS = [(re.compile(idiom["pattern"].replace(" ", r"\s+"), re.IGNORECASE), idi
 UNBREAKABLE = re.compile(r"\s*(?:[-*] )?(?:\[[^\]]+\]: |!?\[[^\]]*\]\()?<?(?:\S*/\S*)>?\)?[.,]?")
 NOT_PROSE = re.compile(r"^```.*?^```|^    \S[^\n]*|``.*?``|`[^`]*`|\]\([^)]*\)|^\[[^\]]+\]: \S+|<!--.*?-->|https?://\S+",
                        re.DOTALL | re.MULTILINE)
+# Raw strings, comments, strings, characters: a string is what is inside of no other.
+TOKEN = re.compile(r'R"(?P<mark>\w*)\((?P<raw>.*?)\)(?P=mark)"|//[^\n]*|/\*.*?\*/|"(?P<text>(?:[^"\\\n]|\\.)*)"|'
+                   r"'(?:[^'\\\n]|\\.)+'", re.DOTALL)
 # Statements of the assembler end with their line.
 ASSEMBLER = re.compile(r"^ *```asm\n.*?^ *```", re.DOTALL | re.MULTILINE)
 RECORD = re.compile(r"docs/adr/(\d{4})-.*")
@@ -46,6 +50,31 @@ def idioms(text: str) -> list[str]:
     return [f"{line}: '{words}': write: {instead}" for line, words, instead in sorted(found)]
 
 
+def literals(source: str) -> list[tuple[int, str]]:
+    """String literals of a C++ source with their lines; those that follow each other are one."""
+    found: list[tuple[int, str]] = []
+    end = None
+    for match in TOKEN.finditer(source):
+        text = match["raw"] if match["text"] is None else match["text"]
+        if text is None:
+            continue
+        text = text.replace("\\n", " ").replace('\\"', '"')
+        if found and end is not None and not source[end:match.start()].strip():
+            found[-1] = (found[-1][0], found[-1][1] + text)
+        else:
+            found.append((source.count("\n", 0, match.start()) + 1, text))
+        end = match.end()
+    return found
+
+
+def source_errors() -> list[str]:
+    """Idioms in texts of the product."""
+    return [f"{path.relative_to(ROOT).as_posix()}:{line}: '{match[0]}' in \"{text.strip()}\": write: {idiom['instead']}"
+            for path in files(".cpp", ".hpp", ".c", ".h") if path.relative_to(ROOT).parts[0] not in RULES["unprinted"]
+            for line, text in literals(path.read_text(encoding="utf-8")) if " " in text.strip()
+            for pattern, idiom in IDIOMS for match in pattern.finditer(text)]
+
+
 def checks(where: str, text: str) -> dict[str, list[str]]:
     """Faults of a page, by rule."""
     record = RECORD.fullmatch(where)
@@ -70,7 +99,7 @@ def main() -> int:
     asked = {Path(name).resolve() for name in sys.argv[1:]}
     pages = [path for path in files(".md") if not asked or path in asked]
     pending = {rule: set(names) for rule, names in RULES["pending"].items()}
-    errors = [] if asked else style_errors()
+    errors = [] if asked else style_errors() + source_errors()
     seen = set()
     for path in pages:
         where = path.relative_to(ROOT).as_posix()

@@ -326,6 +326,16 @@ class Prose(Tree):
         self.write("docs/a.md", "# Title\n\nA tile is\nno program.\n")
         self.fails(r"docs/a\.md:3: 'is no ?': write: is not a; has no; invalid", self.SCRIPT)
 
+    def test_idioms_in_texts_of_the_product(self) -> None:
+        self.write("spec/a.cpp", '// is no comment\n#include "law"\nconst char* a = "law", b = \'"\';\n'
+                                 '// "x is none of y"\nf("it is not", \n  "is no", \'"\');\n')
+        self.write("tests/unit/a.cpp", 'f("it is no name");\n')
+        self.passes(self.SCRIPT)
+        self.write("spec/a.cpp", '\nf("{} is "\n  "no name");\n')
+        self.fails(r"spec/a\.cpp:2: 'is no ' in \"\{\} is no name\": write: is not a; has no", self.SCRIPT)
+        self.write("spec/a.cpp", 'f(R"(a law)");\n')
+        self.fails(r"spec/a\.cpp:1: 'law' in \"a law\"", self.SCRIPT)
+
     def test_each_idiom_of_the_table(self) -> None:
         rules = tomllib.loads((self.root / "tests/lint/prose.toml").read_text(encoding="utf-8"))
         for idiom in rules["idiom"]:

@@ -84,10 +84,11 @@ TEST_F(MonitorJobs, OneUnreadableFileDoesNotHideTheOthers) {
   EXPECT_EQ(choose_job(folder_, 0), job);
   const JobList list = list_jobs(folder_);
   EXPECT_THAT(list.running, ElementsAre(job));
-  EXPECT_THAT(list.unreadable,
-              ::testing::UnorderedElementsAre(
-                  HasSubstr(std::to_string(getpid()) + ".json: format 2 of another version"),
-                  HasSubstr(std::to_string(getppid()) + ".json: not the figures of a job")));
+  EXPECT_THAT(
+      list.unreadable,
+      ::testing::UnorderedElementsAre(
+          HasSubstr(std::to_string(getpid()) + ".json: format 2 of another version"),
+          HasSubstr(std::to_string(getppid()) + ".json: does not hold the metrics of a job")));
   const std::string text = prometheus_text({*read_job(folder_, job).report}, list.unreadable);
   EXPECT_THAT(text, AllOf(HasSubstr("tpuboard_unreadable_job_files 2\n"),
                           HasSubstr("# " + list.unreadable[0] + "\n"),
@@ -150,8 +151,9 @@ TEST_F(MonitorJobs, AFileThatIsNoJobsIsNamed) {
   EXPECT_THAT(choice_error(0), HasSubstr("no job is running"));
   const std::string file = std::to_string(getpid()) + ".json";
   std::ofstream(folder_ / file) << "{}";
-  EXPECT_THAT(choice_error(0), HasSubstr(file + ": not the figures of a job; delete it"));
-  EXPECT_THAT(choice_error(getpid()), HasSubstr(file + ": not the figures of a job; delete it"));
+  EXPECT_THAT(choice_error(0), HasSubstr(file + ": does not hold the metrics of a job; delete it"));
+  EXPECT_THAT(choice_error(getpid()),
+              HasSubstr(file + ": does not hold the metrics of a job; delete it"));
   const pid_t job = start_job();
   EXPECT_EQ(choose_job(folder_, job), job) << "another's file is in the way";
   end_job(job);

@@ -91,9 +91,9 @@ TEST(MonitorReport, DamagedTextIsRefused) {
   };
   for (const size_t length : {size_t{0}, size_t{1}, text.size() / 2, text.size() - 1}) {
     EXPECT_THAT(error_of(text.substr(0, length)),
-                HasSubstr("/run/7.json: not the figures of a job"));
+                HasSubstr("/run/7.json: does not hold the metrics of a job"));
   }
-  EXPECT_THAT(error_of("[1]"), HasSubstr("/run/7.json: not the figures of a job"));
+  EXPECT_THAT(error_of("[1]"), HasSubstr("/run/7.json: does not hold the metrics of a job"));
   EXPECT_THAT(error_of(R"({"format": 2})"), HasSubstr("format 2 of another version"));
 }
 
@@ -157,7 +157,8 @@ TEST_F(MonitorJobs, WhereNothingCanBePublishedTheJobGoesOn) {
   sampler.stop();
   board.close();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("is no folder of this user alone; tpuboard monitor will not see this job"));
+              HasSubstr("expected a folder that only this user can access; tpuboard monitor will "
+                        "not see this job"));
 }
 
 #ifdef TPU_HAVE_SIM_TRANSPORT

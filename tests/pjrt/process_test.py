@@ -197,7 +197,7 @@ print(jax.jit(lambda y: y, out_shardings=place())(y).sum())
         expect(run(code, environment={**os.environ, "TPUBOARD_LOG": str(log)}), "4096.0\n128.0")
         lines = [line.split("  sharding: ")[1] for line in log.read_text(encoding="utf-8").splitlines()
                  if "  sharding: " in line]
-        assert len(lines) == 2 and lines[0] == "1 sums over cores, 8 bytes a core", lines
+        assert len(lines) == 2 and lines[0] == "1 cross-core reductions, 8 bytes a core", lines
         assert lines[1].startswith("all_gather of f32[1,16], 512 bytes a core"), lines
 
 

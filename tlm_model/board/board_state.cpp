@@ -54,7 +54,7 @@ void Board::visit_state(spec::Archive& archive) {
     if (rom != rom_crc_) {
       throw spec::ArchiveError("it was saved with another boot ROM");
     }
-    archive.need(now <= kLatestSaved, "the time of the board is none that a board reaches");
+    archive.need(now <= kLatestSaved, "the time of the board is out of range");
     sc_core::wait(from_cycles(now));
   }
   for (const auto& chip : chips_) {

@@ -45,7 +45,7 @@ VerilogMode mode_of(const std::string& text, const std::string& option) {
   if (text == "lockstep") {
     return VerilogMode::kLockstep;
   }
-  throw std::runtime_error(option + ": '" + text + "' is no mode; use model, rtl or lockstep");
+  throw std::runtime_error(option + ": '" + text + "': expected model, rtl or lockstep");
 }
 
 }  // namespace

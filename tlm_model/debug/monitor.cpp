@@ -54,7 +54,8 @@ Place place_of(const DebugTarget& target, Words words, size_t count) {
   if (count == 3) {
     const auto value = spec::number_of(words[2]);
     if (!value) {
-      return wrong_place(fmt::format("'{}' is no number of 32 bits; write 12 or 0x0c", words[2]));
+      return wrong_place(fmt::format(
+          "invalid value '{}': expected a number of 32 bits; write 12 or 0x0c", words[2]));
     }
     place.value = *value;
   }
@@ -146,11 +147,11 @@ constexpr Command kCommands[] = {
     {"help", "", "this list", help},
     {"time", "", "simulated time",
      [](DebugTarget& target, Words) { return target.time_text() + "\n"; }},
-    {"harts", "[CORE]", "where the control harts stand",
+    {"harts", "[CORE]", "where the control harts are",
      [](DebugTarget& target, Words words) {
        return by_core(target, words, &DebugTarget::hart_text);
      }},
-    {"queues", "[CORE]", "who waits for whom: sequencers and engine queues",
+    {"queues", "[CORE]", "what waits for what: sequencers and engine queues",
      [](DebugTarget& target, Words words) {
        return by_core(target, words, &DebugTarget::queues_text);
      }},
@@ -167,10 +168,11 @@ constexpr Command kCommands[] = {
     {"read", "CORE REGISTER", "the same as firmware reads it, with its side effects", read},
     {"poke", "CORE REGISTER VALUE", "writes it, as firmware does", poke},
     {"waves", "on|off", "opens or closes the window of the waves", waves},
-    {"reset", "", "refused",
+    {"reset", "", "not supported",
      [](DebugTarget&, Words) {
        return std::string(
-           "reset is refused: the driver would lose its rings; end the run and start it again\n");
+           "reset is not supported: the driver would lose its rings; end the run and start it "
+           "again\n");
      }},
 };
 
@@ -192,7 +194,7 @@ std::string monitor_answer(DebugTarget& target, std::string_view command) {
       return known.run(target, Words(words).subspan(1));
     }
   }
-  return fmt::format("'{}' is no command\n{}", words.empty() ? "" : words.front(),
+  return fmt::format("unknown command '{}'\n{}", words.empty() ? "" : words.front(),
                      help(target, {}));
 }
 

@@ -135,7 +135,7 @@ class Hart {
     const uint32_t size = mmio_.size_bytes;
     archive.need(pc_ % 2 == 0 && mmio_insn_.rd < regs_.size() &&
                      (!mmio_pending_ || size == 1 || size == 2 || size == 4),
-                 "a hart stands at no access that it can make");
+                 "a hart is at an access that it cannot make");
   }
   void set_breakpoint(uint32_t addr);
   void clear_breakpoint(uint32_t addr);

@@ -468,7 +468,7 @@ bool has_avx512() {
 bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
 // VDPBF16PS takes the time of one FMA on AMD's hosts, and of four on Intel's for the work of two
-// (an Emerald Rapids: docs/performance.md).
+// (an Emerald Rapids: docs/matrix_engine.md).
 bool has_fast_avx512_bf16() { return !__builtin_cpu_is("intel"); }
 
 bool has_amx() {

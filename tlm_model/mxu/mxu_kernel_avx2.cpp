@@ -13,7 +13,7 @@ struct Avx2 {
   static constexpr int64_t kRows = 3;
   static constexpr bool kBothChains = true;
   static constexpr int64_t kSlotTerms = 1;
-  static constexpr double kSparseBelow = 0.75;  // measured: docs/performance.md
+  static constexpr double kSparseBelow = 0.75;  // measured: docs/matrix_engine.md
   static F zero() { return _mm256_setzero_ps(); }
   static F load(const float* at) { return _mm256_load_ps(at); }
   static F loadu(const float* at) { return _mm256_loadu_ps(at); }

@@ -11,7 +11,7 @@ struct Avx512 : Floats512 {
   static constexpr int64_t kRows = 6;
   static constexpr bool kBothChains = false;
   static constexpr int64_t kSlotTerms = 1;
-  static constexpr double kSparseBelow = 0.75;  // measured: docs/performance.md
+  static constexpr double kSparseBelow = 0.75;  // measured: docs/matrix_engine.md
   static void stream(float* at, F value) { _mm512_stream_ps(at, value); }
   static void keep([[maybe_unused]] F& value) {
 #ifdef __AVX512F__  // emulated vectors are in no register

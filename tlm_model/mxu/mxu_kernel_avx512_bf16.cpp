@@ -413,7 +413,7 @@ struct ShortDots {
 // Pairs of lhs that are not zero: mxu_sparse.hpp.
 struct Dots : Floats512 {
   static constexpr int64_t kSlotTerms = 2;
-  static constexpr double kSparseBelow = 0.72;  // of pairs; measured: docs/performance.md
+  static constexpr double kSparseBelow = 0.72;  // of pairs; measured: docs/matrix_engine.md
   static F broadcast(const float* at) {
     int32_t pair = 0;
     std::memcpy(&pair, at, sizeof pair);

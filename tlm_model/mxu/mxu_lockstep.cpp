@@ -286,7 +286,7 @@ void MxuLockstepEngine::report_cycles(MxuMismatch mismatch, const char* what) {
   mismatch.text = "mxu lockstep mismatch: tile " + text(mismatch.tile) + " (K tile " +
                   text(mismatch.k_tile) + ", N tile " + text(mismatch.n_tile) + ") " + what +
                   " in cycle " + text(mismatch.rtl_cycle) +
-                  " in the Verilog, the cost law says cycle " + text(mismatch.law_cycle);
+                  " in the Verilog, the cost model says cycle " + text(mismatch.law_cycle);
   if (options_.on_mismatch) {
     options_.on_mismatch(mismatch);
   }

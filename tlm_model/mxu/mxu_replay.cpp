@@ -175,7 +175,7 @@ MxuReplayResult mxu_replay(const std::string& path, const std::string& waves_pat
   MxuScalarEngine law_engine(shape, /*use_host_fma=*/false);
   const std::vector<uint32_t> law = mxu_run_tile(law_engine, dump.tile);
   out << "tile " << dump.tile.ordinal << ": " << dump.tile.rows << " rows, " << law.size()
-      << " outputs; differences from the number law:\n";
+      << " outputs; differences from the reference:\n";
   const auto compare = [&](const std::string& what, const std::vector<uint32_t>& bits) {
     const uint64_t differences = count_differences(bits, law);
     out << "  " << std::left << std::setw(20) << what << std::right << std::setw(8) << differences;
@@ -183,7 +183,7 @@ MxuReplayResult mxu_replay(const std::string& path, const std::string& waves_pat
       const auto at = static_cast<size_t>(
           std::mismatch(bits.begin(), bits.end(), law.begin()).first - bits.begin());
       out << "; first: row " << at / shape.cols << ", column " << at % shape.cols << std::hex
-          << std::setfill('0') << ": 0x" << std::setw(8) << bits[at] << ", the law gives 0x"
+          << std::setfill('0') << ": 0x" << std::setw(8) << bits[at] << ", the reference gives 0x"
           << std::setw(8) << law[at] << std::dec << std::setfill(' ');
     }
     out << "\n";

@@ -149,7 +149,7 @@ std::string VpuKernel::access_problem(const VpuInsn& insn, int section, uint64_t
                                            : fmt::format("an index has space none, not {}", space);
   }
   if (operand.space() != Space::kVmem) {
-    return fmt::format("operands lie in vmem, not in {}; copy them by DMA first", space);
+    return fmt::format("operands must be in vmem, not in {}; copy them by DMA first", space);
   }
   const int bytes = vpu_element_bytes(operand.access.type);
   if (bytes == 0) {

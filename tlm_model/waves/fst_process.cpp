@@ -113,8 +113,8 @@ void FstProcess::flush() {
       continue;
     }
     if (done <= 0) {
-      error_ =
-          "waves: writing " + path_ + " failed (is the disk full?); the run goes on without waves";
+      error_ = "waves: writing " + path_ +
+               " failed (is the disk full?); the run continues without waves";
       break;
     }
     sent += static_cast<size_t>(done);

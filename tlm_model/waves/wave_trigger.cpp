@@ -180,7 +180,7 @@ void WaveTrigger::parse_time(std::string_view value, uint64_t clock_mhz) {
   const auto count = parse_count(value);
   constexpr uint64_t kMost = uint64_t{1} << 62;
   if (unit == kTimeUnits.end() || !count || *count > kMost / 1'000'000) {
-    fail("a time is a whole number with its unit, time=250us or time=90000cycles");
+    fail("a time is an integer with its unit, time=250us or time=90000cycles");
   }
   number_ = unit->nanoseconds == 0 ? *count
                                    : static_cast<uint64_t>(static_cast<unsigned __int128>(*count) *

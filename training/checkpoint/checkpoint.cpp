@@ -339,12 +339,12 @@ std::vector<std::string> notes_on_parts(const RunParts& checkpoint, const RunPar
   std::vector<std::string> notes;
   if (checkpoint.cores != run.cores) {
     notes.push_back(
-        fmt::format("the checkpoint was made with {} cores, the run goes on with {}: "
-                    "sums over the cores are rounded otherwise from here on",
+        fmt::format("the checkpoint was made with {} cores, the run continues with {}: "
+                    "all-reduces are rounded differently from here on",
                     checkpoint.cores, run.cores));
   } else if (checkpoint.board != run.board) {
     notes.push_back(
-        fmt::format("the checkpoint was made on board {}, the run goes on with {}: the "
+        fmt::format("the checkpoint was made on board {}, the run continues with {}: the "
                     "bits are the same, the cycles are not",
                     checkpoint.board, run.board));
   }

@@ -153,11 +153,12 @@ Checkpoint CheckpointFolder::resume(const std::function<void(const std::string&)
   open();
   std::vector<CheckpointName> left = names();
   if (left.empty()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: holds a checkpoint of an earlier form ({} and .npy files), from "
-                            "which no run goes on; a new run can start from its state: state.init "
-                            "= [\"file:{}/0.npy\", ...]",
-                            path_.string(), kEarlierForm, path_.string()));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: holds a checkpoint of an earlier form ({} and .npy files), from "
+                    "which no run can continue; a new run can start from its state: state.init "
+                    "= [\"file:{}/0.npy\", ...]",
+                    path_.string(), kEarlierForm, path_.string()));
   }
   for (; !left.empty(); left.pop_back()) {
     const fs::path newest_file = file(left.back());
@@ -210,12 +211,13 @@ void CheckpointFolder::make_place(const fs::path& target) const {
   std::error_code failed;
   fs::rename(target, aside, failed);
   if (failed) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("{}: is no checkpoint of this user's runs and cannot be moved away: {}",
-                            target.string(), failed.message()));
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        fmt::format("{}: is not a checkpoint of this user's runs and cannot be moved away: {}",
+                    target.string(), failed.message()));
   }
   if (say_) {
-    say_(fmt::format("{}: was no checkpoint of this user's runs; it is called {} from here on",
+    say_(fmt::format("{}: was not a checkpoint of this user's runs; it is renamed to {}",
                      target.string(), aside.filename().string()));
   }
 }

@@ -66,7 +66,7 @@ Column raw_column(const std::string& path, const Feature& feature) {
   Shape shape = feature.stored_shape.empty() ? feature.shape : feature.stored_shape;
   const uint64_t one = driver::byte_count(type, shape);
   if (one == 0 || file->get().size() % one != 0) {
-    refuse(fmt::format("{}: {} bytes are not a whole number of examples of {} bytes", path,
+    refuse(fmt::format("{}: {} bytes are not a multiple of {} bytes, the size of an example", path,
                        file->get().size(), one));
   }
   shape.insert(shape.begin(), static_cast<int64_t>(file->get().size() / one));
@@ -139,7 +139,7 @@ class ArraySource : public Source {
   void check(const Column& column) const {
     const HostView& view = column.view;
     if (view.shape.empty()) {
-      refuse(fmt::format("{}: a scalar is no set of examples", column.name));
+      refuse(fmt::format("{}: expected an array of examples, found a scalar", column.name));
     }
     if (view.shape[0] == 0) {
       refuse(fmt::format("{}: {} holds no examples", column.name,

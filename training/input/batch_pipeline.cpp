@@ -400,7 +400,7 @@ void BatchPipeline::State::restore(const Position& position) {
   }
   if (position.made_with != made_with()) {
     refuse(
-        fmt::format("the input cannot go on where another one stopped: that was [{}], "
+        fmt::format("the input cannot continue where another one stopped: that was [{}], "
                     "this is [{}]",
                     position.made_with, made_with()));
   }

@@ -79,7 +79,7 @@ void Converter::check_feature() const {
     refuse(fmt::format("{} cannot be scaled; f32 and bf16 can", driver::dtype_name(f.type)));
   }
   if (!std::isfinite(f.subtract) || !std::isfinite(f.divide) || f.divide == 0.0f) {
-    refuse(fmt::format("(value - {}) / {} is no number", f.subtract, f.divide));
+    refuse(fmt::format("(value - {}) / {} is not a number", f.subtract, f.divide));
   }
   if (f.range && is_float(f.type)) {
     refuse(fmt::format("a range is of integers, not of {}", driver::dtype_name(f.type)));
@@ -98,7 +98,7 @@ void Converter::check_feature() const {
                     driver::type_text(f.type, f.shape), driver::type_text(f.type, stored)));
   }
   if (f.crop_padding < 0 || f.crop_padding > std::numeric_limits<int32_t>::max()) {
-    refuse(fmt::format("{} is no padding", f.crop_padding));
+    refuse(fmt::format("invalid padding {}", f.crop_padding));
   }
   for (const size_t side : {0u, 1u}) {
     if (stored[side] + 2 * f.crop_padding < f.shape[side]) {

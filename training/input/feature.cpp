@@ -61,7 +61,7 @@ Feature parse_feature(const std::string& text) {
     int64_t size = 0;
     const auto [end, error] = std::from_chars(dim.data(), dim.data() + dim.size(), size);
     if (error != std::errc() || end != dim.data() + dim.size() || size < 1) {
-      refuse_feature(text, fmt::format("'{}' is no dimension", dim));
+      refuse_feature(text, fmt::format("invalid dimension '{}'", dim));
     }
     feature.shape.push_back(size);
     dims.remove_prefix(std::min(dims.size(), dim.size() + 1));

@@ -46,8 +46,8 @@ void merge(toml::table& into, toml::table& change, const std::string& source) {
     } else if (toml::table* section = there->as_table()) {
       merge(*section, *inner, source);
     } else {
-      refuse(fmt::format("{}: '{}' is no section; its parts cannot be changed one by one", source,
-                         key.str()));
+      refuse(fmt::format("{}: '{}' is not a section; its parts cannot be changed one by one",
+                         source, key.str()));
     }
   }
 }

@@ -191,7 +191,7 @@ void Dataset::open_records() {
 
 void Dataset::add_column(const InputConfig& input, uint64_t values, HostArray array) {
   if (array.shape.empty()) {
-    refuse(fmt::format("{}: a scalar is no set of {}", input.file, input.name));
+    refuse(fmt::format("{}: found a scalar, expected an array of {}", input.file, input.name));
   }
   const uint64_t all = element_count(array.shape);
   if (input.numbers && !columns_.empty() && all != examples_) {
@@ -331,10 +331,10 @@ void Dataset::check_numbers(size_t input) const {
                                   : fmt::format("{} {} of example {}, value {},", config.name,
                                                 integer_text(array, i), i / values, i % values);
     refuse(too_large     ? fmt::format("{}: {} is too large", config.file, where)
-           : classes > 0 ? fmt::format("{}: {} is none of the {} classes, 0 to {} ({})",
+           : classes > 0 ? fmt::format("{}: {} is outside of the {} classes, 0 to {} ({})",
                                        config.file, where, classes, high, config.classes_from)
            : config.numbers
-               ? fmt::format("{}: {} is no class number, 0 to {}", config.file, where, high)
+               ? fmt::format("{}: {} is not a class number, 0 to {}", config.file, where, high)
                : fmt::format("{}: {} does not fit into the program's {}, {} to {}", config.file,
                              where, dtype_name(info.dtype), low, high));
   }

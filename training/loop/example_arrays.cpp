@@ -42,8 +42,8 @@ HostArray read_array(const InputConfig& input, uint64_t values) {
   }
   HostArray array{DType::kU8, {}, driver::read_file(input.file)};
   if (array.bytes.size() % values != 0) {
-    refuse(fmt::format("{}: {} bytes are not a whole number of examples of {} bytes", input.file,
-                       array.bytes.size(), values));
+    refuse(fmt::format("{}: {} bytes are not a multiple of {} bytes, the size of an example",
+                       input.file, array.bytes.size(), values));
   }
   array.shape = {static_cast<int64_t>(array.bytes.size() / values), static_cast<int64_t>(values)};
   return array;

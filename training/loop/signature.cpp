@@ -81,7 +81,7 @@ class Reading {
       const bool twice = place.role != Role::kIgnored &&
                          std::find(found.begin(), found.end(), place) != found.end();
       if (twice) {
-        refuse(fmt::format("program.{}: \"{}\" stands there twice", list_.key, entry));
+        refuse(fmt::format("program.{}: \"{}\" is listed twice", list_.key, entry));
       }
       found.push_back(place);
     }
@@ -121,7 +121,7 @@ class Reading {
       return {Role::kLearningRate};
     }
     refuse(
-        fmt::format("program.{}: \"{}\" is no input; known: state, state:N, {}, mask, "
+        fmt::format("program.{}: \"{}\" is not an input; known: state, state:N, {}, mask, "
                     "learning_rate",
                     list_.key, entry, fmt::join(input_names(config_), ", ")));
   }

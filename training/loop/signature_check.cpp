@@ -89,7 +89,7 @@ void check_state(const Executable& program, const Signature& signature) {
     const std::optional<size_t> before = signature.argument({Role::kState, leaf});
     const std::optional<size_t> after = signature.result({Role::kState, leaf});
     if (!before || !after) {
-      refuse(fmt::format("{}: state leaf {} is no {}", program.name(), leaf,
+      refuse(fmt::format("{}: state leaf {} is not a {}", program.name(), leaf,
                          before ? "result" : "argument"));
     }
     const ParameterInfo& argument = program.arguments()[*before];
@@ -99,8 +99,8 @@ void check_state(const Executable& program, const Signature& signature) {
                          type_of(result), leaf, type_of(argument)));
     }
     if (result.layout.offsets != argument.layout.offsets) {
-      refuse(fmt::format("{}: result {} does not lie on the cores as state leaf {} does",
-                         program.name(), *after, leaf));
+      refuse(fmt::format("{}: result {} is not sharded as state leaf {} is", program.name(), *after,
+                         leaf));
     }
   }
 }
@@ -146,12 +146,12 @@ void check_eval_state(const Executable& program, const Signature& signature,
                          type_of(mine), place.index, train.name(), type_of(leaf)));
     }
     if (mine.layout.offsets != leaf.layout.offsets) {
-      refuse(
-          fmt::format("{}: argument {}, {}, lies on the program's {} cores in another way than "
-                      "state leaf {} on the {} of {}; compile both for the same cores (--cores) "
-                      "and shardings",
-                      program.name(), i, type_of(mine), program.partitions(), place.index,
-                      train.partitions(), train.name()));
+      refuse(fmt::format(
+          "{}: argument {}, {}, is sharded over the program's {} cores differently than "
+          "state leaf {} on the {} of {}; compile both for the same cores (--cores) "
+          "and shardings",
+          program.name(), i, type_of(mine), program.partitions(), place.index, train.partitions(),
+          train.name()));
     }
   }
 }

@@ -51,7 +51,7 @@ std::vector<ParameterInfo> input_infos(const Signature& signature, const Executa
 void refuse_fewer(int64_t stands_at, int64_t planned) {
   if (stands_at > planned) {
     refuse(
-        fmt::format("the checkpoint stands at step {}; {} steps are asked for; give more "
+        fmt::format("the checkpoint is at step {}; {} steps are requested; give more "
                     "--steps or epochs, or leave --resume out",
                     stands_at, planned));
   }
@@ -87,7 +87,7 @@ Wait wait_of(const EarlyStop& stop, const std::vector<EpochResult>& epochs) {
 NotFinite::NotFinite(int64_t step, float loss)
     : Error(ErrorCode::kInvalidArgument,
             fmt::format("step {}: the loss is {}; training ends, since the state cannot recover "
-                        "(run.stop_on_nan = false goes on)",
+                        "(run.stop_on_nan = false continues)",
                         step, loss)),
       step_(step) {}
 
@@ -122,7 +122,7 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
     const std::vector<std::string> metrics = evaluator_->metrics();
     if (config.early_stop &&
         std::find(metrics.begin(), metrics.end(), config.early_stop->metric) == metrics.end()) {
-      refuse(fmt::format("early_stop.metric = \"{}\" is none of the eval program's: {}",
+      refuse(fmt::format("early_stop.metric = \"{}\" is not a result of the eval program: {}",
                          config.early_stop->metric, fmt::join(metrics, ", ")));
     }
     if (!config.checkpoints.best.empty() &&
@@ -171,7 +171,7 @@ void Trainer::go_on_from(const Checkpoint& from) {
   const auto same = [](const char* what, auto ours, auto theirs) {
     if (ours != theirs) {
       refuse(
-          fmt::format("the run cannot go on from the checkpoint: {} is {}, the checkpoint was "
+          fmt::format("the run cannot continue from the checkpoint: {} is {}, the checkpoint was "
                       "made with {}",
                       what, ours, theirs));
     }
@@ -441,7 +441,7 @@ std::string Trainer::stopped_early() const {
   const Wait wait = wait_of(stop, epochs_);
   return wait.evaluations < stop.patience
              ? std::string()
-             : fmt::format("{} was no better than {:.6g} in {} evaluations", stop.metric, wait.best,
+             : fmt::format("{} did not improve on {:.6g} in {} evaluations", stop.metric, wait.best,
                            wait.evaluations);
 }
 

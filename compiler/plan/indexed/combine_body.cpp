@@ -57,7 +57,7 @@ class Vectorised {
       value.splat = true;
       attrs = ConstantAttrs{std::move(value)};
     } else if (!is_elementwise(inner.kind) && !view) {
-      throw Error("only elementwise ops can stand in the body of a scatter",
+      throw Error("only elementwise ops are supported in the body of a scatter",
                   source_name(inner.kind), inner.loc);
     }
     Op* made = body_.region.append(view ? Kind::kReshape : inner.kind, operands,

@@ -123,7 +123,7 @@ void add_debug_command(CLI::App& app) {
                     "that differs, and fail when there is one");
   command
       ->add_option("--tolerance", arguments->tolerance,
-                   "Difference of a sum that is none, as a part of its terms' magnitudes")
+                   "Difference of a sum that is accepted, relative to the magnitudes of its terms")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   add_board_options(*command, arguments->board);

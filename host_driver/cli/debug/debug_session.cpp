@@ -53,7 +53,7 @@ const std::vector<DebugSession::Command>& DebugSession::commands() {
       {"step", "[COUNT]", "pass the next command of the core", 1, &Self::move_commands},
       {"stepback", "[COUNT]", "go back by a command", 1, &Self::move_commands},
       {"goto", "%N", "go where op %N has been made", 1, &Self::go_to},
-      {"continue", "", "go on to the next breakpoint", 0, &Self::run_on},
+      {"continue", "", "continue to the next breakpoint", 0, &Self::run_on},
       {"reverse", "", "go back to the breakpoint before", 0, &Self::run_on},
       {"break", "op NAME | line FILE:LINE | nan | difference | read RANGE | write RANGE",
        "stop at an op, a source line, a value that is not finite, an op that made something else "

@@ -215,7 +215,7 @@ void conclude(const Sweep& sweep, const SweepFolder& folder, const JsonOutput& j
   }
   const std::string of = fmt::format("{} of {} rows", failed + missing, sweep.rows.size());
   if (signal != 0) {
-    spec::print(stderr, "tpuboard: {}: {} have no result; the same command goes on\n",
+    spec::print(stderr, "tpuboard: {}: {} have no result; the same command continues\n",
                 signal_name(signal), of);
     throw StoppedBySignal(signal);
   }

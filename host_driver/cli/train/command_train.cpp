@@ -177,9 +177,9 @@ class TrainRun {
   std::string stop_text(int signal) const {
     const std::string where =
         checkpoints_.saved_step()
-            ? fmt::format("checkpoint: {}; go on with --resume", checkpoints_.path().string())
+            ? fmt::format("checkpoint: {}; continue with --resume", checkpoints_.path().string())
             : "no checkpoint, since --no-data computes nothing";
-    return fmt::format("{}: stopped after step {} of {}; figures: {}; {}", signal_name(signal),
+    return fmt::format("{}: stopped after step {} of {}; report: {}; {}", signal_name(signal),
                        trainer_.losses().size(), trainer_.planned_steps(arguments_.steps),
                        report_path(), where);
   }

@@ -55,11 +55,11 @@ void RunCheckpoints::check_parts(const RunParts& checkpoint, const RunParts& run
   for (const std::string& change : training::changed_parts(checkpoint, run)) {
     if (!accept) {
       throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("the run cannot go on from the checkpoint in {}: {}; with "
-                              "--accept-changes it goes on all the same",
+                  fmt::format("the run cannot continue from the checkpoint in {}: {}; with "
+                              "--accept-changes it continues anyway",
                               path().string(), change));
     }
-    say("the run goes on with a change: " + change);
+    say("the run continues with a change: " + change);
   }
   for (const std::string& note : training::notes_on_parts(checkpoint, run)) {
     say(note);
@@ -101,7 +101,7 @@ void RunCheckpoints::take(const CheckpointWriter::Outcome& outcome) {
           fmt::format("no checkpoint of step {}: {}", outcome.step, error.what()));
     }
     // Training goes on without it: room may come back, and the checkpoint before is as it was.
-    say(fmt::format("no checkpoint of step {}; the run goes on: {}", outcome.step, error.what()));
+    say(fmt::format("no checkpoint of step {}; the run continues: {}", outcome.step, error.what()));
   }
 }
 
@@ -126,7 +126,7 @@ void RunCheckpoints::finish() {
 }
 
 std::string RunCheckpoints::stands() const {
-  return saved_step_ ? fmt::format("\nthe state after step {} stands in {}; go on with --resume",
+  return saved_step_ ? fmt::format("\nthe state after step {} is in {}; continue with --resume",
                                    *saved_step_, path().string())
                      : "";
 }
@@ -154,9 +154,9 @@ std::string RunCheckpoints::stands_finite() const {
   }
   return fmt::format("\n{} in {}: state leaf {} is not finite either; {}", fmt::join(bad, ", "),
                      path().string(), bad_leaf,
-                     good ? fmt::format("without {} --resume goes on after step {}",
+                     good ? fmt::format("without {} --resume continues after step {}",
                                         bad.size() == 1 ? "this file" : "these files", *good)
-                          : "no state before it is left to go on from; start anew");
+                          : "no earlier state is left to continue from; start again");
 }
 
 nlohmann::ordered_json RunCheckpoints::figures(const Trainer& trainer) const {

@@ -91,16 +91,17 @@ void add_train_options(CLI::App& command, TrainArguments& arguments) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->type_name("N");
   command.add_flag("--resume", arguments.resume,
-                   "Go on from the newest checkpoint in --out, with the bits of a run without a "
+                   "Continue from the newest checkpoint in --out, with the bits of a run without a "
                    "stop");
   command.add_flag("--accept-changes", arguments.accept_changes,
-                   "With --resume: go on although the program or the data are others");
+                   "With --resume: continue although the program or the data differ");
   command.add_flag("--find-learning-rate", arguments.find_rate,
                    "Do not train: raise the learning rate from 1e-7 to 10 over --steps N steps "
                    "(100) and write the losses to learning_rates.csv and learning_rates.svg");
-  command.add_flag("--monitor", arguments.monitor,
-                   "Show figures of the board instead of the bar, on standard error: a view, or "
-                   "lines of JSON where that is no terminal");
+  command.add_flag(
+      "--monitor", arguments.monitor,
+      "Show metrics of the board instead of the progress bar, on standard error: a view, or "
+      "lines of JSON where that is not a terminal");
   command.add_option("--out,--out-dir", arguments.out, "Folder for run.json and the checkpoint")
       ->check(folder_named)
       ->capture_default_str()

@@ -171,7 +171,7 @@ class Transport {
   virtual RunOutcome run_until(uint64_t cycle) {
     static_cast<void>(cycle);
     throw Error(ErrorCode::kUnimplemented,
-                "this transport cannot let the board's clock go on by itself, which "
+                "this transport cannot advance simulated time by itself, which "
                 "host.dispatch_cycles and host.input_gbps need");
   }
 

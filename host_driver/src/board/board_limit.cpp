@@ -177,7 +177,7 @@ void BoardImpl::end_by_time_limit(const Device& device, Operation& op) {
   }
   text += harts_.core_text(device);
   const std::string waits = tell_hang("time limit", &op, stats.waits, stats);
-  text += waits.empty() ? std::string() : "\nwho waits for whom:\n" + waits;
+  text += waits.empty() ? std::string() : "\nwhat waits for what:\n" + waits;
   op.verdict = std::make_shared<Error>(ErrorCode::kTimeout, text, where);
   registers_.write(device, spec::core_page::kAbort, op.launch_id);
 }

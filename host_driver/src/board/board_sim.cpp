@@ -23,8 +23,9 @@ LaunchClock BoardImpl::clock_of(const SimOptions& sim, std::optional<double> tim
   const bool any_time = verilog || !sim.verilog.empty() || !sim.gdb.empty();
   const double limit = time_limit.value_or(any_time ? 0 : kTimeLimitSeconds);
   if (!(limit >= 0)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("a time limit of {} s is none; 0 means any time", limit));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("invalid time limit {}: expected seconds from 0 on; 0: no limit", limit));
   }
   return {limit, static_cast<size_t>(spec::core_count(params_))};
 }

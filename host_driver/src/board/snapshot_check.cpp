@@ -35,7 +35,7 @@ void need_range(const SnapshotRecords& records, uint32_t index, int device, uint
                 const std::string& of) {
   need(index < records.ranges.size() && records.ranges[index].device == device &&
            records.ranges[index].bytes >= bytes,
-       of + " lies in no range of HBM that holds it");
+       of + " is outside of the ranges of HBM that hold it");
 }
 
 // Who holds what of a state that is kept by its owners.
@@ -53,7 +53,7 @@ void check_owners(const BufferRecord& buffer, const SnapshotRecords& records, ui
   for (size_t i = 0; i < held.size(); ++i) {
     need(
         buffer.parts[i] < records.ranges.size() && records.ranges[buffer.parts[i]].bytes >= held[i],
-        of + " lies in no range of HBM that holds it");
+        of + " is outside of the ranges of HBM that hold it");
   }
 }
 

@@ -92,8 +92,8 @@ std::string Completions::trouble(const Device& device, const tpu_completion_t& c
   }
   const bool call = (completion.flags & TPU_CPL_FLAG_CALL) != 0;
   if (call && ((completion.flags & TPU_CPL_FLAG_MORE) == 0 || !may_call(command, completion))) {
-    return fmt::format("it tells of host call {} of command {}, which has none of that number",
-                       completion.step, completion.seq);
+    return fmt::format("it names host call {} of command {}, which does not exist", completion.step,
+                       completion.seq);
   }
   if ((completion.flags & TPU_CPL_FLAG_MORE) != 0 && !call && !may_tell_step(command, completion)) {
     return fmt::format("it announces more of command {}, which has no more steps", completion.seq);

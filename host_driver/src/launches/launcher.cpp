@@ -90,7 +90,7 @@ void check_arguments(const BoardHandles& handles, const LoadedProgram& program,
         array.layout().offsets != info.layout.offsets ||
         array.layout().terms != info.layout.terms) {
       throw invalid(
-          fmt::format("{} does not lie on the cores as the program wants it; use "
+          fmt::format("{} is sharded differently than the program expects; use "
                       "Executable::put()",
                       what));
     }
@@ -103,8 +103,9 @@ void check_arguments(const BoardHandles& handles, const LoadedProgram& program,
         throw invalid(fmt::format("{} belongs to another board than the program", what));
       }
       if (buffer.device != program.info->devices[p]) {
-        throw invalid(fmt::format("part {} of {} lies on TPU:{}, the program runs on TPU:{}", p,
-                                  what, buffer.device, program.info->devices[p]));
+        throw invalid(
+            fmt::format("part {} of {} is on TPU:{}, expected TPU:{}, where the program runs", p,
+                        what, buffer.device, program.info->devices[p]));
       }
       const auto memory = buffer.hold();
       if (!memory) {

@@ -38,7 +38,7 @@ constexpr std::array<FaultName, 22> kFaults = {
      {"RTL_MISMATCH", "the Verilog and the model differ"},
      {"GANG_MISMATCH", "cores arrived with different launches"},
      {"HOST_ABORT", "aborted by the host"},
-     {"NOT_STARTED", "a core of the gang refused the launch"},
+     {"NOT_STARTED", "a core of the gang rejected the launch"},
      {"NO_DATA",
       "the program's control flow depends on data that a timing-only run does not have"}}};
 
@@ -50,7 +50,7 @@ constexpr std::array<const char*, 13> kDescriptorDetails = {
     "it names a semaphore that does not exist, or signals another core from a queue other than "
     "dma_remote",
     "it names a scalar register above 31",
-    "an operand lies in a memory that the command does not reach",
+    "an operand is in a memory that the command does not reach",
     "element type, element size, counts or strides are not allowed",
     "",
     "its VPU program or kernel is malformed",
@@ -296,7 +296,7 @@ std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
   std::string text = fmt::format("{}: {}", program.name, record_text(told, trap_place)) + core_text;
   text += statements_text(told, program);
   if (!stall_text.empty()) {
-    text += "\nwho waits for whom:\n" + stall_text;
+    text += "\nwhat waits for what:\n" + stall_text;
   }
   const bool ours = record.code == TPU_FAULT_GANG_MISMATCH || record.code == TPU_FAULT_PEER_LOST;
   return std::make_shared<Error>(ours ? ErrorCode::kInternal : ErrorCode::kDeviceFault, text,

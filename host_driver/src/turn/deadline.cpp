@@ -16,9 +16,8 @@ bool is_over(const Deadline& deadline) {
 }
 
 Error wait_timeout(const std::string& what, std::chrono::nanoseconds timeout) {
-  return Error(ErrorCode::kTimeout,
-               fmt::format("{} within {} s of host time; it can be waited for again", what,
-                           std::chrono::duration<double>(timeout).count()));
+  return Error(ErrorCode::kTimeout, fmt::format("{} within {} s; it can be waited for again", what,
+                                                std::chrono::duration<double>(timeout).count()));
 }
 
 }  // namespace tpu::driver

@@ -194,7 +194,7 @@ TEST_F(Tpuc, CutsABatchOverTheCores) {
   const Result all = tpuc(artifact + " -v --data-parallel 12,13 -o " + out("a.tpuexe"));
   EXPECT_EQ(all.code, 0);
   EXPECT_NE(all.text.find("8 cores, "), std::string::npos) << all.text;
-  EXPECT_NE(all.text.find("sharding: 7 sums over cores"), std::string::npos) << all.text;
+  EXPECT_NE(all.text.find("sharding: 7 cross-core reductions"), std::string::npos) << all.text;
   const Result two = tpuc(artifact + " -v --data-parallel 12,13 --cores 6,7 -o " + out("a.tpuexe"));
   EXPECT_NE(two.text.find("2 cores, "), std::string::npos) << two.text;
   const Result state = tpuc(artifact + " --data-parallel 0 -o " + out("b.tpuexe"));

@@ -117,7 +117,7 @@ TEST(VpuKernelCheck, RefusesBadOperands) {
   EXPECT_THAT(kernel_error([](auto& b) {
                 b.accesses[0].addr.space = static_cast<uint8_t>(spec::Space::kHbm);
               }),
-              HasSubstr("lie in vmem, not in hbm"));
+              HasSubstr("must be in vmem, not in hbm"));
   EXPECT_THAT(kernel_error([](auto& b) { b.accesses[0].addr.space = 9; }), HasSubstr("space 9"));
   EXPECT_THAT(kernel_error([](auto& b) { b.accesses[0].type = static_cast<uint8_t>(Elem::kI64); }),
               HasSubstr("type i64: use two accesses"));

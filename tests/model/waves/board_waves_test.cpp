@@ -639,7 +639,7 @@ TEST(BoardWaves, BadTriggersAreToldApart) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"stop=1", "triggers are step=N"},
       {"step=x", "a step is a number"},
-      {"time=5", "a time is a whole number with its unit"},
+      {"time=5", "a time is an integer with its unit"},
       {"op=a", "operations are named by their numbers"},
       {"dma=0x10", "addresses of transfers are written"},
       {"dma=hbm:9..3", "addresses of transfers are written"},

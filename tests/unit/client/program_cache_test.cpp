@@ -121,8 +121,8 @@ TEST_F(ProgramCacheTest, AnotherProgramsFileIsNotRun) {
   kept.keep("a", program());
   fs::rename(file("a"), file("b"));
   EXPECT_FALSE(kept.find("b").has_value());
-  EXPECT_THAT(said_, ElementsAre(HasSubstr("b.cached: is no file of the cache, or that of another "
-                                           "program; programs are compiled anew")));
+  EXPECT_THAT(said_, ElementsAre(HasSubstr("b.cached: is not a file of the cache, or belongs to "
+                                           "another program; programs are compiled anew")));
   kept.keep("b", program());
   EXPECT_FALSE(kept.find("b").has_value()) << "what is not known is not replaced either";
 }

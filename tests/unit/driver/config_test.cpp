@@ -283,8 +283,9 @@ TEST(TrainConfig, NamesMistakesInChanges) {
   EXPECT_EQ(refused("program.train=3"), "--with program.train=3: program.train must be a text");
   EXPECT_TRUE(refused("run.bach=3").starts_with("--with run.bach=3: unknown key run.bach; known:"));
   EXPECT_TRUE(refused("fun.batch=3").starts_with("--with fun.batch=3: unknown section [fun]"));
-  EXPECT_EQ(refused("run.batch.x=3"),
-            "--with run.batch.x=3: 'batch' is no section; its parts cannot be changed one by one");
+  EXPECT_EQ(
+      refused("run.batch.x=3"),
+      "--with run.batch.x=3: 'batch' is not a section; its parts cannot be changed one by one");
 }
 
 TEST(TrainConfig, SurvivesMutations) {

@@ -301,7 +301,7 @@ TEST(Executable, RefusesDonationsWithoutBothEnds) {
   exe = sample();
   exe.args[0]->donated_to = 0;
   exe.results[0]->slot = 0;  // and the slot of its own is still there
-  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("slot 1 is of a result that lies in"));
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("slot 1 is of a result that is in"));
 }
 
 TEST(Executable, RefusesArraysThatTheirCoresDoNotMakeUp) {

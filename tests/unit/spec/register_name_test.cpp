@@ -47,17 +47,18 @@ TEST(RegisterName, ReadsNamesInAnyCaseAndNumbers) {
 
 TEST(RegisterName, RefusesWhatIsNoneAndSaysWhatThereIs) {
   using ::testing::HasSubstr;
-  EXPECT_THAT(name_refusal("seq.STRT"), HasSubstr("'seq.STRT' is no register: block seq has ID, "));
+  EXPECT_THAT(name_refusal("seq.STRT"),
+              HasSubstr("unknown register 'seq.STRT': block seq has ID, "));
   EXPECT_THAT(name_refusal("sq.START"), HasSubstr("there are the blocks console, fault, gsync"));
-  EXPECT_THAT(name_refusal(""), HasSubstr("'' is no register: write BLOCK.NAME or an address"));
+  EXPECT_THAT(name_refusal(""), HasSubstr("unknown register '': write BLOCK.NAME or an address"));
   EXPECT_THAT(name_refusal("seq"), HasSubstr("block seq has "));
   EXPECT_EQ(name_refusal("hostdma.START[6]"),
             "'hostdma.START[6]': hostdma.START has the numbers [0] to [5]");
   EXPECT_EQ(name_refusal("hostdma.START[x]"),
             "'hostdma.START[x]': hostdma.START has the numbers [0] to [5]");
-  EXPECT_THAT(name_refusal("0x1000000000"), HasSubstr("no address of 32 bits"));
-  EXPECT_THAT(name_refusal("12ab"), HasSubstr("no address of 32 bits"));
-  EXPECT_EQ(name_refusal("0x20000002"), "address 0x20000002 is no multiple of 4");
+  EXPECT_THAT(name_refusal("0x1000000000"), HasSubstr("expected 32 bits"));
+  EXPECT_THAT(name_refusal("12ab"), HasSubstr("expected 32 bits"));
+  EXPECT_EQ(name_refusal("0x20000002"), "address 0x20000002 is not a multiple of 4");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ constexpr uint32_t kFloatList = 2;
 constexpr uint32_t kInt64List = 3;
 constexpr uint32_t kListValue = 1;
 
-[[noreturn]] void refuse_record() { throw BadExample("the record is no tf.train.Example"); }
+[[noreturn]] void refuse_record() { throw BadExample("expected a tf.train.Example"); }
 
 enum class Wire : uint8_t { kVarint = 0, kEight = 1, kBytes = 2, kGroup = 3, kEnd = 4, kFour = 5 };
 

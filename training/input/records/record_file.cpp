@@ -61,7 +61,7 @@ OpenFile::OpenFile(const std::string& path)
     ::close(file_);
     refuse_file(path, known && S_ISDIR(info.st_mode)
                           ? "is a folder; name the files in it, such as 'FOLDER/*.tfrecord'"
-                          : "is no ordinary file, which could be read at any place");
+                          : "is not a regular file, which can be read at any offset");
   }
   size_ = static_cast<uint64_t>(info.st_size);
 }

@@ -284,9 +284,9 @@ TEST_F(Checkpoints, FilesOfOthersUnderTheirNamesStay) {
       std::ofstream(folder_ / "run2.step3.safetensors") << text;
       folder.save(sample(3));
     }
-    EXPECT_THAT(moved, ElementsAre(HasSubstr("run2.step3.safetensors: was no checkpoint of this "
-                                             "user's runs; it is called "
-                                             "run2.step3.safetensors.other from here on"),
+    EXPECT_THAT(moved, ElementsAre(HasSubstr("run2.step3.safetensors: was not a checkpoint of this "
+                                             "user's runs; it is renamed to "
+                                             "run2.step3.safetensors.other"),
                                    HasSubstr("run2.step3.safetensors.other2 from here on")));
     std::ofstream(folder_ / "run2.step4.safetensors") << "mine";
   }
@@ -416,7 +416,8 @@ TEST_F(Checkpoints, WhatMakesAnotherRunIsNamed) {
   other.board = "small";
   EXPECT_THAT(notes_on_parts(mine, other), ElementsAre(HasSubstr("the bits are the same")));
   other.cores = 1;
-  EXPECT_THAT(notes_on_parts(mine, other), ElementsAre(HasSubstr("with 8 cores, the run goes on")));
+  EXPECT_THAT(notes_on_parts(mine, other),
+              ElementsAre(HasSubstr("with 8 cores, the run continues")));
 }
 
 }  // namespace

@@ -104,7 +104,8 @@ TEST(InputArrays, ReadRawBytes) {
   EXPECT_EQ(array_source({open_column(folder.file("images.bin"), "", feature)})->examples(), 2u);
   const Feature odd{.name = "image", .type = DType::kU8, .shape = {4}};
   EXPECT_EQ(error_of([&] { open_column(folder.file("images.bin"), "", odd); }),
-            folder.file("images.bin") + ": 6 bytes are not a whole number of examples of 4 bytes");
+            folder.file("images.bin") +
+                ": 6 bytes are not a multiple of 4 bytes, the size of an example");
 }
 
 TEST(InputArrays, RefuseWhatIsNoSetOfExamples) {
@@ -121,7 +122,7 @@ TEST(InputArrays, RefuseWhatIsNoSetOfExamples) {
             }),
             "a: ui8[0,2] holds no examples");
   EXPECT_EQ(error_of([&] { array_source({column("a", {})}); }),
-            "a: a scalar is no set of examples");
+            "a: expected an array of examples, found a scalar");
   EXPECT_EQ(error_of([&] { array_source({}); }), "no arrays are named for the input");
 }
 

@@ -129,10 +129,11 @@ TEST(InputBatches, SkipsWhatFreeOrderHasGivenBeforehand) {
 TEST(InputBatches, RefusesThePositionOfAnotherInput) {
   BatchPipeline pipeline(counting_source(6), number_feature(), {.batch = 2});
   BatchPipeline other(counting_source(8), number_feature(), {.batch = 2});
-  EXPECT_EQ(error_of([&] { other.restore(pipeline.position()); }),
-            "the input cannot go on where another one stopped: that was [arrays i32[6]; seed 0, as "
-            "stored, shard 0 of 1; batches of 2, remainder dropped], this is [arrays i32[8]; seed "
-            "0, as stored, shard 0 of 1; batches of 2, remainder dropped]");
+  EXPECT_EQ(
+      error_of([&] { other.restore(pipeline.position()); }),
+      "the input cannot continue where another one stopped: that was [arrays i32[6]; seed 0, "
+      "as stored, shard 0 of 1; batches of 2, remainder dropped], this is [arrays i32[8]; seed "
+      "0, as stored, shard 0 of 1; batches of 2, remainder dropped]");
   const uint64_t end = (uint64_t{1} << 32) * 4;
   for (const std::vector<uint64_t>& beyond : {std::vector<uint64_t>{5, 4}, {5, 5}, {0}, {2, end}}) {
     Position broken = other.position();

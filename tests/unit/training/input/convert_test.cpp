@@ -91,7 +91,7 @@ TEST(InputConvert, RefusesFeaturesThatMakeNoSense) {
   const auto refused = [](Feature feature) { return error_of([&] { Converter(feature, 0); }); };
   EXPECT_EQ(refused({.name = "x", .type = DType::kI32, .divide = 2.0f}),
             "feature 'x': i32 cannot be scaled; f32 and bf16 can");
-  EXPECT_EQ(refused({.name = "x", .divide = 0.0f}), "feature 'x': (value - 0) / 0 is no number");
+  EXPECT_EQ(refused({.name = "x", .divide = 0.0f}), "feature 'x': (value - 0) / 0 is not a number");
   EXPECT_EQ(refused({.name = "x", .type = DType::kI32, .range = IntegerRange{3, 2}}),
             "feature 'x': no integer is in the range 3 to 2");
   EXPECT_EQ(refused({.name = "x", .type = DType::kF32, .range = IntegerRange{0, 2}}),

@@ -114,7 +114,7 @@ TEST(InputExample, UnknownGroupsAreSkipped) {
   // A known number in this form is another field.
   EXPECT_EQ(numbers_of<int64_t>(group(1, "") + example(entry("x", group(3, "") + seven))),
             Integers{7});
-  const std::string none = "the record is no tf.train.Example";
+  const std::string none = "expected a tf.train.Example";
   const std::string whole = example(entry("x", seven));
   EXPECT_EQ(refusal(whole + varint(5 << 3 | 3)), none);                       // no end
   EXPECT_EQ(refusal(whole + varint(5 << 3 | 4)), none);                       // no start
@@ -136,7 +136,7 @@ TEST(InputExample, RefusesWhatIsNoExample) {
             "feature 'x': 2 strings of bytes; one is expected");
   EXPECT_EQ(refusal(example(entry("x", field(1, "")))),
             "feature 'x': 0 strings of bytes; one is expected");
-  const std::string none = "the record is no tf.train.Example";
+  const std::string none = "expected a tf.train.Example";
   EXPECT_EQ(refusal("no example"), none);
   EXPECT_EQ(refusal(example(entry("x", field(2, field(1, "abc"))))), none);
   EXPECT_EQ(refusal(example(entry("x", field(3, field(1, "\xFF"))))), none);

@@ -29,7 +29,7 @@ TEST(InputFeature, RefusesWhatItCannotRead) {
   EXPECT_EQ(refused("x:f32[2"), "'x:f32[2': ']' is missing" + usage);
   for (const std::string dim : {"0", "-1", "a", "1.5", "99999999999999999999"}) {
     EXPECT_EQ(refused("x:f32[2," + dim + "]"),
-              "'x:f32[2," + dim + "]': '" + dim + "' is no dimension" + usage);
+              "'x:f32[2," + dim + "]': invalid dimension '" + dim + "'" + usage);
   }
 }
 

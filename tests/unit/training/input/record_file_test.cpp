@@ -179,7 +179,7 @@ TEST(RecordFile, RefusesWhatIsNoFile) {
       error_of([&] { RecordFile records(folder.file("sub")); }),
       folder.file("sub") + ": is a folder; name the files in it, such as 'FOLDER/*.tfrecord'");
   EXPECT_EQ(error_of([] { RecordFile records("/dev/zero"); }),
-            "/dev/zero: is no ordinary file, which could be read at any place");
+            "/dev/zero: is not a regular file, which can be read at any offset");
   write(folder.file("locked"), framed({"a"}));
   std::filesystem::permissions(folder.file("locked"), std::filesystem::perms::none);
   if (::geteuid() != 0) {  // root reads everything

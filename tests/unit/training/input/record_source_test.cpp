@@ -193,8 +193,7 @@ TEST(RecordSource, RefusesRecordsThatAreNoExamples) {
     Batch batch;
     return error_of([&] { pipeline.next(batch); });
   };
-  EXPECT_EQ(error_with("\xFF\xFF\xFF"),
-            path + ", record 0 (byte 0): the record is no tf.train.Example");
+  EXPECT_EQ(error_with("\xFF\xFF\xFF"), path + ", record 0 (byte 0): expected a tf.train.Example");
   EXPECT_EQ(error_with(""), path + ", record 0 (byte 0): it has no feature 'x'; it has none");
   // features { feature { key: "x" value {} } }, and with a list of two strings
   EXPECT_EQ(error_with(std::string_view("\x0A\x07\x0A\x05\x0A\x01x\x12\x00", 9)),
