@@ -1,6 +1,6 @@
 /* FW_LOG("text of %u words", count): a line of the log that `--firmware-log` shows with its cycle.
    The hart stores its arguments and the address of the text, and never looks at the text: whoever
-   reads the log fills it in (docs/debugging.md, "Log of the firmware"). Arguments are words, at most
+   reads the log fills it in (docs/firmware.md, "Log of the firmware"). Arguments are words, at most
    TPU_CONSOLE_LOG_ARGS; a text for %s goes as FW_TEXT(pointer). Code only in images that are built
    with FW_LOG_LINES: a line is one store to a device an argument, and one more. */
 #ifndef TPU_FIRMWARE_DEV_LOG_H

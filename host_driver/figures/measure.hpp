@@ -16,7 +16,7 @@ struct NamedCounter {
   std::vector<uint64_t> cores;
 };
 
-/// Sums over one or more windows. Definitions: docs/host_driver.md, "Figures".
+/// Sums over one or more windows. Definitions: docs/command.md, "Metrics of a run".
 class Window {
  public:
   /// Figures of the cores `devices`.

@@ -1,5 +1,5 @@
 // SHA-256 over arrays: how two runs are compared. The bytes that are hashed stand in
-// docs/host_driver.md.
+// docs/command.md.
 #pragma once
 
 #include <memory>

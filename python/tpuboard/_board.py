@@ -223,7 +223,7 @@ def configure(
         waves: FST file for the board's signals; `""`: none. `waves_steps` chooses the steps (`"2..5"`, counted since
             the board was opened); without it, waves of an open board are of all steps until they are switched off.
             `waves_scope`: globs of the instances in it (`["board.chip0.core0"]`; `[]`: all). `waves_trigger` names the
-            event that it begins with in place of steps (`"line=train.py:42"`, `"nan"`; docs/debugging.md lists them),
+            event that it begins with in place of steps (`"line=train.py:42"`, `"nan"`; docs/waves.md lists them),
             `waves_for` how long it goes on (`"5000cycles"`, `"3steps"`), `waves_before` how many cycles from before
             are in it; `""` and 0: none.
         trace: text file with a line for each command, which `sim_scripts/timeline.py` draws; `""`: none.

@@ -1,6 +1,6 @@
 // GDB's stub of the board (--gdb): joins the connection, what the debugger asks for, and the harts.
 // All packets are handled in the kernel thread: either simulated time stands and the debugger
-// rules, or it passes and the debugger waits. docs/debugging.md, chapter "GDB on the firmware".
+// rules, or it passes and the debugger waits. docs/firmware.md, "GDB on the firmware".
 #pragma once
 
 #include <functional>

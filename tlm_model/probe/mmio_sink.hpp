@@ -1,5 +1,5 @@
 // The trace of registers and rings (--trace-mmio): what firmware and host say to the devices and to
-// each other, a text line each. docs/debugging.md, chapter "Registers and rings", has the lines.
+// each other, a text line each. docs/firmware.md, "Registers and rings", has the lines.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // What opens the window of a wave file: an event that is named in a text, "step=3" or
-// "sem=board.chip0.core1:5>=2". The forms are listed in docs/debugging.md, Waves.
+// "sem=board.chip0.core1:5>=2". The forms are listed in docs/waves.md.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Which conversions there are follows docs/host_driver.md, "Data and order of examples".
+// Which conversions there are follows docs/training.md, "Data and order of examples".
 #include "loop/dataset.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Initial values of state leaves by the rules of docs/host_driver.md, "Initial state".
+// Initial values of state leaves by the rules of docs/training.md, "Initial state".
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // What the arguments and results of a program are to training. A configuration says it in lists
-// with one entry for each of them (docs/host_driver.md, "Programs"); without a list the convention
+// with one entry for each of them (docs/training.md, "Programs"); without a list the convention
 // holds.
 #pragma once
 

@@ -1,4 +1,4 @@
-// CONFIG.toml of `tpuboard train`. What the keys mean: docs/host_driver.md, "Training
+// CONFIG.toml of `tpuboard train`. What the keys mean: docs/training.md, "Training
 // configuration".
 #pragma once
 

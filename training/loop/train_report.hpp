@@ -1,4 +1,4 @@
-// run.json: the figures of a training run. Keys: docs/host_driver.md, "What comes out".
+// run.json: the metrics of a training run. Keys: docs/checkpoints.md, "run.json".
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -71,7 +71,7 @@ enum class Replicas : uint8_t {
 
 class Trainer {
  public:
-  /// Checks the programs against the convention of docs/host_driver.md; throws InvalidArgument.
+  /// Checks the programs against the convention of docs/training.md; throws InvalidArgument.
   /// `has_data`: false for a board that computes nothing; then replicas are not compared, and there
   /// are no losses and no accuracy. `from`: goes on there instead of at the initial state.
   Trainer(const driver::Board& board, const TrainConfig& config, driver::Executable train,

@@ -1,6 +1,6 @@
 // Random numbers that are the same on every host: Philox4x32-10, and normal numbers made of
 // additions, multiplications, divisions and square roots of f64 only. Definition:
-// docs/host_driver.md.
+// docs/training.md.
 #pragma once
 
 #include <array>

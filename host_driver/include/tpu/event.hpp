@@ -1,7 +1,7 @@
 // Event: the future of an asynchronous call. HostEvent: one that the host itself sets, for work
 // that is to wait for it. Copies share one state and may outlive the board. All calls may come from
 // any thread. Board time passes only while some thread is inside wait() (or another call that
-// waits), or by OpenOptions::completion_thread; see docs/host_driver.md, "Host time".
+// waits), or by OpenOptions::completion_thread; see docs/host_driver.md, "Time and threads".
 #pragma once
 
 #include <chrono>
