@@ -13,7 +13,7 @@ from collections import Counter
 from sources import ROOT, files
 
 FOLDER = ROOT / "docs/adr"
-OWN_TEST = ROOT / "tests/lint/tools_test.py"  # its trees have records of their own
+OWN_TEST = ROOT / "tests/lint/words_tools_test.py"  # its trees have records of their own
 INDEX = FOLDER / "README.md"
 FILE = re.compile(r"(\d{4})-[a-z0-9]+(?:-[a-z0-9]+)*\.md")
 HEADING = re.compile(r"# (\d+)\. (\S.*)")

@@ -17,7 +17,7 @@ CODE_PATH = re.compile(r"`((?:spec|rtl|tlm_model|firmware|host_driver|training|c
                        r"benchmarks|docs|cmake)/[A-Za-z0-9_./-]+\.(?:toml|hpp|cpp|h|c|sv|md|py|fbs|S|mlirbc|vlt|cmake))`")
 IN_SOURCES = re.compile(r"\b(docs/[a-z0-9_/-]+\.md)(?:#([a-z0-9_-]+))?")
 SOURCES = ("", ".hpp", ".cpp", ".h", ".c", ".S", ".sv", ".svh", ".py", ".toml", ".txt", ".cmake", ".in")
-OWN_TEST = ROOT / "tests/lint/tools_test.py"  # its trees have pages of their own
+OWN_TEST = ROOT / "tests/lint/words_tools_test.py"  # its trees have pages of their own
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
 
