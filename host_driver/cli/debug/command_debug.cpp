@@ -13,6 +13,7 @@
 #include "cli/debug/line_reader.hpp"
 #include "cli/options.hpp"
 #include "cli/program_inputs.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
