@@ -14,8 +14,8 @@ from parse import check_keys, load, require
 MEMBERS = {
     "text": ("std::string",), "input": ("std::string",), "output": ("std::string",), "fst": ("std::string",),
     "folder": ("std::string",), "choice": ("std::string",), "flag": ("bool",), "integer": ("int",),
-    "count": ("uint64_t",), "seconds": ("std::optional<double>",), "interval": ("double",), "texts": ("std::vector<std::string>",),
-    "assignments": ("std::vector<std::string>",),
+    "count": ("uint64_t",), "seconds": ("std::optional<double>",), "interval": ("double",),
+    "texts": ("std::vector<std::string>",), "assignments": ("std::vector<std::string>",),
     "units": ("std::vector<std::pair<std::string, std::string>>",), "range": ("uint64_t", "uint64_t"),
     "length": ("uint64_t", "uint64_t"), "kept_output": ("bool",), "kept_folder": ("bool",)}
 NUMBERS = {"integer", "count", "seconds", "interval"}
@@ -154,7 +154,8 @@ def option_row(option: Option) -> str:
 def member_row(option: Option, prefix: str) -> str:
     """Pointers to the members of an option."""
     slots = []
-    for slot, (ctype, member) in zip(("", "second_"), zip(MEMBERS[option.type], option.members)):
+    members = zip(MEMBERS[option.type], option.members, strict=True)
+    for slot, (ctype, member) in zip(("", "second_"), members, strict=False):
         slots.append(f".{slot}{MEMBER_SLOTS[ctype]} = [](A& a) -> auto& {{ return a.{prefix}{member}; }}")
     if option.kept:
         slots.append(f".text = [](A& a) -> auto& {{ return a.{option.name.replace('-', '_')}; }}")

@@ -19,7 +19,8 @@ enum class OptionDoor : uint8_t {
 /// Name of an option at a door; its field where it has none there.
 std::string option_name(const OptionInfo& option, OptionDoor door);
 
-/// The text with all fields that it names (SimOptions::.., OpenOptions::..) by their names at `door`.
+/// The text with all fields that it names (SimOptions::.., OpenOptions::..) by their names at
+/// `door`.
 std::string name_options(const std::string& text, OptionDoor door);
 
 }  // namespace tpu::spec

@@ -15,7 +15,8 @@ class OptionNames(Tree):
 
     def setUp(self) -> None:
         super().setUp()
-        self.write("spec/sim/options.toml", '[[option]]\nname = "waves"\nvariable = "WAVES"\nmembers = ["sim.waves_path"]\n')
+        self.write("spec/sim/options.toml",
+                   '[[option]]\nname = "waves"\nvariable = "WAVES"\nmembers = ["sim.waves_path"]\n')
 
     def say(self, literal: str, path: str = "tlm_model/waves/waves.cpp") -> None:
         self.write(path, f'const char* text = "{literal}";  // --waves\n')

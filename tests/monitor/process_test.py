@@ -73,7 +73,8 @@ class Process(JobTest):
         for text in ("nan", "-nan", "inf", "0", "-1", "1e400", "soon", "0.01", "1e9"):
             refused = self.call("monitor", "--interval", text)
             self.assertEqual(refused.returncode, 2)
-            self.assertIn(f"--interval: invalid value '{text}': expected a number of seconds from 0.05 to 86400", refused.stderr)
+            self.assertIn(f"--interval: invalid value '{text}': expected a number of seconds from 0.05 to 86400",
+                          refused.stderr)
 
     def test_a_killed_job_is_told(self) -> None:
         with self.job() as process, subprocess.Popen(

@@ -308,7 +308,7 @@ class BadInput(unittest.TestCase):
         feature = embedding.FeatureConfig(table)
         for text, make in (
                 ("vocabulary and dim must be at least 1", lambda: embedding.TableConfig("t", 0, 8)),
-                ("invalid combiner 'max': expected sum, mean or sqrtn", lambda: embedding.TableConfig("t", 8, 8, "max")),
+                ("combiner 'max': expected sum, mean or sqrtn", lambda: embedding.TableConfig("t", 8, 8, "max")),
                 ("dtype 'float16' is neither", lambda: embedding.TableConfig("t", 8, 8, dtype="float16")),
                 (r"batch \(12\) that divides by 8", lambda: embedding.Embedding({"f": feature}, mesh, batch=12)),
                 (r"batch \(0\) that divides by 8", lambda: embedding.Embedding({"f": feature}, mesh, batch=0)),

@@ -352,12 +352,11 @@ void Feeds::end_dry(Operation& launch, double limit_seconds) {
   }
   const bool by_host = feed.ended || health_.closed() || health_.cancelled();
   const std::string why = feed.ended ? "and was told that no more come"
-                          : by_host
-                              ? "and the board is closed"
-                              : fmt::format(
-                                    "and got none for {} s of wall-clock time "
-                                    "(OpenOptions::time_limit; 0: no limit)",
-                                    limit_seconds);
+                          : by_host  ? "and the board is closed"
+                                     : fmt::format(
+                                           "and got none for {} s of wall-clock time "
+                                            "(OpenOptions::time_limit; 0: no limit)",
+                                           limit_seconds);
   launch.verdict = std::make_shared<Error>(
       health_.closed() || health_.cancelled() ? ErrorCode::kCancelled
       : by_host                               ? ErrorCode::kInvalidArgument
