@@ -4,6 +4,8 @@
 #include "command/bandwidth_share.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace tpu::spec {
 
@@ -86,13 +88,90 @@ uint64_t BandwidthShare::update(uint64_t now, std::vector<Transfer*>& ended,
     }
   }
   active_.resize(kept);
-  collect_component();
-  assign_rates(now, rerated);
+  if (!assign_alone(now, rerated)) {
+    collect_component();
+    assign_rates(now, rerated);
+  }
   uint64_t next = kNever;
   for (const Transfer* transfer : active_) {
     next = std::min(next, transfer->end_at_);
   }
   return next;
+}
+
+// The most frequent changes, those of HBM: all transfers that use a resource that has changed use
+// no other one, and share it equally. Gives the rates that assign_rates() would.
+bool BandwidthShare::assign_alone(uint64_t now, std::vector<Transfer*>* rerated) {
+  const auto resource_of = [this](const Transfer& transfer, int i) -> Resource& {
+    return resources_[static_cast<size_t>(transfer.resources_[static_cast<size_t>(i)])];
+  };
+  for (const ResourceId id : changed_) {
+    resources_[static_cast<size_t>(id)].weight = 0;
+  }
+  for (const Transfer* transfer : active_) {
+    for (int i = 0; i < transfer->resource_count_; ++i) {
+      Resource& resource = resource_of(*transfer, i);
+      if (resource.changed) {
+        if (transfer->resource_count_ != 1) {
+          return false;
+        }
+        ++resource.weight;
+      }
+    }
+  }
+  const auto share_of = [](const Resource& resource) {
+    return resource.weight == 0 ? kNever : resource.capacity / resource.weight;
+  };
+  if (rerated != nullptr) {  // in the order of assign_rates(), which whoever shows rates sees
+    std::ranges::sort(changed_, {}, [&](ResourceId id) {
+      return std::pair(share_of(resources_[static_cast<size_t>(id)]), id);
+    });
+    for (const ResourceId id : changed_) {
+      const uint64_t share = std::max<uint64_t>(share_of(resources_[static_cast<size_t>(id)]), 1);
+      std::ranges::copy_if(active_, std::back_inserter(*rerated), [&](const Transfer* transfer) {
+        return transfer->resources_[0] == id && transfer->rate_ != share;
+      });
+    }
+  }
+  for (Transfer* transfer : active_) {
+    const Resource& resource = resource_of(*transfer, 0);
+    if (!resource.changed) {
+      continue;
+    }
+    const uint64_t share = std::max<uint64_t>(share_of(resource), 1);
+    transfer->left_ = transfer->left_at(now);
+    transfer->since_ = now;
+    if (transfer->rate_ != share) {  // else it keeps its end
+      transfer->rate_ = share;
+      transfer->end_at_ = now + (transfer->left_ + share - 1) / share;
+    }
+  }
+  for (const ResourceId id : changed_) {
+    resources_[static_cast<size_t>(id)].changed = false;
+  }
+  changed_.clear();
+  return true;
+}
+
+void BandwidthShare::move_transfers(const void* from, void* to) {
+  for (Transfer*& transfer : active_) {
+    const auto offset = reinterpret_cast<const char*>(transfer) - static_cast<const char*>(from);
+    transfer = reinterpret_cast<Transfer*>(static_cast<char*>(to) + offset);
+  }
+}
+
+std::vector<uint64_t> BandwidthShare::capacities() const {
+  std::vector<uint64_t> all;
+  for (const Resource& resource : resources_) {
+    all.push_back(resource.capacity);
+  }
+  return all;
+}
+
+void BandwidthShare::take_capacities(const std::vector<uint64_t>& capacities) {
+  for (size_t i = 0; i < resources_.size(); ++i) {
+    resources_[i].capacity = capacities.at(i);
+  }
 }
 
 // All transfers that share a resource, directly or over others, with one that changed.

@@ -6,6 +6,7 @@
 // Not modelled: packets, arbitration, bursts. Law: docs/timing_model.md.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -29,21 +30,24 @@ class Transfer {
   uint64_t bytes() const { return bytes_; }
   uint64_t left() const;                   ///< bytes that have not passed yet, rounded up
   uint64_t rate() const { return rate_; }  ///< (bytes << BandwidthShare::kFraction) a cycle
+  /// (bytes << BandwidthShare::kFraction) that have not passed by `now`, which is not before the
+  /// last update.
+  uint64_t left_at(uint64_t now) const { return left_ - std::min(left_, rate_ * (now - since_)); }
   bool active() const { return active_; }
   uint64_t done_at() const { return done_at_; }  ///< cycle of completion, once not active
 
  private:
   friend class BandwidthShare;
-  std::array<ResourceId, kMaxResources> resources_{};
-  int resource_count_ = 0;
-  bool active_ = false;
-  bool frozen_ = false;
   uint64_t bytes_ = 0;
   uint64_t left_ = 0;  // bytes << kFraction
   uint64_t rate_ = 0;  // (bytes << kFraction) a cycle
   uint64_t since_ = 0;
   uint64_t end_at_ = 0;
   uint64_t done_at_ = 0;
+  int resource_count_ = 0;
+  bool active_ = false;
+  bool frozen_ = false;
+  std::array<ResourceId, kMaxResources> resources_{};  // last: most have one
 };
 
 class BandwidthShare {
@@ -66,6 +70,11 @@ class BandwidthShare {
                   std::vector<Transfer*>* rerated = nullptr);
 
   size_t active() const { return active_.size(); }
+  /// Of a copy: the active transfers, which lie in one block of memory, were copied too.
+  void move_transfers(const void* from, void* to);
+  /// Of all resources, and others for them; what is under way must use none of those that differ.
+  std::vector<uint64_t> capacities() const;
+  void take_capacities(const std::vector<uint64_t>& capacities);
   /// With no transfer active.
   void visit_state(Archive& archive) {
     for (Resource& resource : resources_) {
@@ -89,6 +98,7 @@ class BandwidthShare {
 
   void change(ResourceId id);
   void join(ResourceId id);
+  bool assign_alone(uint64_t now, std::vector<Transfer*>* rerated);
   void collect_component();
   void assign_rates(uint64_t now, std::vector<Transfer*>* rerated);
   void finish(Transfer& transfer, uint64_t now);

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -45,6 +48,59 @@ class TransferClockTest : public ::testing::Test {
   std::vector<Transfer> transfers_{3};
   Ends ends_;
 };
+
+// Transfers of one resource alone are given their rates at once; where each has one of its own too,
+// which never binds, they are worked out as for any set of resources. Both tell the same rates in
+// the same order.
+TEST(BandwidthShare, TransfersOfOneResourceShareItAsAnyOthersDo) {
+  struct Side {
+    BandwidthShare share{};
+    std::vector<ResourceId> resources{};
+    std::vector<Transfer> transfers{200};
+    std::vector<std::array<uint64_t, 3>> told{};  // cycle, number, rate; of an end 0
+    uint64_t next = 0;
+
+    void update(uint64_t now) {
+      std::vector<Transfer*> ended, rerated;
+      next = share.update(now, ended, &rerated);
+      for (const auto* list : {&ended, &rerated}) {
+        for (const Transfer* each : *list) {
+          told.push_back({now, static_cast<uint64_t>(each - transfers.data()), each->rate()});
+        }
+      }
+    }
+  };
+  std::mt19937 random(7);
+  std::array<Side, 2> sides;
+  for (Side& side : sides) {
+    for (const uint64_t rate : {16U, 7U, 100U}) {
+      side.resources.push_back(side.share.add_resource(rate, 3));
+    }
+  }
+  uint64_t now = 0;
+  for (size_t begun = 0; begun < 200 || sides[0].share.active() != 0;) {
+    for (uint32_t more = random() % 4; more > 0 && begun < 200; --more, ++begun) {
+      const uint64_t bytes = 1 + random() % 5000;
+      const size_t of = random() % 3;
+      for (Side& side : sides) {
+        Transfer& transfer = side.transfers[begun];
+        transfer.add(side.resources[of]);
+        if (&side == &sides[1]) {
+          transfer.add(side.share.add_resource(1 << 20, 1));
+        }
+        transfer.set_bytes(bytes);
+        side.share.start(transfer, now);
+      }
+    }
+    for (Side& side : sides) {
+      side.update(now);
+    }
+    ASSERT_EQ(sides[0].next, sides[1].next);
+    now = std::min(sides[0].next, now + 1 + random() % 300);
+  }
+  EXPECT_GT(sides[0].told.size(), 400u);
+  EXPECT_EQ(sides[0].told, sides[1].told);
+}
 
 TEST_F(TransferClockTest, SharesTheBandwidthAndTellsTheNextEnd) {
   start(0, 160, 0);
