@@ -22,6 +22,7 @@
 #include "files/json_output.hpp"
 #include "report/step_report.hpp"
 #include "terminal/printable_text.hpp"
+#include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -63,6 +64,19 @@ std::string record_program(const std::string& path, OpenOptions options, Attempt
   return record;
 }
 
+void write_page(const std::string& path, const nlohmann::ordered_json& figures) {
+  const std::string page = report_page(figures);
+  write_file(path, std::as_bytes(std::span(page)));
+}
+
+// There is a page to look at while changes are worked out; not where it could be read only once.
+void write_early_page(const std::string& path, const nlohmann::ordered_json& figures) {
+  std::error_code none;
+  if (!std::filesystem::is_other(std::filesystem::status(path, none))) {
+    write_page(path, figures);
+  }
+}
+
 void report(const ReportArguments& arguments) {
   if (arguments.page.empty() && arguments.json.empty()) {
     throw UsageError("report: give -o PAGE.html, --json FILE, or both");
@@ -73,22 +87,31 @@ void report(const ReportArguments& arguments) {
   const JsonOutput json(arguments.json);
   const bool recorded = is_record_file(arguments.what);
   Attempts attempts;
-  const std::string bytes =
-      recorded ? std::string() : record_program(arguments.what, options, attempts);
+  std::string bytes = recorded ? std::string() : record_program(arguments.what, options, attempts);
   const spec::StepRecord record = recorded ? read_record_file(arguments.what)
                                            : spec::read_record(std::as_bytes(std::span(bytes)));
+  if (!recorded && !arguments.board.record.empty()) {
+    attempts.attempt([&] { write_file(arguments.board.record, std::as_bytes(std::span(bytes))); });
+  }
+  bytes = {};  // as much as the record again
   const unsigned threads = options.sim.threads > 0 ? static_cast<unsigned>(options.sim.threads)
                                                    : std::thread::hardware_concurrency();
-  const nlohmann::ordered_json figures = step_report(record, arguments.changes, threads);
-  if (!arguments.page.empty()) {
-    const std::string page = report_page(figures);
-    attempts.attempt([&] { write_file(arguments.page, std::as_bytes(std::span(page))); });
+  bool page = !arguments.page.empty();
+  const nlohmann::ordered_json figures = [&] {
+    spec::TextBar bar("report", spec::kLongSeconds);
+    return step_report(
+        record, arguments.changes, threads,
+        {.without_changes =
+             [&](const nlohmann::ordered_json& early) {
+               page = page && attempts.attempt([&] { write_early_page(arguments.page, early); });
+             },
+         .done = [&](double part) { bar.share(part, "what would shorten the step"); }});
+  }();
+  if (page) {
+    attempts.attempt([&] { write_page(arguments.page, figures); });
   }
   if (json.wanted()) {
     attempts.attempt([&] { json.write(figures); });
-  }
-  if (!recorded && !arguments.board.record.empty()) {
-    attempts.attempt([&] { write_file(arguments.board.record, std::as_bytes(std::span(bytes))); });
   }
   spec::print("{}: step {}, {} cycles, {:.3f} us; the re-timing model says {} ({:+.2f} %)\n",
               record.program, record.step, figures["cycles"].get<uint64_t>(),
@@ -122,7 +145,8 @@ void add_report_command(CLI::App& app) {
       ->type_name("FILE");
   command
       ->add_option("--changes", arguments->changes,
-                   "How many changes that would shorten the step are looked for")
+                   "How many changes that would shorten the step are looked for, which takes most "
+                   "of the time; 0: none")
       ->check(CLI::Range(0, 100))
       ->capture_default_str()
       ->type_name("N");

@@ -1,150 +1,224 @@
 // Queues, semaphores and items of a core, in the order of the model.
 #include "report/replay_core.hpp"
 
-#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "board/board_loader.hpp"
 
 namespace tpu::driver {
-
-using spec::RecordedCommand, spec::SequencerItem;
-
 namespace {
 
-bool is_dma(const RecordedCommand& command) {
-  const spec::Engine engine = spec::kQueues[command.queue].engine;
-  return engine != spec::Engine::kMxu && engine != spec::Engine::kVpu &&
-         engine != spec::Engine::kXlu;
+bool is_dma(size_t queue) {
+  const spec::Engine engine = spec::kQueues[queue].engine;
+  return engine == spec::Engine::kDmaIn || engine == spec::Engine::kDmaOut ||
+         engine == spec::Engine::kDmaRemote;
 }
+
+double engine_factor(const CostChange& change, size_t queue) {
+  switch (spec::kQueues[queue].engine) {
+    case spec::Engine::kMxu:
+      return change.mxu;
+    case spec::Engine::kVpu:
+      return change.vpu;
+    case spec::Engine::kXlu:
+      return change.xlu;
+    default:
+      return 1;
+  }
+}
+
+uint64_t times(uint64_t cycles, double factor) {
+  return factor == 1 ? cycles
+                     : static_cast<uint64_t>(std::llround(static_cast<double>(cycles) * factor));
+}
+
+// Cycles from `now` on; what is over by now counts as one.
+uint64_t left_of(uint64_t at, uint64_t now) { return at - std::min(at, now); }
 
 }  // namespace
 
-ReplayCore::ReplayCore(const spec::StepRecord& record, uint32_t index, const CostChange& change,
-                       const Offsets& offsets, ReplayFabric& fabric)
-    : record_(record.cores[index]),
+template <bool kTraced>
+ReplayCore<kTraced>::ReplayCore(const ReplayProgram& program, uint32_t index,
+                                const CostChange& change, const Offsets& offsets,
+                                ReplayFabric& fabric, ReplayPulse& pulse)
+    : core_(program.cores[index]),
       index_(index),
       change_(change),
       offsets_(offsets),
       fabric_(fabric),
-      own_done_(record_.commands.size()),
-      wake_(static_cast<uint64_t>(static_cast<int64_t>(record_.begin) + offsets.begin)) {
-  for (uint32_t i = 0; i < record_.commands.size(); ++i) {
-    queues_[record_.commands[i].queue].commands.push_back(i);
-  }
-  for (size_t q = 0; q < queues_.size(); ++q) {
-    queues_[q].depth = static_cast<size_t>(change.board.core.queue_depth);
-    queues_[q].in_flight = spec::commands_in_flight(change.board, q);
-    queues_[q].flows.resize(queues_[q].in_flight);
-    for (Flow& flow : queues_[q].flows) {
-      flow.core = index;
+      wake_(pulse.wake[index]),
+      progress_(pulse.progress),
+      depth_(static_cast<size_t>(change.board.core.queue_depth)),
+      begin_(static_cast<uint64_t>(static_cast<int64_t>(core_.begin) + offsets.begin)) {
+  size_t slots = 0;
+  for (size_t q = 0; q < in_flight_.size(); ++q) {
+    in_flight_[q] = spec::commands_in_flight(change.board, q);
+    const size_t ring = std::bit_ceil(in_flight_[q]);
+    mask_[q] = ring - 1;
+    first_slot_[q] = slots;
+    slots += ring;
+    if (is_dma(q)) {
+      first_flow_[q] = flow_count_;
+      flow_count_ += ring;
     }
+    engine_factor_[q] = engine_factor(change, q);
   }
-  timing_.begin = wake_;
-  timing_.commands.resize(record_.commands.size());
-  timing_.items.resize(record_.items.size());
-  next_item(wake_);
+  state_.ends.resize(slots);
+  wake_ = begin_;
+  if constexpr (kTraced) {
+    changes_.resize(state_.semaphores.size());
+    timing_.begin = begin_;
+    timing_.commands.resize(core_.commands);
+    timing_.items.resize(core_.items.size());
+  }
+  next_item(begin_);
 }
 
-bool ReplayCore::step(uint64_t now) {
+template <bool kTraced>
+void ReplayCore<kTraced>::use_flows(ReplayFlow* flows) {
+  flows_ = flows;
+  for (size_t q = 0; q < in_flight_.size(); ++q) {
+    for (size_t i = 0; is_dma(q) && i <= mask_[q]; ++i) {
+      flows[flow(q, i)].core = index_;
+      flows[flow(q, i)].queue = static_cast<uint32_t>(q);
+    }
+  }
+}
+
+template <bool kTraced>
+CoreTiming ReplayCore<kTraced>::take() {
+  timing_.end = state_.end;
+  return std::move(timing_);
+}
+
+template <bool kTraced>
+bool ReplayCore<kTraced>::step(uint64_t now) {
   bool any = false;
   for (bool again = true; again;) {
-    any |= apply_signals(now);
-    for (Queue& queue : queues_) {
-      any |= queue.issued != queue.done && run_queue(queue, now);
+    const bool signalled = apply_signals(now);
+    any |= signalled;
+    for (uint32_t left = state_.open; left != 0; left &= left - 1) {
+      const auto q = static_cast<size_t>(std::countr_zero(left));
+      if (signalled || state_.queues[q].due <= now) {
+        any |= run_queue(q, now);
+      }
     }
     const bool sequenced = run_sequencer(now);
     any |= sequenced;
-    again = sequenced || (!pending_.empty() && pending_.front().at <= now);
+    again = sequenced || (is_pending() && state_.pending[state_.applied].at <= now);
   }
   wake_ = next_due(now);
   return any;
 }
 
-uint64_t ReplayCore::next_due(uint64_t now) {
-  uint64_t next = pending_.empty() ? kNever : pending_.front().at;
-  for (Queue& queue : queues_) {
-    if (queue.started != queue.done) {
-      next = std::min(next, end_of(queue, queue.done));
-    }
-    if (queue.issued != queue.started && queue.started - queue.done < queue.in_flight) {
-      const uint64_t start = std::max(queue.next_start, held_until(queue));
-      next = start > now ? std::min(next, start) : next;  // else it waits for a semaphore
-    }
+template <bool kTraced>
+uint64_t ReplayCore<kTraced>::next_due(uint64_t now) const {
+  uint64_t next = is_pending() ? state_.pending[state_.applied].at : kNever;
+  for (uint32_t left = state_.open; left != 0; left &= left - 1) {
+    next = std::min(next, state_.queues[static_cast<size_t>(std::countr_zero(left))].due);
   }
-  if (!ended() && timing_.items[item_].ready > now) {
-    next = std::min(next, timing_.items[item_].ready);
-  }
-  return next;
+  return !ended() && state_.ready > now ? std::min(next, state_.ready) : next;
 }
 
-void ReplayCore::signal(uint64_t now, uint8_t semaphore, uint32_t amount, const Cause& from) {
+template <bool kTraced>
+void ReplayCore<kTraced>::signal(uint64_t now, uint8_t semaphore, uint32_t amount,
+                                 const Cause& from) {
   const uint64_t at = now + static_cast<uint64_t>(change_.board.core.semaphore_cycles);
-  pending_.push_back({at, amount, from, semaphore});
+  state_.pending.push_back({at, amount, semaphore, from});
   wake_at(at);
 }
 
-bool ReplayCore::apply_signals(uint64_t now) {
+template <bool kTraced>
+bool ReplayCore<kTraced>::apply_signals(uint64_t now) {
   bool any = false;
-  for (; !pending_.empty() && pending_.front().at <= now; pending_.pop_front()) {
-    const Pending& next = pending_.front();
-    Semaphore& semaphore = semaphores_[next.semaphore];
-    semaphore.value += next.amount;
-    semaphore.changed = now;
-    semaphore.from = next.from;
-    last_event_ = now;
-    last_cause_ = next.from;
+  for (; is_pending() && state_.pending[state_.applied].at <= now; ++state_.applied) {
+    const ReplayState::Pending& next = state_.pending[state_.applied];
+    state_.semaphores[next.semaphore] += next.amount;
+    if constexpr (kTraced) {
+      changes_[next.semaphore] = {now, next.from};
+      last_cause_ = next.from;
+    }
     any = true;
+  }
+  if (any && !is_pending()) {
+    state_.pending.clear();
+    state_.applied = 0;
   }
   return any;
 }
 
-void ReplayCore::landing(uint64_t now, int count, const Cause& from) {
-  inbound_ += count;
-  if (inbound_ == 0) {
-    last_event_ = now;
+template <bool kTraced>
+void ReplayCore<kTraced>::landing(uint64_t now, int count, const Cause& from) {
+  state_.inbound += count;
+  if (state_.inbound == 0) {
     last_cause_ = from;
     wake_at(now);
   }
 }
 
-bool ReplayCore::run_queue(Queue& queue, uint64_t now) {
+template <bool kTraced>
+bool ReplayCore<kTraced>::run_queue(size_t q, uint64_t now) {
   bool any = false;
-  while (finish(queue, now) || start(queue, now)) {
+  while (finish(q, now) || start(q, now)) {
     any = true;
+  }
+  state_.queues[q].due = due(q, now);
+  if (state_.queues[q].issued == state_.queues[q].done) {
+    state_.open &= ~(1U << q);
   }
   return any;
 }
 
-// kNever while its bytes pass.
-uint64_t ReplayCore::end_of(Queue& queue, size_t number) const {
-  const uint32_t command = queue.commands[number];
-  if (own_done_[command] != kNever) {
-    return std::max(own_done_[command], queue.last_done);
+// Of what does not wait for a semaphore.
+template <bool kTraced>
+uint64_t ReplayCore<kTraced>::due(size_t q, uint64_t now) const {
+  const Queue& queue = state_.queues[q];
+  uint64_t next = queue.started != queue.done ? end_of(q, queue.done) : kNever;
+  if (queue.issued != queue.started && queue.started - queue.done < in_flight_[q]) {
+    const uint64_t start = std::max(queue.next_start, queue.held);
+    next = start > now ? std::min(next, start) : next;
   }
-  const Flow& flow = queue.flow(number);
-  return flow.active() ? kNever : std::max(flow.done_at() + flow.fixed_cycles, queue.last_done);
+  return next;
+}
+
+// kNever while its bytes pass.
+template <bool kTraced>
+uint64_t ReplayCore<kTraced>::end_of(size_t q, size_t number) const {
+  const uint64_t last = state_.queues[q].last_done;
+  const uint64_t end = state_.ends[slot(q, number)];
+  if (end != kNever) {
+    return std::max(end, last);
+  }
+  const ReplayFlow& transfer = flows_[flow(q, number)];
+  return transfer.active() ? kNever : std::max(transfer.done_at() + transfer.fixed_cycles, last);
 }
 
 // Commands are done in order.
-bool ReplayCore::finish(Queue& queue, uint64_t now) {
-  if (queue.done == queue.started || end_of(queue, queue.done) > now) {
+template <bool kTraced>
+bool ReplayCore<kTraced>::finish(size_t q, uint64_t now) {
+  Queue& queue = state_.queues[q];
+  if (queue.done == queue.started || end_of(q, queue.done) > now) {
     return false;
   }
-  const uint32_t number = queue.commands[queue.done];
-  const RecordedCommand& command = record_.commands[number];
-  CommandTimes& times = timing_.commands[number];
-  const Cause from = done_cause(number);
-  if (command.transfers()) {
-    const Flow& flow = queue.flow(queue.done);
-    times.flow_end = flow.done_at();
-    own_done_[number] = flow.done_at() + flow.fixed_cycles;
+  const ReplayCommand& command = commands(q)[queue.done];
+  const Cause from = done_cause(command.number);
+  if constexpr (kTraced) {
+    CommandTimes& at = timing_.commands[command.number];
+    uint64_t own = state_.ends[slot(q, queue.done)];
+    if (command.transfers) {
+      const ReplayFlow& transfer = flows_[flow(q, queue.done)];
+      at.flow_end = transfer.done_at();
+      own = transfer.done_at() + transfer.fixed_cycles;
+    }
+    at.behind = own < now;
+    at.done = now;
+    last_cause_ = from;
   }
-  times.behind = own_done_[number] < now;
-  times.done = now;
   queue.last_done = now;
   ++queue.done;
-  if (command.transfers() && command.remote()) {
+  ++progress_;
+  if (command.transfers && command.remote) {
     fabric_.landing(now, command.to_core, -1, from);
   }
   for (const spec::SemaphoreUse& use : command.signal) {
@@ -152,192 +226,249 @@ bool ReplayCore::finish(Queue& queue, uint64_t now) {
       fabric_.signal(now, use, from);
     }
   }
-  last_event_ = now;
-  last_cause_ = from;
   return true;
 }
 
-bool ReplayCore::waits_met(const RecordedCommand& command) const {
+template <bool kTraced>
+bool ReplayCore<kTraced>::waits_met(const ReplayCommand& command) const {
   return std::ranges::all_of(command.wait, [&](const spec::SemaphoreUse& use) {
-    return semaphores_[use.semaphore].value >= use.amount;
+    return state_.semaphores[use.semaphore] >= use.amount;
   });
 }
 
-// A matmul onto a result in flight keeps its distance from the one in front.
-uint64_t ReplayCore::held_until(const Queue& queue) const {
-  const uint32_t number = queue.commands[queue.started];
-  const RecordedCommand& command = record_.commands[number];
-  if (command.held == 0 || queue.started == 0) {
-    return 0;
-  }
-  const uint32_t front = queue.commands[queue.started - 1];
-  const uint64_t start = record_.commands[front].start;
-  const uint64_t distance = command.held > start ? command.held - start : 0;
-  return timing_.commands[front].start + scaled(record_.commands[front], distance);
+template <bool kTraced>
+uint64_t ReplayCore<kTraced>::scaled(size_t q, const ReplayCommand& command,
+                                     uint64_t cycles) const {
+  return times(cycles, factor_of(command) * engine_factor_[q]);
 }
 
-uint64_t ReplayCore::scaled(const RecordedCommand& command, uint64_t cycles) const {
-  double factor = command.op_id == change_.op ? change_.op_factor : 1;
-  switch (spec::kQueues[command.queue].engine) {
-    case spec::Engine::kMxu:
-      factor *= change_.mxu;
-      break;
-    case spec::Engine::kVpu:
-      factor *= change_.vpu;
-      break;
-    case spec::Engine::kXlu:
-      factor *= change_.xlu;
-      break;
-    default:
-      break;
-  }
-  return factor == 1 ? cycles
-                     : static_cast<uint64_t>(std::llround(static_cast<double>(cycles) * factor));
-}
-
-bool ReplayCore::start(Queue& queue, uint64_t now) {
-  if (queue.issued == queue.started || now < queue.next_start ||
-      queue.started - queue.done == queue.in_flight || now < held_until(queue)) {
+template <bool kTraced>
+bool ReplayCore<kTraced>::start(size_t q, uint64_t now) {
+  Queue& queue = state_.queues[q];
+  if (queue.issued == queue.started || now < queue.next_start || now < queue.held ||
+      queue.started - queue.done == in_flight_[q]) {
     return false;
   }
-  const uint32_t number = queue.commands[queue.started];
-  const RecordedCommand& command = record_.commands[number];
+  const ReplayCommand& command = commands(q)[queue.started];
   if (!waits_met(command)) {
     return false;
   }
   for (const spec::SemaphoreUse& use : command.wait) {
-    semaphores_[use.semaphore].value -= use.takes != 0 ? use.amount : 0;
+    state_.semaphores[use.semaphore] -= use.takes != 0 ? use.amount : 0;
   }
-  timing_.commands[number].start = now;
-  timing_.commands[number].start_cause = cause_of(queue, number, now);
-  begin(queue, number, now);
+  if constexpr (kTraced) {
+    timing_.commands[command.number].start = now;
+    timing_.commands[command.number].start_cause = cause_of(q, command, now);
+  }
+  constexpr size_t kAhead = 3;  // of one of many queues: the host's caches do not foresee it
+  __builtin_prefetch(&commands(q)[std::min(queue.started + kAhead, commands(q).size() - 1)]);
+  begin(q, command, now);
   ++queue.started;
+  ++progress_;
+  // A matmul onto a result in flight keeps its distance from the one in front.
+  queue.held = 0;
+  if (queue.started < commands(q).size()) {
+    const uint64_t distance = commands(q)[queue.started].held_after;
+    queue.held = distance == 0 ? 0 : now + scaled(q, command, distance);
+  }
   return true;
 }
 
 // The last of what it needed.
-Cause ReplayCore::cause_of(const Queue& queue, uint32_t command, uint64_t now) const {
-  for (const spec::SemaphoreUse& use : record_.commands[command].wait) {
-    if (use.amount != 0 && semaphores_[use.semaphore].changed == now) {
-      return semaphores_[use.semaphore].from;
+template <bool kTraced>
+Cause ReplayCore<kTraced>::cause_of(size_t q, const ReplayCommand& command, uint64_t now) const {
+  const Queue& queue = state_.queues[q];
+  for (const spec::SemaphoreUse& use : command.wait) {
+    if (use.amount != 0 && changes_[use.semaphore].at == now) {
+      return changes_[use.semaphore].from;
     }
   }
-  if (queue.started != 0) {
-    const uint32_t front = queue.commands[queue.started - 1];
-    if (now == std::max(queue.next_start, held_until(queue))) {
-      return {Cause::Kind::kQueue, index_, front};
-    }
+  if (queue.started != 0 && now == std::max(queue.next_start, queue.held)) {
+    return {Cause::Kind::kQueue, index_, commands(q)[queue.started - 1].number};
   }
-  if (queue.started >= queue.in_flight) {
-    const uint32_t room = queue.commands[queue.started - queue.in_flight];
+  if (queue.started >= in_flight_[q]) {
+    const uint32_t room = commands(q)[queue.started - in_flight_[q]].number;
     if (timing_.commands[room].done == now) {
       return done_cause(room);
     }
   }
-  return {Cause::Kind::kIssue, index_, command};
+  return {Cause::Kind::kIssue, index_, command.number};
 }
 
-void ReplayCore::begin(Queue& queue, uint32_t number, uint64_t now) {
-  const RecordedCommand& command = record_.commands[number];
+template <bool kTraced>
+void ReplayCore<kTraced>::begin(size_t q, const ReplayCommand& command, uint64_t now) {
+  Queue& queue = state_.queues[q];
+  uint64_t& end = state_.ends[slot(q, queue.started)];
   queue.next_start = now + 1;
-  if (command.transfers()) {
-    Flow& flow = queue.flow(queue.started);
-    const double factor = command.op_id == change_.op ? change_.op_factor : 1;
-    flow.clear();
-    flow.set_bytes(
-        static_cast<uint64_t>(std::llround(static_cast<double>(command.bytes) * factor)));
-    flow.fixed_cycles = static_cast<uint64_t>(
-        std::llround(static_cast<double>(fabric_.route(index_, command, flow)) * factor));
-    own_done_[number] = kNever;
-    if (command.remote()) {
+  if (command.transfers) {
+    ReplayFlow& transfer = flows_[flow(q, queue.started)];
+    const double factor = factor_of(command);
+    transfer.clear();
+    transfer.set_bytes(times(command.size, factor));
+    transfer.fixed_cycles = times(fabric_.route(index_, command, transfer), factor);
+    end = kNever;
+    if (command.remote) {
       fabric_.landing(now, command.to_core, 1, {});
     }
-    fabric_.start(flow);
-  } else if (!command.works() || is_dma(command)) {
-    own_done_[number] = now + fabric_.control_cycles(index_, command);
+    fabric_.start(transfer);
+  } else if (!command.timed) {
+    end = now + fabric_.control_cycles(index_, command);
   } else {
-    queue.next_start =
-        now + std::max<uint64_t>(1, scaled(command, command.free_at - command.start));
-    own_done_[number] = now + std::max<uint64_t>(1, scaled(command, command.done - command.start));
+    queue.next_start = now + std::max<uint64_t>(1, scaled(q, command, command.free_after));
+    end = now + std::max<uint64_t>(1, scaled(q, command, command.size));
   }
 }
 
-bool ReplayCore::idle() const {
-  return inbound_ == 0 && pending_.empty() && std::ranges::all_of(queues_, [](const Queue& queue) {
-           return queue.issued == queue.done;
-         });
-}
-
-// Cycles that the sequencer needs to get to an item from the one before.
-uint64_t ReplayCore::least_gap(const SequencerItem& item, size_t index) const {
-  const uint64_t before = index == 0 ? record_.begin : record_.items[index - 1].went;
-  uint64_t gap = item.arrived - before;
-  if (item.kind == SequencerItem::Kind::kIssue) {
+template <bool kTraced>
+uint64_t ReplayCore<kTraced>::least_gap(const ReplayItem& item) const {
+  uint64_t gap = item.gap;
+  if (item.kind == ReplayItem::Kind::kIssue) {
     gap = static_cast<uint64_t>(std::max<int64_t>(0, static_cast<int64_t>(gap) + offsets_.issue));
   }
-  gap = change_.sequencer == 1
-            ? gap
-            : static_cast<uint64_t>(std::llround(static_cast<double>(gap) * change_.sequencer));
-  return gap + (item.kind == SequencerItem::Kind::kHost ? item.went - item.arrived : 0);
+  const uint64_t waits = item.kind == ReplayItem::Kind::kHost ? core_.host_waits[item.amount] : 0;
+  return times(gap, change_.sequencer) + waits;
 }
 
-void ReplayCore::next_item(uint64_t now) {
+template <bool kTraced>
+void ReplayCore<kTraced>::next_item(uint64_t now) {
   if (!ended()) {
-    timing_.items[item_].ready = now + least_gap(record_.items[item_], item_);
+    state_.ready = now + least_gap(core_.items[state_.item]);
+    if constexpr (kTraced) {
+      timing_.items[state_.item].ready = state_.ready;
+    }
   }
 }
 
 // False: it cannot go on; `cause`: what it would have waited for last.
-bool ReplayCore::go(const SequencerItem& item, uint64_t now, Cause& cause) {
-  using Kind = SequencerItem::Kind;
+template <bool kTraced>
+bool ReplayCore<kTraced>::go(const ReplayItem& item, uint64_t now, Cause& cause) {
+  using Kind = ReplayItem::Kind;
   switch (item.kind) {
     case Kind::kIssue: {
-      Queue& queue = queues_[record_.commands[item.index].queue];
-      if (queue.full()) {
+      Queue& queue = state_.queues[item.index];
+      if (full(queue)) {
         return false;
       }
       if (queue.started != 0) {
-        cause = {Cause::Kind::kStart, index_, queue.commands[queue.started - 1]};
+        cause = {Cause::Kind::kStart, index_, commands(item.index)[queue.started - 1].number};
       }
       ++queue.issued;
+      queue.due = now;
+      state_.open |= 1U << item.index;
       return true;
     }
     case Kind::kTake:
-      if (semaphores_[item.index].value < item.amount) {
+      if (state_.semaphores[item.index] < item.amount) {
         return false;
       }
-      semaphores_[item.index].value -= item.amount;
-      cause = semaphores_[item.index].from;
+      state_.semaphores[item.index] -= item.amount;
+      if constexpr (kTraced) {
+        cause = changes_[item.index].from;
+      }
       return true;
     case Kind::kSignal:
-      signal(now, static_cast<uint8_t>(item.index), item.amount,
-             {Cause::Kind::kItem, index_, static_cast<uint32_t>(item_)});
+      signal(now, item.index, item.amount,
+             {Cause::Kind::kItem, index_, static_cast<uint32_t>(state_.item)});
       return true;
     case Kind::kHost:
       return true;
     case Kind::kHalt:
       cause = last_cause_;
-      return idle();
+      return state_.inbound == 0 && !is_pending() && state_.open == 0;
   }
   return false;
 }
 
-bool ReplayCore::run_sequencer(uint64_t now) {
+template <bool kTraced>
+bool ReplayCore<kTraced>::run_sequencer(uint64_t now) {
   bool any = false;
-  while (!ended() && timing_.items[item_].ready <= now) {
-    ItemTimes& times = timing_.items[item_];
-    if (!go(record_.items[item_], now, times.cause)) {
+  while (!ended() && state_.ready <= now) {
+    Cause cause = kTraced ? timing_.items[state_.item].cause : Cause();
+    const bool went = go(core_.items[state_.item], now, cause);
+    if constexpr (kTraced) {
+      timing_.items[state_.item].cause = cause;
+    }
+    if (!went) {
       break;
     }
-    times.went = now;
-    ++item_;
+    if constexpr (kTraced) {
+      timing_.items[state_.item].went = now;
+    }
+    ++state_.item;
+    ++progress_;
     next_item(now);
     any = true;
   }
   if (any && ended()) {
-    timing_.end = now;
+    state_.end = now;
   }
   return any;
 }
+
+template <bool kTraced>
+bool ReplayCore<kTraced>::same_queue(size_t q, uint64_t now, const ReplayState& other,
+                                     uint64_t other_now, const ReplayFlow* other_flows) const {
+  const Queue& mine = state_.queues[q];
+  const Queue& its = other.queues[q];
+  if (mine.issued != its.issued || mine.started != its.started || mine.done != its.done ||
+      left_of(std::max(mine.next_start, mine.held), now) !=
+          left_of(std::max(its.next_start, its.held), other_now)) {
+    return false;
+  }
+  for (size_t number = mine.done; number != mine.started; ++number) {
+    const size_t at = slot(q, number);
+    if (state_.ends[at] != kNever) {
+      if (other.ends[at] == kNever ||
+          left_of(state_.ends[at], now) != left_of(other.ends[at], other_now)) {
+        return false;
+      }
+      continue;
+    }
+    const ReplayFlow& my_flow = flows_[flow(q, number)];
+    const ReplayFlow& its_flow = other_flows[flow(q, number)];
+    if (other.ends[at] != kNever || my_flow.active() != its_flow.active()) {
+      return false;
+    }
+    const bool same = my_flow.active()
+                          ? my_flow.fixed_cycles == its_flow.fixed_cycles &&
+                                my_flow.rate() == its_flow.rate() &&
+                                my_flow.left_at(now) == its_flow.left_at(other_now)
+                          : left_of(my_flow.done_at() + my_flow.fixed_cycles, now) ==
+                                left_of(its_flow.done_at() + its_flow.fixed_cycles, other_now);
+    if (!same) {
+      return false;
+    }
+  }
+  return true;
+}
+
+template <bool kTraced>
+bool ReplayCore<kTraced>::same(uint64_t now, const ReplayState& other, uint64_t other_now,
+                               const ReplayFlow* other_flows) const {
+  if (state_.item != other.item || state_.open != other.open || state_.inbound != other.inbound ||
+      state_.semaphores != other.semaphores ||
+      (!ended() && left_of(state_.ready, now) != left_of(other.ready, other_now))) {
+    return false;
+  }
+  const auto alike = [&](const ReplayState::Pending& mine, const ReplayState::Pending& its) {
+    return mine.at - now == its.at - other_now && mine.amount == its.amount &&
+           mine.semaphore == its.semaphore;
+  };
+  if (!std::equal(state_.pending.begin() + static_cast<ptrdiff_t>(state_.applied),
+                  state_.pending.end(),
+                  other.pending.begin() + static_cast<ptrdiff_t>(other.applied),
+                  other.pending.end(), alike)) {
+    return false;
+  }
+  for (size_t q = 0; q < in_flight_.size(); ++q) {
+    if (!same_queue(q, now, other, other_now, other_flows)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+template class ReplayCore<true>;
+template class ReplayCore<false>;
 
 }  // namespace tpu::driver

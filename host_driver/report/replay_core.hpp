@@ -1,118 +1,171 @@
 // One core of the re-timing model: queues, semaphores and sequencer of tlm_model/core/ with their
-// times, fed with the commands of a record.
+// times, fed with the commands of a record. A traced one also keeps when each command and item
+// went, and for what cause. The other has all that changes in a State, which can be copied: the
+// moment of a replay, from which another one can go on.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <utility>
 #include <vector>
 
+#include "board/board_loader.hpp"
 #include "command/bandwidth_share.hpp"
+#include "report/replay_program.hpp"
 #include "report/retime.hpp"
 
 namespace tpu::driver {
+
+/// A started transfer; in place while it is active.
+struct ReplayFlow : spec::Transfer {
+  uint32_t core = 0;  // index in the record
+  uint32_t queue = 0;
+  uint64_t fixed_cycles = 0;
+};
+
+/// What the cores tell the replay while they run.
+struct ReplayPulse {
+  std::array<uint64_t, static_cast<size_t>(spec::kMaxCores)>
+      wake{};             // by core of the record: something happens then
+  uint64_t progress = 0;  // items, starts and ends of commands
+};
 
 /// What connects the cores.
 class ReplayFabric {
  public:
   virtual ~ReplayFabric() = default;
   /// Registers the resources of a transfer and returns its fixed cycles.
-  virtual uint64_t route(uint32_t core, const spec::RecordedCommand& command,
-                         spec::Transfer& transfer) = 0;
+  virtual uint64_t route(uint32_t core, const ReplayCommand& command, spec::Transfer& transfer) = 0;
   virtual void start(spec::Transfer& transfer) = 0;
   /// Of a command without data, from its start to its end.
-  virtual uint64_t control_cycles(uint32_t core, const spec::RecordedCommand& command) = 0;
+  virtual uint64_t control_cycles(uint32_t core, const ReplayCommand& command) = 0;
   virtual void signal(uint64_t now, const spec::SemaphoreUse& use, const Cause& from) = 0;
   /// A write to another core begins (1) or has landed (-1).
   virtual void landing(uint64_t now, uint32_t board_core, int count, const Cause& from) = 0;
 };
 
+/// All that changes in a core while it runs.
+struct ReplayState {
+  struct Queue {
+    uint32_t issued = 0, started = 0, done = 0;
+    uint64_t next_start = 0;
+    uint64_t held = 0;  // until then the next command may not start
+    uint64_t last_done = 0;
+    uint64_t due = UINT64_MAX;  // something happens then, unless a signal comes before
+  };
+  struct Pending {
+    uint64_t at;
+    uint32_t amount;
+    uint8_t semaphore;
+    Cause from;
+  };
+
+  std::array<Queue, spec::kQueueCount> queues{};
+  std::array<uint32_t, 256> semaphores{};
+  std::vector<Pending> pending{};  // those from `applied` on
+  size_t applied = 0;
+  std::vector<uint64_t> ends{};  // of commands in flight, by queue; kNever: of a transfer
+  uint64_t item = 0;             // of the sequencer
+  uint64_t ready = 0;            // it is there
+  uint64_t end = 0;
+  int64_t inbound = 0;
+  uint32_t open = 0;  // bits of the queues with commands that are not done
+};
+
+template <bool kTraced>
 class ReplayCore {
  public:
   static constexpr uint64_t kNever = UINT64_MAX;
 
-  /// Core `index` of the record.
   /// What takes more or fewer cycles than when it was recorded, by the board's numbers.
   struct Offsets {
     int64_t issue = 0;  // an issue
     int64_t begin = 0;  // until the core begins
   };
-  ReplayCore(const spec::StepRecord& record, uint32_t index, const CostChange& change,
-             const Offsets& offsets, ReplayFabric& fabric);
+  /// Core `index` of the program. It needs flow_count() flows, in place as long as it is used.
+  ReplayCore(const ReplayProgram& program, uint32_t index, const CostChange& change,
+             const Offsets& offsets, ReplayFabric& fabric, ReplayPulse& pulse);
+  size_t flow_count() const { return flow_count_; }
+  void use_flows(ReplayFlow* flows);
 
   /// Does everything that is due at `now`; false: nothing was.
   bool step(uint64_t now);
-  uint64_t wake() const { return wake_; }
   void wake_at(uint64_t cycle) { wake_ = std::min(wake_, cycle); }
   void signal(uint64_t now, uint8_t semaphore, uint32_t amount, const Cause& from);
   void landing(uint64_t now, int count, const Cause& from);
-  bool ended() const { return item_ == record_.items.size(); }
-  CoreTiming take() { return std::move(timing_); }
-
-  /// A started transfer; in place while it is active.
-  struct Flow : spec::Transfer {
-    uint32_t core = 0;
-    uint64_t fixed_cycles = 0;
-  };
+  void flow_ended(uint64_t now, uint32_t queue) {
+    state_.queues[queue].due = now;
+    wake_at(now);
+  }
+  bool ended() const { return state_.item == core_.items.size(); }
+  uint64_t begin() const { return begin_; }
+  uint64_t end() const { return state_.end; }
+  const ReplayState& state() const { return state_; }
+  /// One of the same core and board.
+  void set_state(const ReplayState& state) { state_ = state; }
+  /// Whether all that is to come is the same, with times counted from `now` and `other_now`;
+  /// `other` has the other core's flows.
+  bool same(uint64_t now, const ReplayState& other, uint64_t other_now,
+            const ReplayFlow* other_flows) const;
+  /// Traced.
+  CoreTiming take();
 
  private:
-  struct Queue {
-    std::vector<uint32_t> commands{};  // all of the step, in order
-    size_t issued = 0, started = 0, done = 0;
-    uint64_t next_start = 0;
-    uint64_t last_done = 0;
-    std::vector<Flow> flows{};
-    size_t depth = 0, in_flight = 0;
-
-    Flow& flow(size_t number) { return flows[number % flows.size()]; }
-    bool full() const { return issued - started == depth; }
-  };
-  struct Pending {
-    uint64_t at;
-    uint32_t amount;
-    Cause from;
-    uint8_t semaphore;
-  };
-  struct Semaphore {
-    uint32_t value = 0;
-    uint64_t changed = 0;
+  using Queue = ReplayState::Queue;
+  // Of a semaphore: for causes.
+  struct Change {
+    uint64_t at = 0;
     Cause from{};  // of the last signal
   };
 
-  bool apply_signals(uint64_t now);
-  bool run_queue(Queue& queue, uint64_t now);
-  bool finish(Queue& queue, uint64_t now);
-  bool start(Queue& queue, uint64_t now);
-  void begin(Queue& queue, uint32_t number, uint64_t now);
-  uint64_t end_of(Queue& queue, size_t number) const;
-  uint64_t held_until(const Queue& queue) const;
-  bool waits_met(const spec::RecordedCommand& command) const;
-  Cause cause_of(const Queue& queue, uint32_t command, uint64_t now) const;
-  uint64_t scaled(const spec::RecordedCommand& command, uint64_t cycles) const;
-  uint64_t least_gap(const spec::SequencerItem& item, size_t index) const;
-  bool run_sequencer(uint64_t now);
-  bool go(const spec::SequencerItem& item, uint64_t now, Cause& cause);
-  void next_item(uint64_t now);
-  bool idle() const;
-  uint64_t next_due(uint64_t now);
-  Cause done_cause(uint32_t command) const { return {Cause::Kind::kDone, index_, command}; }
+  const std::vector<ReplayCommand>& commands(size_t q) const { return core_.queues[q]; }
+  // Rings of a power of two, as long as the commands in flight at least.
+  size_t slot(size_t q, size_t number) const { return first_slot_[q] + (number & mask_[q]); }
+  // Queues that transfer have flows too.
+  size_t flow(size_t q, size_t number) const { return first_flow_[q] + (number & mask_[q]); }
+  bool is_pending() const { return state_.applied != state_.pending.size(); }
+  bool full(const Queue& queue) const { return queue.issued - queue.started == depth_; }
 
-  const spec::RecordedCore& record_;
+  bool apply_signals(uint64_t now);
+  bool run_queue(size_t q, uint64_t now);
+  bool finish(size_t q, uint64_t now);
+  bool start(size_t q, uint64_t now);
+  void begin(size_t q, const ReplayCommand& command, uint64_t now);
+  uint64_t end_of(size_t q, size_t number) const;
+  uint64_t due(size_t q, uint64_t now) const;
+  bool waits_met(const ReplayCommand& command) const;
+  Cause cause_of(size_t q, const ReplayCommand& command, uint64_t now) const;
+  double factor_of(const ReplayCommand& command) const {
+    return command.op_id == change_.op ? change_.op_factor : 1;
+  }
+  uint64_t scaled(size_t q, const ReplayCommand& command, uint64_t cycles) const;
+  uint64_t least_gap(const ReplayItem& item) const;
+  bool run_sequencer(uint64_t now);
+  bool go(const ReplayItem& item, uint64_t now, Cause& cause);
+  void next_item(uint64_t now);
+  uint64_t next_due(uint64_t now) const;
+  Cause done_cause(uint32_t command) const { return {Cause::Kind::kDone, index_, command}; }
+  bool same_queue(size_t q, uint64_t now, const ReplayState& other, uint64_t other_now,
+                  const ReplayFlow* other_flows) const;
+
+  const ReplayProgram::Core& core_;
   const uint32_t index_;
   const CostChange& change_;
   const Offsets offsets_;
   ReplayFabric& fabric_;
-  std::array<Queue, spec::kQueueCount> queues_;
-  std::array<Semaphore, 256> semaphores_{};
-  std::deque<Pending> pending_;
-  std::vector<uint64_t> own_done_;  // of commands that have started: without those in front
-  size_t item_ = 0;
-  int inbound_ = 0;
-  uint64_t last_event_ = 0;  // that the end waits for
-  Cause last_cause_{};
-  uint64_t wake_;
+  uint64_t& wake_;
+  uint64_t& progress_;
+  const size_t depth_;
+  const uint64_t begin_;
+  std::array<size_t, spec::kQueueCount> in_flight_{}, mask_{}, first_slot_{}, first_flow_{};
+  size_t flow_count_ = 0;
+  std::array<double, spec::kQueueCount> engine_factor_{};
+  ReplayFlow* flows_ = nullptr;
+  ReplayState state_;
+  // Traced.
+  std::vector<Change> changes_;  // by semaphore
+  Cause last_cause_{};           // that the end waits for
   CoreTiming timing_;
 };
 

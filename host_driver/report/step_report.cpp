@@ -39,7 +39,7 @@ class Report {
         path_(critical_path(record, timing_)),
         cores_(static_cast<double>(record.cores.size())) {}
 
-  Json run(size_t changes, unsigned threads) const {
+  Json run(size_t changes, unsigned threads, const ReportWatch& watch) const {
     Json json = head();
     json["notes"] = record_.notes;
     json["kinds"] = kTimeKindNames;
@@ -58,8 +58,13 @@ class Report {
     json["memory"] = memory();
     json["critical_path"] = path();
     json["changes"] = Json::array();
+    if (changes != 0) {
+      Json early = json;
+      early["changes_to_come"] = true;
+      watch.without_changes(early);
+    }
     for (const WhatIf& change :
-         best_changes(record_, account_, timing_.cycles(), changes, threads)) {
+         best_changes(record_, account_, timing_, changes, threads, watch.done)) {
       json["changes"].push_back({{"name", change.name},
                                  {"source", source_of(change.op)},
                                  {"is_op", change.op != spec::kNoRecordedOp},
@@ -328,14 +333,15 @@ class Report {
 
 }  // namespace
 
-Json step_report(const spec::StepRecord& record, size_t changes, unsigned threads) {
+Json step_report(const spec::StepRecord& record, size_t changes, unsigned threads,
+                 const ReportWatch& watch) {
   if (record.left_out != 0) {
     throw Error(ErrorCode::kFailedPrecondition,
                 fmt::format("the step has {} commands, and a record holds {}; report a smaller "
                             "program, or the same with fewer layers or smaller batches",
                             record.left_out, spec::kMostRecordedCommands));
   }
-  return Report(record).run(changes, threads);
+  return Report(record).run(changes, threads, watch);
 }
 
 std::string report_page(const Json& report) {

@@ -1,6 +1,7 @@
 // The report of a recorded step: as JSON, and as one HTML page that shows it and needs no network.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -8,11 +9,20 @@
 
 namespace tpu::driver {
 
+/// Who looks at a report while it is made. Changes take most of the time.
+struct ReportWatch {
+  /// The report without them: its page says that they are being worked out.
+  std::function<void(const nlohmann::ordered_json&)> without_changes =
+      [](const nlohmann::ordered_json&) {};
+  /// The share of them that is worked out; by any thread, one at a time.
+  std::function<void(double)> done = [](double) {};
+};
+
 /// Keys: docs/report.md. Throws Error FailedPrecondition for a record that holds no step (more
 /// commands than a record can have).
 /// `changes`: how many of the best are told.
-nlohmann::ordered_json step_report(const spec::StepRecord& record, size_t changes,
-                                   unsigned threads);
+nlohmann::ordered_json step_report(const spec::StepRecord& record, size_t changes, unsigned threads,
+                                   const ReportWatch& watch = {});
 
 std::string report_page(const nlohmann::ordered_json& report);
 

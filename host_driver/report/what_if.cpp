@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <utility>
+
+#include "report/changed_steps.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -93,11 +96,22 @@ std::vector<Cost> costs_of(const spec::StepRecord& record, const StepAccount& ac
   return costs;
 }
 
-StepTiming timing_with(const spec::StepRecord& record, const Cost& cost, double factor) {
-  CostChange change = no_change(record);
-  cost.apply(change, factor);
-  return retime(record, change);
-}
+// Tells how far a known number of replays is.
+class Count {
+ public:
+  Count(size_t all, const std::function<void(double)>& done) : all_(all), done_(done) {}
+
+  void next() {
+    const std::lock_guard lock(mutex_);
+    done_(std::min(1.0, static_cast<double>(++over_) / static_cast<double>(all_)));
+  }
+
+ private:
+  const size_t all_;
+  const std::function<void(double)>& done_;
+  std::mutex mutex_;
+  size_t over_ = 0;
+};
 
 // Work items in any order; each has its own result.
 void for_all(size_t count, unsigned threads, const std::function<void(size_t)>& work) {
@@ -117,21 +131,30 @@ void for_all(size_t count, unsigned threads, const std::function<void(size_t)>& 
 }  // namespace
 
 std::vector<WhatIf> best_changes(const spec::StepRecord& record, const StepAccount& account,
-                                 uint64_t step_cycles, size_t most, unsigned threads) {
+                                 const StepTiming& timing, size_t most, unsigned threads,
+                                 const std::function<void(double)>& done) {
   if (most == 0) {
     return {};
   }
+  const ChangedSteps steps(record, timing);
   std::vector<Cost> costs = costs_of(record, account);
-  for_all(costs.size(), threads, [&](size_t i) {
-    costs[i].what.cycles_without = timing_with(record, costs[i], 0).cycles();
-  });
-  std::erase_if(costs, [&](const Cost& c) { return c.what.cycles_without >= step_cycles; });
+  Count count(costs.size() + std::min(costs.size(), most), done);
+  const auto times_with = [&](const Cost& cost, double factor) {
+    CostChange change = no_change(record);
+    cost.apply(change, factor);
+    const ChangedSteps::Times times = steps.with(change);
+    count.next();
+    return times;
+  };
+  for_all(costs.size(), threads,
+          [&](size_t i) { costs[i].what.cycles_without = times_with(costs[i], 0).cycles; });
+  std::erase_if(costs, [&](const Cost& c) { return c.what.cycles_without >= timing.cycles(); });
   std::ranges::stable_sort(costs, {}, [](const Cost& c) { return c.what.cycles_without; });
   costs.resize(std::min(costs.size(), most));
   for_all(costs.size(), threads, [&](size_t i) {
-    const StepTiming timing = timing_with(record, costs[i], 0.5);
-    costs[i].what.cycles_at_half = timing.cycles();
-    costs[i].what.halved_skew = timing.skew();
+    const ChangedSteps::Times times = times_with(costs[i], 0.5);
+    costs[i].what.cycles_at_half = times.cycles;
+    costs[i].what.halved_skew = times.skew;
   });
   std::vector<WhatIf> changes;
   for (Cost& cost : costs) {

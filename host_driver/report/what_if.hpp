@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,10 @@ struct WhatIf {
 };
 
 /// The `most` that shorten the step most when they are removed, best first; only such as do.
-/// `threads`: of the host; the result does not depend on it.
+/// `timing`: the record retimed without a change. `threads`: of the host; the result does not
+/// depend on it. `done` is told the share of the work that is over, by any thread, one at a time.
 std::vector<WhatIf> best_changes(const spec::StepRecord& record, const StepAccount& account,
-                                 uint64_t step_cycles, size_t most, unsigned threads);
+                                 const StepTiming& timing, size_t most, unsigned threads,
+                                 const std::function<void(double)>& done);
 
 }  // namespace tpu::driver

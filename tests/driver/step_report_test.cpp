@@ -5,13 +5,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <string>
+#include <vector>
 
 #include "board/board_loader.hpp"
 #include "command/cost.hpp"
 #include "report/accounts.hpp"
+#include "report/changed_steps.hpp"
 #include "report/op_class.hpp"
 #include "report/retime.hpp"
 #include "report/what_if.hpp"
@@ -78,6 +81,14 @@ class StepReport : public ::testing::Test {
                              .op_id = op,
                              .queue = static_cast<uint8_t>(queue),
                              .opcode = static_cast<uint8_t>(opcode)});
+  }
+  static void transfer(spec::RecordedCore& core, spec::Queue queue, uint16_t to) {
+    add(core, queue, spec::Opcode::kDma, 1);
+    spec::RecordedCommand& copy = core.commands.back();
+    copy.bytes = kBytes / 4;
+    copy.from = copy.to = spec::RecordedMemory::kVmem;
+    copy.from_core = static_cast<uint16_t>(core.core);
+    copy.to_core = to;
   }
   void take_times(const StepTiming& timing) {
     ASSERT_FALSE(timing.stuck);
@@ -216,8 +227,8 @@ TEST_F(StepReport, WithoutACostTheStepIsShorterByWhatWaitedForIt) {
 TEST_F(StepReport, TheBestChangesDoNotDependOnThreads) {
   const StepTiming timing = retime(record_, no_change(record_));
   const StepAccount step = account(record_, timing);
-  const auto one = best_changes(record_, step, timing.cycles(), 10, 1);
-  const auto four = best_changes(record_, step, timing.cycles(), 10, 4);
+  const auto one = best_changes(record_, step, timing, 10, 1, [](double) {});
+  const auto four = best_changes(record_, step, timing, 10, 4, [](double) {});
   ASSERT_EQ(one.size(), four.size());
   ASSERT_FALSE(one.empty());
   EXPECT_EQ(one[0].name, "matrix units");
@@ -260,6 +271,91 @@ TEST_F(StepReport, AStepThatDidNotFitIsRefused) {
 TEST_F(StepReport, ACoreThatWaitsForEverEndsTheModel) {
   record_.cores[0].commands[2].signal[0].amount = 0;
   EXPECT_TRUE(retime(record_, no_change(record_)).stuck);
+}
+
+// Of a longer step, with a command of a rare operation here and there: most of it is as without the
+// change, and not replayed.
+TEST_F(StepReport, ChangedStepsAreWhatAReplayFromTheBeginTells) {
+  record_.ops.push_back({"rare", "m.py", 3});
+  for (spec::RecordedCore& core : record_.cores) {
+    const spec::SequencerItem halt = core.items.back();
+    core.items.pop_back();
+    const auto me = static_cast<uint16_t>(core.core);
+    for (uint32_t i = 0; i < 300; ++i) {
+      const uint32_t op = (i + 40 * core.core) % 120 == 0 ? 2 : i % 2;
+      add(core, spec::Queue::kDmaIn, spec::Opcode::kDma, op);
+      spec::RecordedCommand& copy = core.commands.back();
+      copy.bytes = kBytes / (1 + i % 7);
+      copy.from = spec::RecordedMemory::kHbm;
+      copy.to = spec::RecordedMemory::kVmem;
+      copy.from_core = copy.to_core = me;
+      copy.signal[0] = {.amount = 1, .core = me, .semaphore = 8};
+      if (i % 60 == 7) {  // a write to the other core, and a copy on the chip
+        transfer(core, spec::Queue::kDmaRemote, static_cast<uint16_t>(1 - me));
+        transfer(core, spec::Queue::kDmaIn, me);
+      }
+      add(core, i % 3 == 0 ? spec::Queue::kVpu : spec::Queue::kMxu0,
+          i % 3 == 0 ? spec::Opcode::kVpuKernel : spec::Opcode::kMatmul, op);
+      spec::RecordedCommand& work = core.commands.back();
+      work.free_at = work.start + 100 + 13 * (i % 11);
+      work.done = work.free_at + 50;
+      work.wait[0] = {.amount = 1, .core = me, .semaphore = 8, .takes = 1};
+      if (i % 50 == 49) {  // the cores meet
+        work.signal[0] = {.amount = 1, .core = static_cast<uint16_t>(1 - me), .semaphore = 9};
+        item(core, spec::SequencerItem::Kind::kTake, 9, 1);
+      }
+    }
+    core.items.push_back(halt);
+  }
+  take_times(retime(record_, no_change(record_)));
+  const StepTiming timing = retime(record_, no_change(record_));
+  const ChangedSteps steps(record_, timing);
+  const auto compare = [&](const auto& apply) {
+    CostChange change = no_change(record_);
+    apply(change);
+    const StepTiming whole = retime(record_, change);
+    EXPECT_EQ(steps.with(change).cycles, whole.cycles());
+    EXPECT_EQ(steps.with(change).skew, whole.skew());
+    return whole.cycles();
+  };
+  for (const double factor : {0.0, 0.5, 2.0}) {
+    for (const uint32_t op : {0U, 1U, 2U, 77U}) {
+      const uint64_t cycles = compare([&](CostChange& c) {
+        c.op = op;
+        c.op_factor = factor;
+      });
+      if (op == 77) {
+        EXPECT_EQ(cycles, timing.cycles());
+      }
+    }
+    compare([&](CostChange& c) { c.mxu = factor; });
+    compare([&](CostChange& c) { c.vpu = factor; });
+    compare([&](CostChange& c) { c.xlu = factor; });
+    compare([&](CostChange& c) { c.sequencer = factor; });
+  }
+  compare([](CostChange& c) { c.board.hbm.gbps_per_chip *= 2; });
+  compare([](CostChange& c) { c.board.ici.link_gbps *= 2; });
+  compare([](CostChange& c) { c.board.dma.local_bytes_per_cycle *= 4; });
+  compare([](CostChange& c) { c.board.dma.in_flight = 7; });
+  compare([](CostChange& c) { c.board.core.queue_depth = 2; });
+}
+
+TEST_F(StepReport, TellsWhatThereIsBeforeTheChanges) {
+  nlohmann::ordered_json early;
+  std::vector<double> parts;
+  const auto report = step_report(
+      record_, 10, 1,
+      {.without_changes = [&](const nlohmann::ordered_json& figures) { early = figures; },
+       .done = [&](double part) { parts.push_back(part); }});
+  EXPECT_EQ(early["changes_to_come"], true);
+  EXPECT_TRUE(early["changes"].empty());
+  EXPECT_FALSE(report["changes"].empty());
+  EXPECT_FALSE(report.contains("changes_to_come"));
+  EXPECT_TRUE(std::ranges::is_sorted(parts));
+  EXPECT_GT(parts.size(), 5u);
+  early.erase("changes_to_come");
+  early["changes"] = report["changes"];
+  EXPECT_EQ(early, report);
 }
 
 }  // namespace

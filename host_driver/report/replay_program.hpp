@@ -1,0 +1,54 @@
+// What replays need of a record, compact and in the order in which it is used: the commands of each
+// queue, and what the sequencers do. All replays of a record share it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "record/step_record.hpp"
+
+namespace tpu::driver {
+
+// One line of a host's cache. No command keeps an engine for 2^32 cycles.
+struct ReplayCommand {
+  uint64_t size = 0;        // of a transfer its bytes, of a timed one the cycles until it is done
+  uint32_t free_after = 0;  // of a timed one, from its start
+  uint32_t held_after = 0;  // from the start of the one in front; 0: not held
+  uint32_t number = 0;      // in RecordedCore::commands
+  uint32_t op_id = 0;
+  std::array<spec::SemaphoreUse, 2> wait{}, signal{};
+  uint16_t to_core = 0;
+  spec::RecordedMemory from = spec::RecordedMemory::kNone, to = spec::RecordedMemory::kNone;
+  bool transfers = false;
+  bool remote = false;
+  bool fills = false;
+  bool timed = false;  // takes what it took: one of an engine that works
+};
+static_assert(sizeof(ReplayCommand) == 64);
+
+struct ReplayItem {
+  enum class Kind : uint8_t { kIssue, kTake, kSignal, kHost, kHalt };
+  uint64_t gap = 0;     // cycles that the sequencer needs to get to it from the one before
+  uint32_t amount = 0;  // kTake, kSignal; kHost: number of its wait in Core::host_waits
+  uint8_t index = 0;    // kIssue: queue; kTake, kSignal: semaphore
+  Kind kind = Kind::kIssue;
+};
+static_assert(sizeof(ReplayItem) == 16);
+
+struct ReplayProgram {
+  explicit ReplayProgram(const spec::StepRecord& record);
+
+  struct Core {
+    uint32_t core = 0;
+    uint64_t begin = 0;
+    std::array<std::vector<ReplayCommand>, spec::kQueueCount> queues{};
+    std::vector<ReplayItem> items{};
+    std::vector<uint64_t> host_waits{};  // cycles
+    size_t commands = 0;
+  };
+  spec::BoardParams board;  // that the record is of
+  std::vector<Core> cores{};
+};
+
+}  // namespace tpu::driver
