@@ -343,32 +343,13 @@ class EntryReader {
     }
   }
 
-  // Fields in order: 's' an integer, 'v' an enumeration, 'b' a truth, 't' a type, 'a' an attribute,
-  // 'l' integers behind their number.
+  // Fields in order: 's' an integer, 'v' an enumeration, 'b' a truth, 't' a type, 'n' a name, 'a' an
+  // attribute, 'o' one or none, 'l' integers and 'L' attributes behind their number.
   static std::string_view stablehlo_form(uint32_t code) {
-    switch (code) {
-      case stablehlo_attr::kChannelHandle:
-        return "ss";
-      case stablehlo_attr::kConvDimensions:
-        return "sslsslssl";
-      case stablehlo_attr::kDotDimensions:
-        return "llll";
-      case stablehlo_attr::kGatherDimensions:
-      case stablehlo_attr::kScatterDimensions:
-        return "llllls";
-      case stablehlo_attr::kBounds:
-        return "l";
-      case stablehlo_attr::kOutputAlias:
-        return "lsl";
-      case stablehlo_attr::kDotAlgorithm:
-        return "tttsssb";
-      case stablehlo_attr::kResultAccuracy:
-        return "sssa";
-      default:
-        return code >= stablehlo_attr::kCompareDirection && code <= stablehlo_attr::kAccuracyMode
-                   ? "v"
-                   : "";
-    }
+    static constexpr auto kForms = std::to_array<std::string_view>(
+        {"",       "ss", "v", "v",   "sslsslssl", "llll", "v",    "llllls", "v",  "v", "v",
+         "llllls", "v",  "l", "lsl", "tttsssb",   "v",    "sssa", "aL",     "ss", "no"});
+    return code < kForms.size() ? kForms[code] : "";
   }
 
   bool stablehlo_attr_fields(RawAttr& a) {
@@ -380,7 +361,13 @@ class EntryReader {
         for (size_t i = 0; i < n; ++i) {
           a.ints.push_back(c_.svarint());
         }
-      } else if (field == 'a') {
+      } else if (field == 'L') {
+        attr_list(a.attrs);
+      } else if (field == 'n') {
+        a.text = string();
+      } else if (field == 'o' && c_.byte() == 0) {
+        continue;
+      } else if (field == 'a' || field == 'o') {
         a.attrs.push_back(attr_index());
       } else {
         a.ints.push_back(field == 's'   ? c_.svarint()

@@ -38,7 +38,8 @@ constexpr uint32_t kChannelHandle = 1, kCompareDirection = 2, kCompareType = 3, 
                    kDotDimensions = 5, kFftType = 6, kGatherDimensions = 7, kPrecision = 8,
                    kRngAlgorithm = 9, kRngDistribution = 10, kScatterDimensions = 11,
                    kTranspose = 12, kBounds = 13, kOutputAlias = 14, kDotAlgorithm = 15,
-                   kAccuracyMode = 16, kResultAccuracy = 17;
+                   kAccuracyMode = 16, kResultAccuracy = 17, kGroupsByAxes = 18, kSubAxis = 19,
+                   kAxisRef = 20;
 }
 namespace stablehlo_type {
 constexpr uint32_t kToken = 0;

@@ -233,7 +233,7 @@ void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
     define_results(reader, core_number(reader, kind, types[0], to));
     return;
   }
-  Attrs attrs = convert_attrs(kind, reader, cores_);
+  Attrs attrs = convert_attrs(kind, reader, cores_, &shardings_);
   const auto* sends = std::get_if<PermuteAttrs>(&attrs);
   if (sends != nullptr && cores_.num_cores == 1 && sends->pairs == kToItself) {
     identity(reader);  // to itself, whichever core of the board it is

@@ -7,6 +7,7 @@
 
 #include "import/codes.hpp"
 #include "import/process_groups.hpp"
+#include "import/sharding.hpp"
 
 namespace tpu::compiler::frontend {
 namespace {
@@ -150,7 +151,10 @@ ScatterAttrs scatter(const OpReader& op) {
 }
 
 // Ids of the rows of replica_groups; -1 fills up those of groups that are smaller than others.
-Groups listed_groups(const OpReader& op) {
+Groups listed_groups(const OpReader& op, const ShardingReader* meshes) {
+  if (meshes != nullptr && meshes->is_groups(op.property("replica_groups"))) {
+    return meshes->groups(op, op.property("replica_groups"));
+  }
   Groups listed;
   for (const Dims& row : op.matrix("replica_groups")) {
     std::vector<int64_t> group;
@@ -163,13 +167,14 @@ Groups listed_groups(const OpReader& op) {
   return listed;
 }
 
-CollectiveAttrs collective(Kind kind, const OpReader& op, const CoreCounts& cores) {
+CollectiveAttrs collective(Kind kind, const OpReader& op, const CoreCounts& cores,
+                           const ShardingReader* meshes) {
   CollectiveAttrs a;
   a.channel = op.integer("channel_id");
   if (op.has("has_dynamic_root") && op.boolean("has_dynamic_root")) {
     op.fail("a root that the program computes is not supported; the root is the first of a group");
   }
-  a.groups = process_groups(kind, op, listed_groups(op), cores);
+  a.groups = process_groups(kind, op, listed_groups(op, meshes), cores);
   if (kind == Kind::kAllGather) {
     a.dim = op.integer("all_gather_dim");
   } else if (kind == Kind::kReduceScatter) {
@@ -222,7 +227,8 @@ TriangularSolveAttrs triangular_solve(const OpReader& op) {
 }  // namespace
 
 // A table: what each kind has, with the names that VHLO gives its properties.
-Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores) {
+Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores,
+                    const ShardingReader* meshes) {
   switch (kind) {
     case Kind::kConstant:
       return ConstantAttrs{op.dense(op.property("value"))};
@@ -270,7 +276,7 @@ Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores) {
     case Kind::kAllGather:
     case Kind::kAllToAll:
     case Kind::kCollectiveBroadcast:
-      return collective(kind, op, cores);
+      return collective(kind, op, cores, meshes);
     case Kind::kCollectivePermute:
       return permute(op, cores);
     case Kind::kBatchNormTraining:

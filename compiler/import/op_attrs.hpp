@@ -17,6 +17,10 @@ struct CoreCounts {
   int64_t partitions = 1;
 };
 
-Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores);
+class ShardingReader;
+
+// `meshes`: those that the program names, for groups along axes. Null: there are no such groups.
+Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores,
+                    const ShardingReader* meshes = nullptr);
 
 }  // namespace tpu::compiler::frontend

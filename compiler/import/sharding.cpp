@@ -12,9 +12,25 @@ namespace {
 using bytecode::Dialect;
 using bytecode::RawAttr;
 namespace sa = bytecode::sdy_attr;
+namespace sh = bytecode::stablehlo_attr;
 
 bool is_sdy(const RawAttr& a, uint32_t code) {
   return a.dialect == Dialect::kSdy && a.code == code;
+}
+
+// `part`: what is named of the axis, or null.
+Numbering named_part(const OpReader& op, const Numbering& axis, const RawAttr* part,
+                     const std::string& name) {
+  if (part == nullptr) {
+    return axis;
+  }
+  const int64_t before = part->ints.at(0), size = part->ints.at(1);
+  if (before < 1 || size < 1 || before > kMaxCores || size > kMaxCores ||
+      axis.size % (before * size) != 0) {
+    op.contradict("the sharding names a part of " + name + " that does not divide its " +
+                  std::to_string(axis.size) + " devices");
+  }
+  return part_of(axis, before, size);
 }
 
 }  // namespace
@@ -67,11 +83,15 @@ const ShardingReader::NamedMesh& ShardingReader::mesh_of(const OpReader& op,
   if (!name) {
     return used_[attr_index] = use(op, read_mesh(op, attr_index));
   }
-  const auto it = meshes_.find(*name);
+  return used_[attr_index] = use(op, named_mesh(op, *name));
+}
+
+const Mesh& ShardingReader::named_mesh(const OpReader& op, std::string_view name) const {
+  const auto it = meshes_.find(name);
   if (it == meshes_.end()) {
-    op.contradict("the mesh @" + std::string(*name) + " is not defined");
+    op.contradict("the mesh @" + std::string(name) + " is not defined");
   }
-  return used_[attr_index] = use(op, it->second);
+  return it->second;
 }
 
 ShardingReader::NamedMesh ShardingReader::use(const OpReader& op, Mesh mesh) {
@@ -110,16 +130,7 @@ std::vector<int> ShardingReader::atoms_of(const OpReader& op, const NamedMesh& m
     op.contradict("the sharding names " + axis + "; the mesh has " +
                   (names.empty() ? "no axes" : names));
   }
-  Numbering numbering = mesh.axes[i];
-  if (part != nullptr) {
-    const int64_t before = part->ints[0], size = part->ints[1];
-    if (before < 1 || size < 1 || before > kMaxCores || size > kMaxCores ||
-        numbering.size % (before * size) != 0) {
-      op.contradict("the sharding names a part of " + axis + " that does not divide its " +
-                    std::to_string(numbering.size) + " devices");
-    }
-    numbering = part_of(numbering, before, size);
-  }
+  const Numbering numbering = named_part(op, mesh.axes[i], part, axis);
   const auto atoms = atoms_.find(numbering);
   if (!atoms) {
     op.contradict("the part of " + axis + " is not a product of prime factors of its size");
@@ -205,6 +216,58 @@ std::vector<uint32_t> ShardingReader::per_value(const OpReader& op,
     op.contradict("the property '" + std::string(property) + "' must be a list of shardings");
   }
   return a.attrs;
+}
+
+bool ShardingReader::is_groups(uint32_t attr_index) const {
+  const RawAttr& a = tables_.attr(attr_index);
+  return a.dialect == Dialect::kStablehlo && a.code == sh::kGroupsByAxes;
+}
+
+Groups ShardingReader::groups(const OpReader& op, uint32_t attr_index) const {
+  const RawAttr& a = tables_.attr(attr_index);
+  const auto name = tables_.text(a.attrs.at(0));
+  if (!name) {
+    op.contradict("groups along axes must name a mesh of the program");
+  }
+  const Mesh& mesh = named_mesh(op, *name);
+  std::vector<Numbering> others = numberings(mesh), along;
+  size_t size = 1;
+  for (size_t i = 1; i < a.attrs.size(); ++i) {
+    const RawAttr& ref = tables_.attr(a.attrs[i]);
+    const auto axis = std::ranges::find(mesh.axes, ref.text, &MeshAxis::name);
+    if (ref.dialect != Dialect::kStablehlo || ref.code != sh::kAxisRef || axis == mesh.axes.end()) {
+      op.contradict("groups along an axis that the mesh @" + mesh.name + " does not have");
+    }
+    const auto number = static_cast<size_t>(axis - mesh.axes.begin());
+    const RawAttr* part = ref.attrs.empty() ? nullptr : &tables_.attr(ref.attrs[0]);
+    const Numbering& digit = along.emplace_back(
+        named_part(op, numberings(mesh)[number], part, "the axis '" + axis->name + "'"));
+    size *= static_cast<size_t>(digit.size);
+    const int64_t behind = axis->size / digit.size / (part == nullptr ? 1 : part->ints[0]);
+    for (size_t d = 0; d < digit.of_device.size(); ++d) {
+      others[number].of_device[d] -= digit.of_device[d] * behind;
+    }
+  }
+  const auto at = [](const std::vector<Numbering>& axes, size_t device) {
+    std::vector<int64_t> place;
+    for (const Numbering& n : axes) {
+      place.push_back(n.of_device[device]);
+    }
+    return place;
+  };
+  std::map<std::vector<int64_t>, std::map<std::vector<int64_t>, int64_t>> by_place;
+  for (size_t d = 0; d < static_cast<size_t>(mesh.size()); ++d) {
+    by_place[at(others, d)][at(along, d)] = static_cast<int64_t>(d);
+  }
+  Groups all;
+  for (const auto& [place, group] : by_place) {
+    auto& ids = all.emplace_back();
+    std::ranges::copy(group | std::views::values, std::back_inserter(ids));
+    if (ids.size() != size) {
+      op.contradict("groups along axes of which one is named twice");
+    }
+  }
+  return all;
 }
 
 ShardingRule ShardingReader::rule(const OpReader& op, uint32_t attr_index,

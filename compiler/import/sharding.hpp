@@ -35,6 +35,11 @@ class ShardingReader {
   ShardingRule rule(const OpReader& op, uint32_t attr_index, const std::vector<Type>& operands,
                     const std::vector<Type>& results) const;
 
+  // Groups of devices along axes of a mesh, as a collective of plain StableHLO may have them in
+  // place of a list: those of one group differ in these axes alone, and have their order.
+  bool is_groups(uint32_t attr_index) const;
+  Groups groups(const OpReader& op, uint32_t attr_index) const;
+
   // The device that alone has what the list of shardings of an op's results is of; nothing: it
   // names none.
   std::optional<int64_t> one_device(const OpReader& op, uint32_t list) const;
@@ -52,6 +57,7 @@ class ShardingReader {
   };
 
   Mesh read_mesh(const OpReader& op, uint32_t attr_index) const;
+  const Mesh& named_mesh(const OpReader& op, std::string_view name) const;
   const NamedMesh& mesh_of(const OpReader& op, const bytecode::RawAttr& sharding);
   NamedMesh use(const OpReader& op, Mesh mesh);
   std::vector<std::vector<int64_t>> loops(const OpReader& op, uint32_t attr_index,

@@ -8,6 +8,7 @@ Usage: export_meshes.py [--out-dir DIR]. Needs what export_graphs.py needs.
 from __future__ import annotations
 
 import argparse
+import io
 from pathlib import Path
 
 import export_graphs  # noqa: F401 - sets what JAX reads from the environment
@@ -45,11 +46,36 @@ def grouped(second: str) -> bytes:
         return _jax.mlir.serialize_portable_artifact(ir.Module.parse(text), "1.8.0", True)
 
 
+def along_axes(*groups: tuple[str, list[str]]) -> bytes:
+    """Plain StableHLO: one all_gather after the other, in groups along axes of a mesh."""
+    ops, size = "", 2
+    for i, (mesh, axes) in enumerate(groups):
+        refs = ", ".join(f"#stablehlo.axis_ref<name = {axis}>" for axis in axes)
+        ops += (f'  %{i + 1} = "stablehlo.all_gather"(%{i}) <{{all_gather_dim = 0 : i64, replica_groups = '
+                f"#stablehlo.replica_group_mesh_axes<mesh = @{mesh}, axes = [{refs}]>, use_global_device_ids, "
+                "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>}> "
+                f": (tensor<{size}xf32>) -> tensor<{size * 2 ** len(axes)}xf32>\n")
+        size *= 2 ** len(axes)
+    text = ("module @m attributes {mhlo.num_partitions = 8 : i32} {\n"
+            'sdy.mesh @grid = <["a"=4, "b"=2]>\n'
+            'sdy.mesh @cube = <["c"=2, "d"=2, "e"=2], device_ids=[0, 2, 1, 3, 4, 6, 5, 7]>\n'
+            'sdy.mesh @rows = <["across"=2, "column"=2, "k"=2]>\n'
+            f"func.func public @main(%0: tensor<2xf32>) -> tensor<{size}xf32> {{\n{ops}"
+            f"  return %{len(groups)} : tensor<{size}xf32>\n}}\n}}")
+    with mlir.make_ir_context():
+        file = io.BytesIO()
+        ir.Module.parse(text.replace("%0", "%arg0")).operation.write_bytecode(file, 6)
+        return file.getvalue()
+
+
 def shardy() -> dict[str, bytes]:
     grid = 'sdy.mesh @grid = <["a"=4, "b"=2]>\n'
     turned = 'sdy.mesh @turned = <["c"=2, "d"=4], device_ids=[0, 2, 4, 6, 1, 3, 5, 7]>\n'
     none = 'sdy.mesh @none = <[]>\nsdy.mesh @last = <[], device_ids=[7]>\n'
     return {
+        "groups_along_axes": along_axes(("grid", ['"b"', '"a", sub_axis_info = (1)2']), ("cube", ['"d"'])),
+        # A string of a good artifact replaced by another: MLIR checks what it writes.
+        "bad_groups_axis_twice": along_axes(("rows", ['"across"', '"column"'])).replace(b"column\0", b"across\0"),
         "mesh_parts": constrained(grid, ['@grid, [{"a":(1)2}, {"b", "a":(2)2}]', '@grid, [{?}, {"b"}p1]']),
         "mesh_several": constrained(grid + turned + none, [
             '@grid, [{"a"}, {"b"}]', '@turned, [{"d"}, {"c"}]',

@@ -269,5 +269,18 @@ TEST_F(ReadGspmd, RefusesOthers) {
   }
 }
 
+TEST(MeshGroups, AlongAxesAreListsOfCores) {
+  const Module m = load("groups_along_axes");
+  std::vector<Groups> all;
+  for (const auto& op : m.main->body.ops) {
+    if (op->kind == Kind::kAllGather) {
+      all.push_back(op->as<CollectiveAttrs>().groups);
+    }
+  }
+  EXPECT_EQ(all,
+            (std::vector<Groups>{{{0, 4, 1, 5}, {2, 6, 3, 7}}, {{0, 1}, {2, 3}, {4, 5}, {6, 7}}}));
+  EXPECT_THAT(error_of("bad_groups_axis_twice"), HasSubstr("named twice"));
+}
+
 }  // namespace
 }  // namespace tpu::compiler
