@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental.layout import Layout, with_layout_constraint
-from jax.experimental.shard_alike import shard_alike
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 CPU = jax.devices("cpu")[0]
@@ -263,12 +262,19 @@ def sharding() -> None:
     compare("drawn by parts", split, on_cpu(lambda: draw(jax.random.key(5))), 0)
     kept = jax.jit(jnp.sin)(placed[1]).sharding
     assert kept.is_equivalent_to(NamedSharding(mesh, P("data")), 2), kept
-    alike = jax.jit(lambda a: shard_alike(a, jnp.arange(16 * 24, dtype=jnp.float32).reshape(16, 24))[1])(placed[1])
-    compare("alike", alike, np.arange(16 * 24, dtype=np.float32).reshape(16, 24), 0)
-    assert alike.sharding.is_equivalent_to(NamedSharding(mesh, P("data")), 2), alike.sharding
     laid_out = jax.jit(lambda a: with_layout_constraint(a.T, Layout((1, 0))) * 2)(placed[1])
     compare("laid out", laid_out, x.T * 2, 0)
     compare("each alone", [jax.jit(jnp.sin)(jax.device_put(x, d)) for d in devices], [np.sin(x)] * 8, CLOSE)
+
+
+def _alike(x: jax.Array) -> None:
+    """Arrays that shall have one sharding."""
+    from jax.experimental.shard_alike import shard_alike  # JAX 0.12 does not have it
+
+    other = np.arange(x.size, dtype=np.float32).reshape(x.shape)
+    alike = jax.jit(lambda a: shard_alike(a, jnp.arange(x.size, dtype=jnp.float32).reshape(x.shape))[1])(x)
+    compare("alike", alike, other, 0)
+    assert alike.sharding.is_equivalent_to(x.sharding, 2), alike.sharding
 
 
 def borders() -> None:
@@ -282,6 +288,7 @@ def borders() -> None:
     rows = jax.device_put(x, on("a", "b"))
     uneven = jax.jit(lambda v: jax.lax.with_sharding_constraint(v.T * 2, on("a", "b")) + 1)(rows)
     compare("uneven constraint", uneven, x.T * 2 + 1, 0)
+    _alike(jax.device_put(values(16, 24), on("a")))
     split = jax.jit(lambda v: v.reshape(2, 4, 10))(rows)  # half of "a" cuts dimension 0, and half dimension 1
     compare("part of an axis", split, x.reshape(2, 4, 10), 0)
     assert isinstance(split.sharding, NamedSharding), split.sharding
