@@ -503,6 +503,7 @@ def complex_numbers() -> None:
         cut = jax.device_put(x, NamedSharding(mesh, spec))
         for name, function in (("scaled", lambda a: a * (2 + 1j)), ("rows", lambda a: jnp.fft.fft(a, axis=1)),
                                ("columns", lambda a: jnp.fft.fft(a, axis=0)), ("sum", lambda a: jnp.sum(a, 0)),
+                               ("extremes", lambda a: (jnp.max(a), jnp.min(a, 0), jnp.prod(a, 0))),
                                ("product", lambda a: jnp.einsum("ij,kj->ik", a, a.conj(), precision="highest")),
                                ("moved", lambda a: jnp.roll(a.T, 3, 0))):
             compare(f"{name} {spec}", jax.jit(function)(cut), on_cpu(function, x), CLOSE)
@@ -512,6 +513,8 @@ def complex_numbers() -> None:
                 [(x * 1j)[2 * i : 2 * i + 2] for i in range(8)], CLOSE)
     total = jax.shard_map(lambda a: jax.lax.psum(jnp.fft.fft(a), "d"), mesh=mesh, in_specs=P("d"), out_specs=P())
     compare("psum", jax.jit(total)(x), on_cpu(lambda a: jnp.fft.fft(a).reshape(8, 2, 48).sum(0), x), CLOSE)
+    largest = jax.shard_map(lambda a: jax.lax.pmax(a, "d"), mesh=mesh, in_specs=P("d"), out_specs=P())
+    refused("UNIMPLEMENTED", lambda: jax.jit(largest)(x))
 
     before = jax.device_put(x, jax.devices()[1])
     address = before.unsafe_buffer_pointer()
