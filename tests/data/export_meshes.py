@@ -68,6 +68,22 @@ def along_axes(*groups: tuple[str, list[str]]) -> bytes:
         return file.getvalue()
 
 
+def own_partitioning() -> dict[str, bytes]:
+    """A call that a framework partitions itself, and a program of one core for its parts."""
+    t = "tensor<8x6xf32>"
+    whole = ("module @m attributes {mhlo.num_partitions = 8 : i32} {\n"
+             'sdy.mesh @grid = <["a"=4, "b"=2]>\n'
+             f'func.func public @main(%x: {t} {{sdy.sharding = #sdy.sharding<@grid, [{{"a"}}, {{}}]>}}) -> {t} {{\n'
+             f'  %0 = stablehlo.custom_call @CustomSPMDPartitioning(%x) {{backend_config = "key"}} : ({t}) -> {t}\n'
+             f"  return %0 : {t}\n}}\n}}")
+    t = "tensor<2x6xf32>"
+    part = (f"module @part {{\nfunc.func public @main(%x: {t}) -> {t} {{\n"
+            f"  %0 = stablehlo.negate %x : {t}\n  return %0 : {t}\n}}\n}}")
+    with mlir.make_ir_context():
+        return {name: _jax.mlir.serialize_portable_artifact(ir.Module.parse(text), "1.8.0", True)
+                for name, text in {"own_partitioning": whole, "own_partitioning_part": part}.items()}
+
+
 def shardy() -> dict[str, bytes]:
     grid = 'sdy.mesh @grid = <["a"=4, "b"=2]>\n'
     turned = 'sdy.mesh @turned = <["c"=2, "d"=4], device_ids=[0, 2, 4, 6, 1, 3, 5, 7]>\n'
@@ -136,7 +152,7 @@ def main() -> None:
     args = parser.parse_args()
     args.out_dir.mkdir(parents=True, exist_ok=True)
     jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/")
-    for name, content in {**shardy(), **gspmd()}.items():
+    for name, content in {**shardy(), **own_partitioning(), **gspmd()}.items():
         (args.out_dir / f"{name}.mlirbc").write_bytes(content)
 
 
