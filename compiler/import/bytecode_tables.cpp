@@ -343,8 +343,8 @@ class EntryReader {
     }
   }
 
-  // Fields in order: 's' an integer, 'v' an enumeration, 'b' a truth, 't' a type, 'n' a name, 'a' an
-  // attribute, 'o' one or none, 'l' integers and 'L' attributes behind their number.
+  // Fields in order: 's' an integer, 'v' an enumeration, 'b' a truth, 't' a type, 'n' a name,
+  // 'a' an attribute, 'o' one or none, 'l' integers and 'L' attributes behind their number.
   static std::string_view stablehlo_form(uint32_t code) {
     static constexpr auto kForms = std::to_array<std::string_view>(
         {"",       "ss", "v", "v",   "sslsslssl", "llll", "v",    "llllls", "v",  "v", "v",
