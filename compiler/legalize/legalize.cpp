@@ -34,6 +34,8 @@ std::vector<Value*> legalize_op(Op& op, Rewriter& rw, int64_t cores) {
       return legalization::batch_norm(op, rw);
     case Kind::kMap:
       return legalization::map(op, rw);
+    case Kind::kConcatenate:
+      return legalization::concatenate(op, rw);
     case Kind::kAllGather:
     case Kind::kAllReduce:
     case Kind::kAllToAll:

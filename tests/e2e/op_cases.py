@@ -119,6 +119,13 @@ def movement() -> list[Case]:
             Case("slice_strided", lambda v: v[::2, 1::3, ::2], (x,)),
             Case("concatenate_0", lambda a, b: jnp.concatenate([a, b, a], 0), (_random(3, 40), _random(5, 40, seed=1))),
             Case("concatenate_1", lambda a, b: jnp.concatenate([a, b], 1), (_random(5, 33), _random(5, 100, seed=1))),
+            *(Case(f"stack_last_{np.dtype(dtype).name}", lambda *v: jnp.stack(v, -1),
+                   tuple(_random(13, 40, seed=i, scale=90).astype(dtype) for i in range(3)))
+              for dtype in (np.float32, jnp.bfloat16, np.int8, np.uint16, np.bool_)),
+            Case("stack_last_of_results", lambda a, b: jnp.stack([a * 2 + b, a - b], -1).reshape(33, 80),
+                 (_random(33, 40), _random(33, 40, seed=1))),
+            Case("concatenate_short_rows", lambda a, b: jnp.concatenate([a, b, a[:, :1]], 1),
+                 (_random(300, 2), _random(300, 3, seed=1))),
             Case("iota", lambda v: v + lax.broadcasted_iota(jnp.int32, v.shape, 1) * 10 +
                  lax.broadcasted_iota(jnp.int32, v.shape, 0), (_ints(9, 140),)),
             Case("iota_f32", lambda v: v + jnp.arange(300, dtype=jnp.float32), (_random(300),)),

@@ -71,6 +71,7 @@ def moves() -> dict[str, Twin]:
         "slice": _one(lambda x: x[100:900, 200:800], PLANE), "slice_steps": _one(lambda x: x[::2, ::2], PLANE),
         "reverse": _one(lambda x: x[::-1], FLAT), "broadcast": _one(lambda x: jnp.broadcast_to(x, PLANE), (1024,)),
         "concatenate": _one(lambda x, y: jnp.concatenate([x, y]), FLAT, FLAT),
+        "stack_last": _one(lambda x, y: jnp.stack([x, y], -1), (1 << 16,), (1 << 16,)),
         "concatenate_columns": _one(lambda x, y: jnp.concatenate([x, y], 1), PLANE, PLANE),
         "pad": _one(lambda x: jnp.pad(x, 3, constant_values=5), PLANE), "tile": _one(lambda x: jnp.tile(x, 3), FLAT),
         "roll": _one(lambda x: jnp.roll(x, 5), FLAT), "triu": _one(jnp.triu, PLANE),
