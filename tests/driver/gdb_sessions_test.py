@@ -257,7 +257,7 @@ class Bench:
 
     def mask_rom(self) -> None:
         """What docs/firmware.md says of symbols of the ROM: a stop there has a name and a line."""
-        rom = Path(self.args.firmware).with_name("rom.elf")
+        rom = Path(self.args.firmware).resolve().with_name("rom.elf")
         commands = [f"add-symbol-file {rom} 0x0", "info symbol $pc", "tbreak rom_main", "continue", "bt 1"]
         with self.run("--gdb-wait") as run:
             done = subprocess.run(self.gdb(run, *(word for text in commands for word in ("-ex", text))),
