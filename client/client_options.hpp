@@ -29,9 +29,9 @@ using Environment = std::map<std::string, std::string>;
 Environment environment_of_process();
 
 // `environment` with other values of variables that an open board can change: MXU, TRACE, WAVES and
-// those of its window, TIMELINE, TIMELINE_STEPS, OP_TIMES; an empty value takes one away. Without
-// WAVES_STEPS, WAVES_TRIGGER and WAVES_BEFORE waves that begin so are of all steps. Throws
-// driver::Error (FailedPrecondition) for any other.
+// those of its window, TIMELINE, TIMELINE_STEPS, RECORD, RECORD_STEPS, OP_TIMES; an empty value
+// takes one away. Without WAVES_STEPS, WAVES_TRIGGER and WAVES_BEFORE waves that begin so are of
+// all steps. Throws driver::Error (FailedPrecondition) for any other.
 Environment changed_environment(Environment environment, const Environment& changes);
 
 // What an error says to users of a framework, who know options as variables of the environment.

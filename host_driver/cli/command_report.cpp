@@ -93,7 +93,8 @@ void report(const ReportArguments& arguments) {
   if (!recorded && !arguments.board.record.empty()) {
     attempts.attempt([&] { write_file(arguments.board.record, std::as_bytes(std::span(bytes))); });
   }
-  bytes = {};  // as much as the record again
+  bytes.clear();  // as much as the record again
+  bytes.shrink_to_fit();
   const unsigned threads = options.sim.threads > 0 ? static_cast<unsigned>(options.sim.threads)
                                                    : std::thread::hardware_concurrency();
   bool page = !arguments.page.empty();

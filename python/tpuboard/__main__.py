@@ -1,7 +1,7 @@
-"""Runs a Python program and prints what it did on the board: python -m tpuboard [--ops N] [--figures FILE] PROGRAM ..
+"""Runs a Python program and prints what it did on the board: python -m tpuboard [options] PROGRAM ..
 
 The program need not know of the board. `--ops` lists the N operations that took most of the cores' time; `--figures`
-writes the same figures as JSON.
+writes the same figures as JSON; `--report` writes a page that says why the longest step waits.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tpuboard", description=__doc__)
     parser.add_argument("--figures", type=Path, help="JSON file for the metrics")
     parser.add_argument("--ops", type=int, default=0, help="operations to list, those that took most time first")
+    parser.add_argument("--report", type=Path, help="HTML page of the longest step: why it waits")
     parser.add_argument("program", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     sys.argv = [str(options.program), *options.arguments]
     sys.path[0] = str(options.program.parent)
-    with measure(options.program.name, output=sys.stderr, ops=options.ops) as figures:
+    with measure(options.program.name, output=sys.stderr, ops=options.ops, report=options.report) as figures:
         try:
             runpy.run_path(str(options.program), run_name="__main__")
         except SystemExit as exit_:

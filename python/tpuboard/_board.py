@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ._errors import TpuError
 from ._library import BoardInfo, ChecksInfo, DeviceInfo, OpTimeStruct, load, sized
 
 
@@ -205,6 +206,8 @@ def configure(
     trace: str | os.PathLike[str] | None = None,
     timeline: str | os.PathLike[str] | None = None,
     timeline_steps: str | None = None,
+    record: str | os.PathLike[str] | None = None,
+    record_steps: str | None = None,
     op_times: bool | None = None,
     threads: int | None = None,
     check: bool | None = None,
@@ -212,9 +215,9 @@ def configure(
     """Chooses how the board of this process is simulated. What is None stays as it is.
 
     Sets the environment variables TPUBOARD_* of docs/jax.md, which say the same to programs that cannot be changed.
-    While the board is open `mxu`, `waves` with its window, `trace`, `timeline`, `timeline_steps` and `op_times` can
-    change: this waits then until all submitted work is over. All others are fixed by the first use of JAX or
-    `tpuboard.board()`.
+    While the board is open `mxu`, `waves` with its window, `trace`, `timeline`, `timeline_steps`, `record`,
+    `record_steps` and `op_times` can change: this waits then until all submitted work is over. All others are fixed by
+    the first use of JAX or `tpuboard.board()`.
 
     Args:
         file: preset (`v3_8`) or board file.
@@ -229,13 +232,17 @@ def configure(
         trace: text file with a line for each command, which `sim_scripts/timeline.py` draws; `""`: none.
         timeline: Perfetto trace of all cores, for https://ui.perfetto.dev; `""`: none. `timeline_steps` chooses the
             steps; without it all are in it.
+        record: file for the graph of the longest step, of which `tpuboard report` makes a page that says why it waits;
+            `""`: none. `record_steps` chooses the steps of which it is the longest (`"5..5"`); without it all are. It
+            is written after the last of them, when this is changed, or when the process ends.
         op_times: count where cores spend their time, from zero: `Board.op_times()`.
         threads: host threads that do data work.
         check: look for accesses of core programs that nothing orders.
 
     Raises:
         TpuError: FailedPrecondition for what an open board cannot change; nothing has changed then. Also when waves, a
-            trace or lockstep that this ends were not complete or showed nothing; all is as it was asked for then.
+            trace, a record or lockstep that this ends were not complete or showed nothing; all is as it was asked for
+            then.
     """
     values: dict[str, str | None] = {
         "BOARD": _path(file),
@@ -250,6 +257,8 @@ def configure(
         "TRACE": _path(trace),
         "TIMELINE": _path(timeline),
         "TIMELINE_STEPS": timeline_steps,
+        "RECORD": _path(record),
+        "RECORD_STEPS": record_steps,
         "OP_TIMES": None if op_times is None else str(int(op_times)),
         "THREADS": None if threads is None else str(threads),
         "CHECK": None if check is None else str(int(check)),
@@ -257,8 +266,23 @@ def configure(
     changes = {f"TPUBOARD_{name}": value for name, value in values.items() if value is not None}
     if load().tpu_board_is_open():
         text = c.c_char_p * len(changes)
-        load().tpu_board_change(text(*(name.encode() for name in changes)),
-                                text(*(value.encode() for value in changes.values())), len(changes))
+        try:
+            load().tpu_board_change(text(*(name.encode() for name in changes)),
+                                    text(*(value.encode() for value in changes.values())), len(changes))
+        except TpuError as error:
+            if error.code == "FailedPrecondition" and _CHANGING.issuperset(changes):
+                _set_variables(changes)  # what was ended was not complete; it has ended
+            raise
+    _set_variables(changes)
+
+
+# What an open board can change.
+_CHANGING = frozenset(f"TPUBOARD_{name}" for name in (
+    "MXU", "TRACE", "WAVES", "WAVES_STEPS", "WAVES_SCOPE", "WAVES_TRIGGER", "WAVES_FOR", "WAVES_BEFORE", "TIMELINE",
+    "TIMELINE_STEPS", "RECORD", "RECORD_STEPS", "OP_TIMES"))
+
+
+def _set_variables(changes: Mapping[str, str]) -> None:
     for name, value in changes.items():
         if value:
             os.environ[name] = value

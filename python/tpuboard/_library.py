@@ -115,6 +115,7 @@ _CALLS: dict[str, list[Any]] = {
     "tpu_board_change": [c.POINTER(c.c_char_p), c.POINTER(c.c_char_p), _size],
     "tpu_board_op_times": [_out],
     "tpu_op_times_get": [_handle, _u32, _struct],
+    "tpu_write_report": [c.c_char_p, c.c_char_p, _u32],
     "tpu_compile": [c.c_char_p, _size, _struct, _out],
     "tpu_program_read": [c.c_char_p, _size, _out],
     "tpu_program_bytes": [_handle, _out, c.POINTER(_size)],

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
 from ._board import Board, Counters, OpTime, board, configure, op_table
+from ._errors import TpuError
+from ._library import load
 
 
 class Measurement:
@@ -20,7 +25,8 @@ class Measurement:
     that ran a program in the block (all cores if none did).
     """
 
-    def __init__(self, name: str, output: TextIO | None, ops: int) -> None:
+    def __init__(self, name: str, output: TextIO | None, ops: int,
+                 report: str | os.PathLike[str] | None = None) -> None:
         self.name = name
         self.cycles = 0
         """Simulated time in core cycles."""
@@ -39,6 +45,8 @@ class Measurement:
         self.ops: list[OpTime] = []
         """Where the cores spent the time, with `ops=`."""
         self._rows = ops
+        self._report = None if report is None else Path(report)
+        self._record: Path | None = None
         self._switched = False
         self._ops_before: dict[tuple[str, str, str], OpTime] = {}
         self._output = output
@@ -50,6 +58,8 @@ class Measurement:
     def __enter__(self) -> Measurement:
         self._board = board()
         self._board.synchronize()
+        if self._report is not None:
+            self._begin_record(self._report)
         if self._rows:
             self._switched = os.environ.get("TPUBOARD_OP_TIMES") != "1"
             if self._switched:
@@ -62,12 +72,40 @@ class Measurement:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        if kind is None:
-            self._close()
-        if self._switched:
-            configure(op_times=False)
+        try:
+            if kind is None:
+                self._close()
+        finally:
+            if self._switched:
+                configure(op_times=False)
+            if self._record is not None:
+                self._end_record(failed=kind is not None)
         if kind is None and self._output is not None:
             print(self, file=self._output, flush=True)
+
+    def _begin_record(self, page: Path) -> None:
+        """What would fail at the end of the block fails here."""
+        if "TPUBOARD_RECORD" in os.environ:
+            raise ValueError(f"measure(report={str(page)!r}): TPUBOARD_RECORD is set, and the board records one step "
+                             "at a time; take it away, or use `tpuboard report` on the file that it names")
+        if not page.parent.is_dir() or not os.access(page if page.exists() else page.parent, os.W_OK):
+            raise OSError(f"measure(report={str(page)!r}): the page cannot be written there; name a file in a folder "
+                          "that exists and can be written")
+        self._record = Path(tempfile.mkdtemp(prefix="tpuboard_")) / "step.tpurec"
+        configure(record=self._record)
+
+    def _end_record(self, *, failed: bool) -> None:
+        """The page of the longest step; an error of the block goes before one of its record."""
+        assert self._record is not None and self._report is not None
+        try:
+            configure(record="")
+            if not failed:
+                load().tpu_write_report(os.fsencode(self._record), os.fsencode(self._report), 10)
+        except TpuError:
+            if not failed:
+                raise
+        finally:
+            shutil.rmtree(self._record.parent)
 
     def _close(self) -> None:
         """Work that the block has submitted and not waited for is part of it."""
@@ -103,12 +141,16 @@ def _since(now: OpTime, before: OpTime | None) -> OpTime:
                    commands=now.commands - before.commands)
 
 
-def measure(name: str = "tpuboard", *, output: TextIO | None = sys.stdout, ops: int = 0) -> Measurement:
+def measure(name: str = "tpuboard", *, output: TextIO | None = sys.stdout, ops: int = 0,
+            report: str | os.PathLike[str] | None = None) -> Measurement:
     """`with measure() as m:` prints the figures of the block (`output=None`: only keeps them in `m`).
 
     With `ops=10` also the ten operations of its programs that took most of the cores' time, with their source lines.
 
+    With `report="page.html"` also a page that says why the longest step of the block waits, and what would shorten it
+    (docs/report.md). A block in which no program runs to its end has none: TpuError FailedPrecondition.
+
     Work that is under way before the block is waited for first, and what the block has submitted is waited for at its
     end. Compiling costs host time, but no simulated time.
     """
-    return Measurement(name, output, ops)
+    return Measurement(name, output, ops, report)

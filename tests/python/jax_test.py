@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
+import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -52,6 +56,53 @@ class JaxOnTheBoard(unittest.TestCase):
         with tpuboard.measure(output=None) as figures:
             mixed(x)
         self.assertEqual(figures.ops, [])
+
+    def test_a_report_of_the_longest_step(self) -> None:
+        x = np.ones((512, 512), np.float32)
+        small, large = jax.jit(lambda a: a[:8, :8] + 1), jax.jit(lambda a: jnp.tanh(a @ a))
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder) / "page.html"
+            with tpuboard.measure(output=None, report=page) as figures:
+                jax.block_until_ready([small(x), large(x), small(x)])
+            text = page.read_text(encoding="utf-8")
+            (embedded,) = re.findall(r"const report = (\{.*\});?$", text, re.MULTILINE)
+            report = json.loads(embedded.replace("<\\/", "</"))
+            self.assertEqual(report["program"], "jit__lambda")
+            self.assertTrue(any("dot_general" in op["name"] for op in report["ops"]))
+            self.assertLess(report["cycles"], figures.cycles)
+            self.assertTrue(report["changes"])
+            self.assertNotIn("TPUBOARD_RECORD", os.environ)
+            with self.assertRaisesRegex(tpuboard.TpuError, "no step ran to its end"), \
+                    tpuboard.measure(output=None, report=page):
+                pass
+            with self.assertRaisesRegex(OSError, "cannot be written"), \
+                    tpuboard.measure(output=None, report=Path(folder) / "none" / "page.html"):
+                pass
+            with self.assertRaisesRegex(ZeroDivisionError, "division"), tpuboard.measure(output=None, report=page):
+                print(1 / 0)
+            tpuboard.configure(record=Path(folder) / "step.tpurec")
+            with self.assertRaisesRegex(ValueError, "TPUBOARD_RECORD is set"), \
+                    tpuboard.measure(output=None, report=page):
+                pass
+            large(x).block_until_ready()
+            tpuboard.configure(record="")
+            self.assertGreater((Path(folder) / "step.tpurec").stat().st_size, 1000)
+
+    def test_a_record_of_a_program_that_cannot_be_changed(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            record = Path(folder) / "step.tpurec"
+            program = "import jax, jax.numpy as jnp; x = jnp.ones((64, 64)); print((x @ x).sum())"
+            for steps, said in ((None, ""), ("1..1", ""), ("1000..1001", "no step 1000 to 1001 ran to its end")):
+                record.unlink(missing_ok=True)
+                environment = os.environ | {"TPUBOARD_RECORD": str(record)}
+                done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True,
+                                      env=environment | ({} if steps is None else {"TPUBOARD_RECORD_STEPS": steps}))
+                self.assertIn(said, done.stderr)
+                self.assertEqual(record.exists(), not said, done.stderr)
+            environment = os.environ | {"TPUBOARD_RECORD": str(Path(folder) / "none" / "step.tpurec")}
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False,
+                                  env=environment)
+            self.assertIn("cannot write record", done.stdout + done.stderr)
 
     def test_waves_and_lockstep_go_on_and_off(self) -> None:
         x = np.arange(128 * 128, dtype=np.float32).reshape(128, 128) % 5

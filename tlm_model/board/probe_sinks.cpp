@@ -31,7 +31,11 @@ bool same_xprof(const spec::SimOptions& a, const spec::SimOptions& b) {
 }
 
 bool same_record(const spec::SimOptions& a, const spec::SimOptions& b) {
-  return a.record == b.record && a.record_step == b.record_step;
+  const auto key = [](const spec::SimOptions& sim) {
+    return std::tie(sim.record, sim.record_step, sim.record_path, sim.record_path_first_step,
+                    sim.record_path_steps);
+  };
+  return key(a) == key(b);
 }
 
 template <class Sink>
@@ -134,7 +138,16 @@ std::unique_ptr<XprofSink> ProbeSinks::make_xprof(const spec::SimOptions& sim) c
 }
 
 std::unique_ptr<RecordSink> ProbeSinks::make_record(const spec::SimOptions& sim) const {
-  return sim.record ? std::make_unique<RecordSink>(params_, sim.record_step, programs_) : nullptr;
+  if (!sim.record_path.empty()) {
+    return std::make_unique<RecordSink>(params_,
+                                        RecordOptions{.first_step = sim.record_path_first_step,
+                                                      .steps = sim.record_path_steps,
+                                                      .path = sim.record_path},
+                                        programs_);
+  }
+  return sim.record ? std::make_unique<RecordSink>(
+                          params_, RecordOptions{.first_step = sim.record_step}, programs_)
+                    : nullptr;
 }
 
 // Who listens, anew.
@@ -152,9 +165,11 @@ std::string ProbeSinks::change(const spec::SimOptions& sim,
   const bool other_text = sim.trace_path != sim_.trace_path;
   const bool other_waves = !same_waves(sim, sim_);
   const bool other_timeline = !same_timeline(sim, sim_);
+  const bool other_record = !same_record(sim, sim_);
   std::unique_ptr<TextSink> text = other_text ? make_text(sim) : nullptr;
   std::unique_ptr<BoardWaves> waves = other_waves ? make_waves(sim, verilog) : nullptr;
   std::unique_ptr<TimelineSink> timeline = other_timeline ? make_timeline(sim) : nullptr;
+  std::unique_ptr<RecordSink> record = other_record ? make_record(sim) : nullptr;
   std::string error;
   if (other_text) {
     replace_sink(text_, std::move(text), error);
@@ -169,8 +184,8 @@ std::string ProbeSinks::change(const spec::SimOptions& sim,
   if (!same_xprof(sim, sim_)) {
     xprof_ = make_xprof(sim);
   }
-  if (!same_record(sim, sim_)) {
-    record_ = make_record(sim);
+  if (other_record) {
+    replace_sink(record_, std::move(record), error);
   }
   if (sim.op_times != sim_.op_times) {
     op_times_ = sim.op_times ? std::make_unique<OpTimesSink>(spec::core_count(params_)) : nullptr;
@@ -228,6 +243,7 @@ std::string ProbeSinks::finish() {
   note_waves();
   finish_sink(waves_);
   finish_sink(timeline_);
+  finish_sink(record_);
   return error;
 }
 

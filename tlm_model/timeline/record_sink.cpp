@@ -2,10 +2,14 @@
 #include "timeline/record_sink.hpp"
 
 #include <algorithm>
+#include <span>
+#include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "board/board_loader.hpp"
 #include "exe/executable.hpp"
+#include "kernel/write_failure.hpp"
 
 namespace tpu::model {
 namespace {
@@ -21,6 +25,11 @@ void add_use(Uses& uses, const spec::SemaphoreUse& use) {
   }
 }
 
+// "4 ", "4 to 6 "
+std::string range_text(uint64_t first, uint64_t end) {
+  return std::to_string(first) + (end - first > 1 ? " to " + std::to_string(end - 1) : "") + " ";
+}
+
 spec::RecordedMemory memory_of(ProbeMemory memory) {
   return static_cast<spec::RecordedMemory>(memory);
 }
@@ -28,27 +37,45 @@ static_assert(static_cast<int>(ProbeMemory::kHbm) == static_cast<int>(spec::Reco
 
 }  // namespace
 
-RecordSink::RecordSink(const spec::BoardParams& board, uint64_t step,
+RecordSink::RecordSink(const spec::BoardParams& board, const RecordOptions& options,
                        const LaunchPrograms& programs)
     : board_(board),
-      step_(step),
+      options_(options),
+      end_step_(options.first_step + std::min(options.steps, UINT64_MAX - options.first_step)),
       programs_(programs),
       cores_(static_cast<size_t>(spec::core_count(board))),
       vmem_(kVmemPage),
-      hbm_(kHbmPage) {}
-
-void RecordSink::program(const ProgramEvent& event) {
-  if (event.step != step_) {
+      hbm_(kHbmPage) {
+  if (options_.path.empty()) {
     return;
   }
-  event.begin ? begin_step(event) : end_step(event);
+  try {
+    file_ = std::make_unique<spec::OutputFile>(options_.path);
+  } catch (const std::system_error& error) {
+    throw std::runtime_error("cannot write record " + options_.path + ": " +
+                             error.code().message());
+  }
+}
+
+void RecordSink::program(const ProgramEvent& event) {
+  if (event.begin && begins(event)) {
+    mask_ = event.mask;
+    record_.step = event.step;
+    describe(event.launch);
+  }
+  if (mask_ != 0 && event.step == record_.step) {
+    event.begin ? begin_step(event) : end_step(event);
+  }
+}
+
+// A step that begins on its first core while another one is recorded is left out.
+bool RecordSink::begins(const ProgramEvent& event) {
+  const bool fresh = event.step >= next_step_;
+  next_step_ = std::max(next_step_, event.step + 1);
+  return fresh && mask_ == 0 && event.step >= options_.first_step && event.step < end_step_;
 }
 
 void RecordSink::begin_step(const ProgramEvent& event) {
-  if (mask_ == 0) {
-    mask_ = event.mask;
-    describe(event.launch);
-  }
   Core& core = cores_.at(event.core);
   core = {.in_step = true};
   core.record.core = event.core;
@@ -62,7 +89,10 @@ void RecordSink::begin_step(const ProgramEvent& event) {
 
 void RecordSink::end_step(const ProgramEvent& event) {
   Core& core = cores_.at(event.core);
-  if (!core.in_step || !event.complete) {
+  if (!event.complete) {
+    forget();
+  }
+  if (!core.in_step) {
     return;
   }
   add_item(core, event.cycle, {.kind = spec::SequencerItem::Kind::kHalt});
@@ -73,6 +103,73 @@ void RecordSink::end_step(const ProgramEvent& event) {
     record_.vmem = vmem_.finish(event.cycle);
     record_.hbm = hbm_.finish(event.cycle);
   }
+  if (ended_ == mask_) {
+    complete();
+  }
+}
+
+// All cores have ended the step as they should.
+void RecordSink::complete() {
+  record_.board = spec::board_texts(board_);
+  if (commands_ > spec::kMostRecordedCommands) {
+    record_.left_out = commands_;
+  }
+  uint64_t begin = UINT64_MAX, end = 0;
+  for (Core& core : cores_) {
+    if ((mask_ >> core.record.core & 1) == 0 || core.record.items.empty()) {
+      continue;
+    }
+    begin = std::min(begin, core.record.begin);
+    end = std::max(end, core.record.end);
+    if (record_.left_out == 0) {
+      record_.cores.push_back(std::move(core.record));
+    }
+  }
+  const bool last = record_.step + 1 == end_step_;
+  if (!kept_ || end - begin > kept_cycles_) {
+    kept_ = std::move(record_);
+    kept_cycles_ = end - begin;
+  }
+  forget();
+  if (last) {
+    write();
+  }
+}
+
+void RecordSink::forget() {
+  record_ = {};
+  cores_.assign(cores_.size(), Core());
+  mask_ = ended_ = 0;
+  commands_ = 0;
+  seen_core_ = UINT32_MAX;
+}
+
+void RecordSink::write() {
+  if (file_ == nullptr) {
+    return;
+  }
+  try {
+    const std::string bytes = take();
+    file_->add(std::as_bytes(std::span(bytes)));
+    file_->finish();
+  } catch (const std::system_error& error) {
+    error_ = write_failure("record", options_.path, error.code().value());
+  }
+  file_ = nullptr;
+}
+
+std::string RecordSink::finish() {
+  if (file_ != nullptr && kept_) {
+    write();
+  }
+  if (file_ != nullptr) {
+    file_ = nullptr;
+    error_ =
+        "record: nothing was recorded: no step " +
+        (end_step_ == UINT64_MAX ? std::string() : range_text(options_.first_step, end_step_)) +
+        "ran to its end; " + options_.path + " is as it was";
+  }
+  return error_;
 }
 
 // Names of the program and its operations, and what it holds in HBM.
@@ -225,25 +322,10 @@ void RecordSink::done(const DoneEvent& event) {
 }
 
 std::string RecordSink::take() {
-  if (mask_ == 0 || ended_ != mask_) {
+  if (!kept_) {
     return {};
   }
-  record_.board = spec::board_texts(board_);
-  record_.step = step_;
-  if (commands_ > spec::kMostRecordedCommands) {
-    record_.left_out = commands_;
-  }
-  for (Core& core : cores_) {
-    if (record_.left_out == 0 && (mask_ >> core.record.core & 1) != 0 &&
-        !core.record.items.empty()) {
-      record_.cores.push_back(std::move(core.record));
-    }
-    core = {};
-  }
-  mask_ = ended_ = 0;
-  commands_ = 0;
-  seen_core_ = UINT32_MAX;
-  return spec::write_record(std::exchange(record_, {}));
+  return spec::write_record(*std::exchange(kept_, std::nullopt));
 }
 
 }  // namespace tpu::model

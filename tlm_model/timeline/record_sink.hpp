@@ -1,12 +1,16 @@
 // Record of one step (--record, `tpuboard report`): the graph of its commands as they ran
-// (spec/record/step_record.hpp). Kept in memory until it is taken; of a step with more commands
-// than a record holds there is only their number.
+// (spec/record/step_record.hpp), of several steps the longest. Kept in memory until it is taken or,
+// with a path, written: after the last of the steps, or when the sink is finished. Of a step with
+// more commands than a record holds there is only their number.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "file/output_file.hpp"
 #include "probe/launch_programs.hpp"
 #include "probe/probe_set.hpp"
 #include "record/step_record.hpp"
@@ -14,10 +18,18 @@
 
 namespace tpu::model {
 
+struct RecordOptions {
+  // Of the board (kernel/step_counter.hpp). Of several steps the longest is kept.
+  uint64_t first_step = 0;
+  uint64_t steps = 1;
+  std::string path = {};  // of the file; empty: none
+};
+
 class RecordSink final : public ProbeSink {
  public:
-  // `step`: of the board (kernel/step_counter.hpp). The programs outlive it.
-  RecordSink(const spec::BoardParams& board, uint64_t step, const LaunchPrograms& programs);
+  // The programs outlive it. Throws std::runtime_error where the file cannot be written.
+  RecordSink(const spec::BoardParams& board, const RecordOptions& options,
+             const LaunchPrograms& programs);
 
   void listen(ProbeSet& probes) {
     probes.add(*this, {ProbeEvent::kProgram, ProbeEvent::kIssue, ProbeEvent::kWait,
@@ -37,6 +49,9 @@ class RecordSink final : public ProbeSink {
   // The record, once all cores of the gang have ended the step as they should; forgets it. Empty
   // before.
   std::string take();
+  // With a path: completes the file. What went wrong with it, or that there was no such step; empty
+  // else. The last call.
+  std::string finish();
 
  private:
   struct Core {
@@ -46,18 +61,28 @@ class RecordSink final : public ProbeSink {
     spec::RecordedCore record{};
   };
 
+  bool begins(const ProgramEvent& event);
   void begin_step(const ProgramEvent& event);
   void end_step(const ProgramEvent& event);
+  void complete();
+  void write();
+  void forget();
   void describe(uint32_t launch);
   // Null: not of the step, or left out.
   spec::RecordedCommand* command(const ProbeSource& source);
   void add_item(Core& core, uint64_t cycle, spec::SequencerItem item);
 
   const spec::BoardParams board_;
-  const uint64_t step_;
+  const RecordOptions options_;
+  const uint64_t end_step_;  // the first behind them
   const LaunchPrograms& programs_;
   std::vector<Core> cores_;
-  spec::StepRecord record_;
+  spec::StepRecord record_;               // under way
+  std::optional<spec::StepRecord> kept_;  // over
+  uint64_t kept_cycles_ = 0;
+  uint64_t next_step_ = 0;  // the least number that no core has begun
+  std::unique_ptr<spec::OutputFile> file_;
+  std::string error_;
   uint32_t mask_ = 0;   // cores of the gang
   uint32_t ended_ = 0;  // of them
   uint64_t commands_ = 0;

@@ -110,12 +110,12 @@ tpu_status tpu_board_counters(uint64_t* values, size_t capacity, uint64_t* cycle
 
 /* Changes options of the open board: `variables` are names of the environment, TPUBOARD_MXU,
  * TPUBOARD_TRACE, TPUBOARD_WAVES, TPUBOARD_WAVES_STEPS (_SCOPE, _TRIGGER, _FOR, _BEFORE),
- * TPUBOARD_TIMELINE, TPUBOARD_TIMELINE_STEPS, TPUBOARD_OP_TIMES, `values` what they would be set
- * to; "" is as if one were not set. Waits until everything submitted is over. Waves without
- * TPUBOARD_WAVES_STEPS, _TRIGGER and _BEFORE are of all steps from then on, until they are changed
- * again.
- * TPU_FAILED_PRECONDITION: another variable (nothing has changed), or waves, a trace or lockstep
- * that this ends were not complete or showed nothing (all is as it was asked for). */
+ * TPUBOARD_TIMELINE, TPUBOARD_TIMELINE_STEPS, TPUBOARD_RECORD, TPUBOARD_RECORD_STEPS,
+ * TPUBOARD_OP_TIMES, `values` what they would be set to; "" is as if one were not set. Waits until
+ * everything submitted is over. Waves without TPUBOARD_WAVES_STEPS, _TRIGGER and _BEFORE are of all
+ * steps from then on, until they are changed again.
+ * TPU_FAILED_PRECONDITION: another variable (nothing has changed), or waves, a trace, a record or
+ * lockstep that this ends were not complete or showed nothing (all is as it was asked for). */
 tpu_status tpu_board_change(const char* const* variables, const char* const* values, size_t count);
 
 /* Where cores spent the time of programs: one operation of one program, all cores and launches
@@ -140,6 +140,13 @@ tpu_status tpu_board_op_times(tpu_op_times** out);
 uint32_t tpu_op_times_count(const tpu_op_times* times);
 tpu_status tpu_op_times_get(const tpu_op_times* times, uint32_t index, tpu_op_time* time);
 void tpu_op_times_destroy(tpu_op_times* times);
+
+/* Why the step of a record waits (TPUBOARD_RECORD, `tpuboard run --record`), as the HTML page that
+ * `tpuboard report` writes: `page` is replaced. `changes`: how many changes that would shorten the
+ * step are looked for, which takes most of the time. Needs no board.
+ * TPU_INVALID_ARGUMENT: the record cannot be read or is damaged; TPU_FAILED_PRECONDITION: the page
+ * cannot be written, or the step has more commands than a record holds. */
+tpu_status tpu_write_report(const char* record, const char* page, uint32_t changes);
 
 /* ---- Programs ----------------------------------------------------------------------------- */
 

@@ -312,7 +312,8 @@ class Board {
   /// the firmware thinks of it.
   void poke_word(int device, const std::string& place, uint32_t value) const;
   /// With SimOptions::record: the graph of the commands of that step as they ran, which `tpuboard
-  /// report` reads; once, when the step is over. Empty otherwise. No board time.
+  /// report` reads; once, when the step is over. Empty otherwise, and for a record that goes into
+  /// SimOptions::record_path. No board time.
   std::string take_record() const;
   /// Waits until everything that was submitted is over; errors stay with their events. What comes
   /// behind a HostEvent is over only when that has been set.

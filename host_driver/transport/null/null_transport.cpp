@@ -491,6 +491,7 @@ void need_no_simulation(const SimOptions& sim) {
       {sim.profile, "profile"},
       {sim.xprof, "xprof"},
       {sim.record, "record"},
+      {!sim.record_path.empty(), "record_path"},
       {!sim.trace_path.empty(), "trace_path"},
       {!sim.mmio_trace_path.empty(), "mmio_trace_path"},
       {!sim.firmware_log.empty(), "firmware_log"},

@@ -4,7 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "board/board_loader.hpp"
@@ -15,7 +20,10 @@ namespace tpu::model {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Property;
 using ::testing::SizeIs;
+using ::testing::Throws;
 
 MATCHER_P2(IsLive, cycle, bytes, "") {
   *result_listener << arg.cycle << ": " << arg.bytes;
@@ -55,7 +63,7 @@ class Record : public ::testing::Test {
   }
 
   LaunchPrograms programs_;
-  RecordSink sink_{spec::load_board("v3_8"), 4, programs_};
+  RecordSink sink_{spec::load_board("v3_8"), {.first_step = 4}, programs_};
 };
 
 TEST_F(Record, HoldsTheCommandsOfItsStepAlone) {
@@ -100,6 +108,111 @@ TEST_F(Record, AStepThatDoesNotEndAsItShouldIsNone) {
   command(104, source(spec::Queue::kVpu, 1, spec::Opcode::kVpuKernel));
   step(false, 200, 4, false);
   EXPECT_EQ(sink_.take(), "");
+}
+
+TEST_F(Record, TheLongestOfAllSteps) {
+  RecordSink longest(spec::load_board("v3_8"), {.steps = UINT64_MAX}, programs_);
+  const auto step = [&](uint64_t number, uint64_t begin, uint64_t end, uint32_t core, uint32_t mask,
+                        bool complete = true) {
+    longest.program(
+        {.cycle = begin, .core = core, .mask = mask, .launch = 9, .step = number, .begin = true});
+    longest.program(
+        {.cycle = end, .core = core, .mask = mask, .step = number, .complete = complete});
+  };
+  EXPECT_EQ(longest.take(), "");
+  step(0, 100, 200, 2, 4);
+  step(1, 300, 600, 2, 4);
+  step(2, 700, 800, 2, 4);
+  step(3, 900, 9000, 2, 4, false);  // has failed
+  const std::string bytes = longest.take();
+  const spec::StepRecord record = spec::read_record(std::as_bytes(std::span(bytes)));
+  EXPECT_EQ(record.step, 1u);
+  EXPECT_EQ(record.end() - record.begin(), 300u);
+  EXPECT_EQ(longest.take(), "");
+}
+
+// Its first core begins while another step is recorded: the others alone would be no step.
+TEST_F(Record, AStepBesideTheRecordedOneIsLeftOut) {
+  RecordSink longest(spec::load_board("v3_8"), {.steps = UINT64_MAX}, programs_);
+  const auto program = [&](uint64_t step, uint64_t cycle, uint32_t core, uint32_t mask,
+                           bool begin) {
+    longest.program({.cycle = cycle,
+                     .core = core,
+                     .mask = mask,
+                     .launch = 9,
+                     .step = step,
+                     .begin = begin,
+                     .complete = !begin});
+  };
+  program(0, 100, 0, 1, true);
+  program(1, 150, 2, 12, true);
+  program(0, 200, 0, 1, false);
+  program(1, 210, 3, 12, true);
+  program(1, 9000, 2, 12, false);
+  program(1, 9000, 3, 12, false);
+  const std::string bytes = longest.take();
+  EXPECT_EQ(spec::read_record(std::as_bytes(std::span(bytes))).step, 0u);
+}
+
+TEST_F(Record, AFileGetsItsStepAtTheEndOfIt) {
+  const std::string path = testing::TempDir() + "record_sink_step.tpurec";
+  std::filesystem::remove(path);
+  RecordSink sink(spec::load_board("v3_8"), {.first_step = 4, .path = path}, programs_);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  sink.program({.cycle = 1, .core = 2, .mask = 4, .launch = 9, .step = 4, .begin = true});
+  sink.program({.cycle = 7, .core = 2, .mask = 4, .step = 4, .complete = true});
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(spec::read_record(std::as_bytes(std::span(bytes))).step, 4u);
+  EXPECT_EQ(sink.finish(), "");
+}
+
+TEST_F(Record, AWindowEndsWithItsLastStep) {
+  const std::string path = testing::TempDir() + "record_sink_window.tpurec";
+  std::filesystem::remove(path);
+  RecordSink sink(spec::load_board("v3_8"), {.first_step = 1, .steps = 2, .path = path}, programs_);
+  for (uint64_t step = 0; step < 4; ++step) {
+    EXPECT_EQ(std::filesystem::exists(path), step > 2);
+    sink.program(
+        {.cycle = 1000 * step, .core = 2, .mask = 4, .launch = 9, .step = step, .begin = true});
+    sink.program({.cycle = 1000 * step + 100 * (4 - step),
+                  .core = 2,
+                  .mask = 4,
+                  .step = step,
+                  .complete = true});
+  }
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(spec::read_record(std::as_bytes(std::span(bytes))).step, 1u);
+  EXPECT_EQ(sink.finish(), "");
+}
+
+TEST_F(Record, AFileOfTheLongestStepIsWrittenAtTheEnd) {
+  const std::string path = testing::TempDir() + "record_sink_longest.tpurec";
+  std::filesystem::remove(path);
+  RecordSink sink(spec::load_board("v3_8"), {.steps = UINT64_MAX, .path = path}, programs_);
+  sink.program({.cycle = 1, .core = 2, .mask = 4, .launch = 9, .begin = true});
+  sink.program({.cycle = 7, .core = 2, .mask = 4, .complete = true});
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_EQ(sink.finish(), "");
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
+TEST_F(Record, SaysThatTheStepNeverCame) {
+  const std::string path = testing::TempDir() + "record_sink_none.tpurec";
+  std::ofstream(path) << "other";
+  RecordSink sink(spec::load_board("v3_8"), {.first_step = 4, .path = path}, programs_);
+  EXPECT_THAT(sink.finish(), HasSubstr("no step 4 ran to its end"));
+  EXPECT_EQ(std::filesystem::file_size(path), 5u);
+  RecordSink longest(spec::load_board("v3_8"), {.steps = UINT64_MAX, .path = path}, programs_);
+  EXPECT_THAT(longest.finish(), HasSubstr("no step ran to its end"));
+}
+
+TEST_F(Record, RefusesAFileThatCannotBeWritten) {
+  EXPECT_THAT(
+      [&] { RecordSink(spec::load_board("v3_8"), {.path = "/nowhere/step.tpurec"}, programs_); },
+      Throws<std::runtime_error>(Property(&std::runtime_error::what,
+                                          HasSubstr("cannot write record /nowhere/step.tpurec"))));
 }
 
 TEST_F(Record, SaysWhenTheSequencerArrivedWhereItWaited) {

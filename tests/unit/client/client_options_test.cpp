@@ -120,6 +120,26 @@ TEST(ChangedEnvironment, TakesWhatAnOpenBoardCanChange) {
   EXPECT_TRUE(read_client_options(wanted).open.sim.op_times);
 }
 
+TEST(ClientOptions, ARecordIsOfTheLongestStepOfAllOrOfSome) {
+  const auto sim_of = [](const Environment& environment) {
+    return read_client_options(environment).open.sim;
+  };
+  EXPECT_TRUE(sim_of({}).record_path.empty());
+  const spec::SimOptions all = sim_of({{"TPUBOARD_RECORD", "a.tpurec"}});
+  EXPECT_EQ(all.record_path, "a.tpurec");
+  EXPECT_EQ(all.record_path_first_step, 0U);
+  EXPECT_EQ(all.record_path_steps, UINT64_MAX);
+  const spec::SimOptions some =
+      sim_of({{"TPUBOARD_RECORD", "a.tpurec"}, {"TPUBOARD_RECORD_STEPS", "7..8"}});
+  EXPECT_EQ(some.record_path_first_step, 7U);
+  EXPECT_EQ(some.record_path_steps, 2U);
+  EXPECT_THAT(refusal({{"TPUBOARD_RECORD_STEPS", "7..7"}}), HasSubstr("TPUBOARD_RECORD"));
+  EXPECT_THAT(refusal({{"TPUBOARD_RECORD", "a"}, {"TPUBOARD_RECORD_STEPS", "8..7"}}),
+              HasSubstr("TPUBOARD_RECORD_STEPS"));
+  const Environment changed = changed_environment({}, {{"TPUBOARD_RECORD", "b.tpurec"}});
+  EXPECT_EQ(sim_of(changed).record_path, "b.tpurec");
+}
+
 TEST(ChangedEnvironment, WavesAreOfAllStepsUnlessSomeAreNamed) {
   const auto sim_of = [](const Environment& changes) {
     return read_client_options(changed_environment({{"TPUBOARD_WAVES_STEPS", "3..4"}}, changes))
