@@ -91,8 +91,10 @@ DRIVER = {
     "completions": {"health", "rings", "operations", "residency", "host_calls"},
     "harts": {"texts", "rings", "events", "operations"},
     "boot": {"texts", "rings", "events", "operations", "harts"},
+    "recovery": {"turn", "texts", "rings", "operations", "residency", "feeds", "launches", "completions", "harts",
+                 "boot"},
     "board": {"turn", "health", "memory", "texts", "rings", "events", "operations", "transfers", "residency", "feeds",
-              "host_calls", "launches", "completions", "harts", "boot", "access.hpp", "event_state.hpp"},
+              "host_calls", "launches", "completions", "harts", "boot", "recovery", "access.hpp", "event_state.hpp"},
 }
 INSIDE = {"tlm_model": BLOCKS, "compiler": ROOMS, "host_driver/src": DRIVER}
 # Folders whose own files put the rooms together.

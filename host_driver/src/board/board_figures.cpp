@@ -154,8 +154,8 @@ BoardCounters BoardImpl::board_counters(std::vector<CoreCounters> cores,
   result.check_findings = stats.check_findings;
   result.check_text = records_.check_text();
   result.late_calls = turn_.late_calls();
-  result.repeated_doorbells = repeated_doorbells_;
-  result.recoveries = recoveries_;
+  result.repeated_doorbells = recovery_.repeated_doorbells();
+  result.recoveries = recovery_.recoveries();
   return result;
 }
 

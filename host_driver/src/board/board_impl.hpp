@@ -42,6 +42,7 @@
 #include "src/operations/operation.hpp"
 #include "src/operations/operations.hpp"
 #include "src/operations/send_order.hpp"
+#include "src/recovery/recovery.hpp"
 #include "src/residency/loader.hpp"
 #include "src/residency/program.hpp"
 #include "src/transfers/board_memory.hpp"
@@ -206,25 +207,13 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   bool run_board(Deadline deadline = std::nullopt, bool to_end = false);
   RunOutcome run_timed(Deadline deadline, bool to_end = false);
   static bool tells_death(std::span<const uint32_t> msi);
-  void stalled();
   void break_board(const ErrorPtr& error);
 
   // board_figures.cpp
   BoardCounters board_counters(std::vector<CoreCounters> cores, const TransportStats& stats);
 
-  // board_recover.cpp
-  void recover();
-  void collect_held();
-  bool reboot_dead();
-  void lose_commands(Device& device);
-  void resume_held();
-  void judge_launch(const std::shared_ptr<Operation>& op,
-                    std::vector<std::shared_ptr<Operation>>& again);
-  void resend(std::vector<std::shared_ptr<Operation>>& launches);
-  void abort_launches();
   void check_time_limit();
   void end_by_time_limit(const Device& device, Operation& op);
-  bool never_started(const Operation& op);
 
   // board_sim.cpp
   LaunchClock clock_of(const SimOptions& sim, std::optional<double> time_limit) const;
@@ -288,10 +277,27 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                          transport_->name_launch(id, program, context);
                        }
                      }};
+  Recovery recovery_{
+      transport_,
+      devices_,
+      registers_,
+      operations_,
+      completions_,
+      feeds_,
+      loader_,
+      launcher_,
+      records_,
+      harts_,
+      booter_,
+      health_,
+      turn_,
+      {.run = [this] { return run_board(); },
+       .break_board = [this](const ErrorPtr& error) { break_board(error); },
+       .tell_hang =
+           [this](const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
+                  const TransportStats& stats) { return tell_hang(kind, op, waits, stats); }}};
 
   bool starves_ = false;  // nothing is in flight, and a launch waits for a batch
-  std::string stall_text_;
-  int stalls_ = 0;  // quiescent runs without progress, one after the other
   // Never changed while there are handles.
   std::shared_ptr<CompletionThread> completion_thread_;
   Waiters waiters_{[this] {
@@ -303,8 +309,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   LaunchClock launch_clock_{0, 0};
   LaunchReporter reporter_;
   std::optional<uint64_t> host_busy_until_;  // while the host is busy: a board cycle
-  uint64_t repeated_doorbells_ = 0;
-  uint64_t recoveries_ = 0;
 };
 
 }  // namespace tpu::driver

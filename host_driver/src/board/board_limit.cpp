@@ -80,7 +80,7 @@ RunOutcome BoardImpl::run_timed(Deadline deadline, bool to_end) {
       check_time_limit();
     }
     if (health_.cancelled() && outcome.expired && !health_.broken()) {
-      abort_launches();  // a core forgets the abort of a launch that it has not bound yet
+      recovery_.abort_launches();  // a core forgets the abort of a launch that it has not bound yet
     }
     late = deadline && std::chrono::steady_clock::now() >= *deadline;
   } while (outcome.expired && !health_.broken() && !late);

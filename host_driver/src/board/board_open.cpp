@@ -182,7 +182,7 @@ void BoardImpl::close(CloseMode mode) {
   if (health_.closed()) {
     if (mode == CloseMode::kCancel && !health_.broken() && !health_.cancelled()) {
       health_.cancel(closed);
-      abort_launches();
+      recovery_.abort_launches();
     }
     while (health_.closing() && !calls_.answers_here()) {  // another thread does it
       turn_.leave_until(news_, news_.count(), std::nullopt);
@@ -196,7 +196,7 @@ void BoardImpl::close(CloseMode mode) {
     if (!health_.broken()) {
       if (mode == CloseMode::kCancel) {
         health_.cancel(closed);
-        abort_launches();
+        recovery_.abort_launches();
       }
       run_until_idle();
     }

@@ -70,55 +70,15 @@ bool BoardImpl::pump_once(Deadline deadline, Pumping how) {
     progress = completions_.drain() || completions_.take_noted();
     if (progress) {
       calls_.serve();
-      stalls_ = 0;
+      recovery_.note_progress();
     } else if (!moving && !health_.broken() && devices_.in_flight() &&
                !await_batch(deadline, how.sleeps)) {
-      stalled();
+      recovery_.stalled();
     }
   }
-  recover();
+  recovery_.recover();
   feeds_.send();
   return progress;
-}
-
-// Nothing is in flight on the board and something waits: repeat the doorbells (absolute counts, so
-// this is harmless), then look for completions that got lost, take the launches off, then give up.
-void BoardImpl::stalled() {
-  const Turn::Kept whole(turn_);
-  ++stalls_;
-  if (stalls_ == 1) {
-    for (Device& device : devices_) {
-      if (device.ring.open() > 0) {
-        registers_.write(device, spec::core_page::kCmdTail, device.ring.tail());
-        ++repeated_doorbells_;
-      }
-    }
-    return;
-  }
-  if (stalls_ == 2) {
-    const TransportStats stats = transport_->stats();
-    const auto stuck = std::ranges::find_if(
-        devices_, [](const Device& device) { return device.first_launch() != nullptr; });
-    stall_text_ = tell_hang("deadlock", stuck == devices_.end() ? nullptr : stuck->first_launch(),
-                            stats.waits, stats);
-    if (completions_.find_missing()) {
-      stalls_ = 0;
-      return;
-    }
-    if (reboot_dead()) {
-      return;
-    }
-    abort_launches();
-    return;
-  }
-  std::string harts;
-  for (const Device& device : devices_) {
-    harts += device.ring.open() > 0 ? harts_.core_text(device) : std::string();
-  }
-  break_board(std::make_shared<Error>(
-      ErrorCode::kTimeout,
-      fmt::format("the board does not answer: nothing is in flight and commands are open{}{}{}",
-                  harts, stall_text_.empty() ? "" : "\n", stall_text_)));
 }
 
 }  // namespace tpu::driver

@@ -65,7 +65,7 @@ void BoardImpl::visit_head(spec::Archive& archive) const {
 void BoardImpl::visit_driver(spec::Archive& archive) {
   archive.section("driver");
   uint64_t late = turn_.late_calls();
-  archive(operations_, launcher_, loader_, late, repeated_doorbells_, recoveries_);
+  archive(operations_, launcher_, loader_, late, recovery_);
   turn_.set_late_calls(late);
   for (Device& device : devices_) {
     device.ring.visit_counts(archive);

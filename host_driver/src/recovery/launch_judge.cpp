@@ -1,0 +1,138 @@
+// The statuses of all cores are looked at first; a fault record is read where they do not decide.
+#include "src/recovery/launch_judge.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/feeds/step_feed_state.hpp"
+#include "src/residency/program.hpp"
+#include "src/rings/status.hpp"
+#include "src/texts/fault_text.hpp"
+
+namespace tpu::driver {
+namespace {
+
+constexpr int kMaxLaunchAttempts = 4;
+
+bool tells_no_start(uint16_t code) {
+  return code == TPU_FAULT_GANG_MISMATCH || code == TPU_FAULT_NOT_STARTED;
+}
+
+// The core whose status says most: the first that refused the launch, else the last with a fault.
+size_t worst_part(const Operation& launch) {
+  size_t worst = 0;
+  for (size_t i = 0; i < launch.status.size(); ++i) {
+    if (status_refused(launch.status[i])) {
+      return i;
+    }
+    if (launch.status[i] == TPU_STATUS_FAULT || launch.status[i] == kStatusLost) {
+      worst = i;
+    }
+  }
+  return worst;
+}
+
+}  // namespace
+
+bool LaunchJudge::judge(const std::shared_ptr<Operation>& launch) {
+  const size_t worst = worst_part(*launch);
+  if (status_refused(launch->status[worst])) {
+    return judge_refused(*launch, worst);
+  }
+  if (std::ranges::find(launch->status, TPU_STATUS_FLUSHED) != launch->status.end()) {
+    return judge_flushed(*launch, *launch->commands[worst]);
+  }
+  if (launch->verdict) {
+    const auto& feed = launch->feed;
+    const bool unfed = feed && !feed->infeed.empty() && feed->given == 0;
+    launch->on_board = !unfed && !never_started(*launch);
+    operations_.finish(*launch, launch->verdict);
+    return false;
+  }
+  operations_.finish(*launch, fault_of(*launch, worst));
+  return false;
+}
+
+bool LaunchJudge::judge_refused(Operation& launch, size_t part) {
+  const uint16_t status = launch.status[part];
+  Command& command = *launch.commands[part];
+  const bool corrupt = status == TPU_STATUS_BAD_CRC || status == TPU_STATUS_BAD_SEQ;
+  launch.on_board = false;
+  if (corrupt && command.attempts++ == 0) {
+    return true;
+  }
+  operations_.finish(launch, status_error(status, launch.what, command.device));
+  return false;
+}
+
+// A core that never started the launch kept the whole gang from its first step.
+bool LaunchJudge::judge_flushed(Operation& launch, Command& command) {
+  launch.on_board = false;
+  if (command.attempts++ < kMaxLaunchAttempts) {
+    return true;
+  }
+  operations_.finish(launch, std::make_shared<Error>(ErrorCode::kInternal,
+                                                     launch.what + ": flushed again and again"));
+  return false;
+}
+
+ErrorPtr LaunchJudge::fault_of(Operation& launch, size_t part) {
+  const Device& device = devices_[launch.commands[part]->device];
+  const bool died = launch.status[part] == kStatusLost && launch.trap;
+  const tpu_fault_record_t record = died ? *launch.trap : harts_.read_fault(device);
+  const bool others = record.launch_id != launch.launch_id;
+  if (died) {
+    if (others) {
+      launch.on_board = false;  // the hart died before or after it: no step ran
+    }
+    return fault_error(record, launch.program->exe, device.id, launch.stall_text, {},
+                       launch.trap_place);
+  }
+  const bool no_engine_fault = others || record.code == TPU_FAULT_HOST_ABORT ||
+                               record.code == TPU_FAULT_PEER_LOST || tells_no_start(record.code);
+  if (no_engine_fault && never_started(launch)) {
+    launch.on_board = false;
+  }
+  if (others) {
+    return std::make_shared<Error>(
+        ErrorCode::kDeviceFault,
+        fmt::format("{}: {}{}{}", launch.what, status_name(launch.status[part]),
+                    launch.stall_text.empty() ? "" : ": nothing in flight\n", launch.stall_text),
+        ErrorPlace{.device = device.id, .op = {}, .source = {}});
+  }
+  return engine_fault(launch, device, record);
+}
+
+ErrorPtr LaunchJudge::engine_fault(const Operation& launch, const Device& device,
+                                   const tpu_fault_record_t& record) {
+  std::string waits = launch.stall_text;
+  if (record.code == TPU_FAULT_WATCHDOG) {
+    const TransportStats stats = transport_->stats();
+    waits = tell_hang_("watchdog", &launch, stats.watchdog_waits, stats);
+  }
+  std::string core_says = harts_.core_text(device, record.cycle);
+  const std::string findings = records_.take_findings(launch);
+  core_says += findings.empty() ? "" : "\nthe checker says:\n" + findings;
+  ErrorPtr fault = fault_error(record, launch.program->exe, device.id, waits, core_says);
+  if (const ErrorPtr& cancelled = health_.cancelled();
+      cancelled && record.code == TPU_FAULT_HOST_ABORT) {
+    fault = std::make_shared<Error>(ErrorCode::kCancelled,
+                                    fmt::format("{}: {}", cancelled->message(), fault->message()),
+                                    fault->place());
+  }
+  return fault;
+}
+
+// True when a core of the gang says that no step ran: the first one begins on all cores together.
+bool LaunchJudge::never_started(const Operation& launch) {
+  return std::any_of(launch.commands.begin(), launch.commands.end(), [&](const auto& command) {
+    if (launch.status[command->index] == kStatusLost) {
+      return false;  // the core may be gone
+    }
+    const tpu_fault_record_t record = harts_.read_fault(devices_[command->device]);
+    return record.launch_id == launch.launch_id && tells_no_start(record.code);
+  });
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,262 @@
+// One recovery at a time, with the board lock kept: nobody submits in between.
+#include "src/recovery/recovery.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "src/residency/program.hpp"
+#include "src/texts/fault_text.hpp"
+#include "tpu/spec/core_page_regs.hpp"
+
+namespace tpu::driver {
+namespace {
+
+namespace core_page = spec::core_page;
+
+constexpr int kMaxResumePolls = 20000;
+
+}  // namespace
+
+// Lets time pass until every held core has reported all that was queued on it.
+void Recovery::collect_held() {
+  const auto open_on_held = [&] {
+    return std::any_of(devices_.begin(), devices_.end(),
+                       [](const Device& device) { return device.held && device.ring.open() > 0; });
+  };
+  while (!health_.broken() && open_on_held()) {
+    const bool moving = hooks_.run();
+    if (completions_.drain()) {
+      stalls_ = 0;
+    } else if (!moving) {
+      stalled();
+    }
+  }
+}
+
+bool Recovery::await_epoch(const Device& device) {
+  int polls = 0;
+  while (registers_.read(device, core_page::kEpoch) != device.ring.epoch() + 1) {
+    if (++polls > kMaxResumePolls) {
+      hooks_.break_board(
+          std::make_shared<Error>(ErrorCode::kTimeout, "the core does not resume after a fault",
+                                  ErrorPlace{.device = device.id, .op = {}, .source = {}}));
+      return false;
+    }
+  }
+  return true;
+}
+
+void Recovery::resume_held() {
+  for (Device& device : devices_) {
+    if (device.held) {
+      registers_.write(device, core_page::kResume, device.ring.epoch() + 1);
+    }
+  }
+  for (Device& device : devices_) {
+    if (!device.held) {
+      continue;
+    }
+    if (!await_epoch(device)) {
+      return;
+    }
+    device.ring.resume();
+    device.held = false;
+  }
+}
+
+// In the order of submission.
+void Recovery::resend(const std::vector<std::shared_ptr<Operation>>& launches) {
+  std::vector<std::pair<std::shared_ptr<Operation>, std::shared_ptr<Command>>> work;
+  for (const auto& op : launches) {
+    if (op->feed) {
+      feeds_.rewind(*op->feed);
+    }
+    work.emplace_back(op, nullptr);
+  }
+  for (const auto& command : operations_.take_retries()) {
+    if (const auto op = command->op; op && !op->finished) {
+      work.emplace_back(op, command);
+    }
+  }
+  std::stable_sort(work.begin(), work.end(), [](const auto& a, const auto& b) {
+    return a.first->number != b.first->number
+               ? a.first->number < b.first->number
+               : a.second && b.second && a.second->index < b.second->index;
+  });
+  for (const auto& [op, command] : work) {
+    ErrorPtr error = health_.broken() ? health_.broken() : op->failed_input();
+    if (!error && op->launch()) {
+      error = health_.cancelled();
+    }
+    if (error) {
+      operations_.finish(*op, error);
+    }
+    if (!op->finished) {
+      command ? resend_command(*op, command) : resend_launch(*op);
+    }
+  }
+  registers_.make_room(devices_.size());
+  for (Device& device : devices_) {
+    registers_.ring(device, device.ring);
+  }
+}
+
+void Recovery::resend_command(Operation& op, const std::shared_ptr<Command>& command) {
+  if (op.error) {
+    // Another piece has failed: the operation is over before anything that takes its event for an
+    // input is sent again.
+    operations_.end_piece(op, *command);
+    return;
+  }
+  stop_counting(*command);
+  op.status[command->index] = kStatusOpen;
+  operations_.append(command);
+}
+
+// The board remembers aborted gangs by their launch id, so the launch needs a fresh one.
+void Recovery::resend_launch(Operation& launch) {
+  launcher_.give_id(launch);
+  launch.verdict = nullptr;
+  launch.open = launch.commands.size();
+  std::fill(launch.status.begin(), launch.status.end(), kStatusOpen);
+  for (const auto& each : launch.commands) {
+    operations_.append(each);
+  }
+  feeds_.queue(launch);
+}
+
+void Recovery::recover() {
+  const bool held = devices_.any_held();
+  if (health_.broken() || (!held && !operations_.needs_recovery())) {
+    return;
+  }
+  const Turn::Kept whole(turn_);
+  collect_held();
+  if (health_.broken()) {
+    return;
+  }
+  ++recoveries_;
+  std::vector<std::shared_ptr<Operation>> again;
+  auto failed = operations_.take_failed_launches();
+  std::sort(failed.begin(), failed.end(),
+            [](const auto& a, const auto& b) { return a->number < b->number; });
+  std::copy_if(failed.begin(), failed.end(), std::back_inserter(again),
+               [&](const auto& op) { return judge_.judge(op); });
+  resume_held();
+  resend(again);
+  stall_text_.clear();
+}
+
+// All cores of a gang are told: one that has not bound the launch yet forgets it, and one that has
+// tells the rest.
+void Recovery::abort_launches() {
+  for (const Device& device : devices_) {
+    if (Operation* op = device.first_launch(); op != nullptr) {
+      op->stall_text = stall_text_;
+      registers_.write(device, core_page::kAbort, op->launch_id);
+    }
+  }
+}
+
+// Takes everything off a core whose hart is dead. What it was is kept: the reset clears the record.
+void Recovery::lose_commands(Device& device) {
+  const tpu_fault_record_t record = harts_.read_fault(device);
+  const bool trapped = record.code == TPU_FAULT_FW_TRAP;
+  const std::string place = trapped ? harts_.trap_place(device, record) : std::string();
+  device.trap = std::make_shared<Error>(
+      ErrorCode::kDeviceFault, trapped ? trap_text(record, place) : "the control hart died",
+      ErrorPlace{.device = device.id, .op = {}, .source = {}});
+  for (const auto& command : device.ring.take_all()) {
+    const auto op = command->op;
+    if (!op) {
+      continue;
+    }
+    if (op->launch() && op->open == 1 && op->stall_text.empty() && !trapped) {
+      op->stall_text = "the control hart of this core died and was started again";
+    }
+    if (op->launch() && trapped) {
+      op->trap = record;
+      op->trap_place = place;
+    }
+    operations_.report(command, kStatusLost);
+  }
+}
+
+// Harts that are dead get a reset and a fresh boot; what was open on them is known not to go on.
+bool Recovery::reboot_dead() {
+  std::vector<int> dead;
+  for (const Device& device : devices_) {
+    if (harts_.dead(device)) {
+      dead.push_back(device.id);
+    }
+  }
+  if (dead.empty()) {
+    return false;
+  }
+  harts_.note_deaths(devices_);
+  for (const int id : dead) {
+    lose_commands(devices_[id]);
+  }
+  stalls_ = 0;
+  try {
+    booter_.boot(dead);
+  } catch (const Error& error) {
+    hooks_.break_board(std::make_shared<Error>(error));
+    return true;
+  } catch (const std::exception& error) {
+    hooks_.break_board(model_error(error));
+    return true;
+  }
+  loader_.load_again(dead);
+  return true;
+}
+
+void Recovery::stalled() {
+  const Turn::Kept whole(turn_);
+  switch (++stalls_) {
+    case 1:
+      return repeat_doorbells();
+    case 2:
+      return end_stall();
+    default:
+      return give_up();
+  }
+}
+
+void Recovery::repeat_doorbells() {
+  for (const Device& device : devices_) {
+    if (device.ring.open() > 0) {
+      registers_.write(device, core_page::kCmdTail, device.ring.tail());
+      ++repeated_doorbells_;
+    }
+  }
+}
+
+void Recovery::end_stall() {
+  const TransportStats stats = transport_->stats();
+  const auto stuck = std::ranges::find_if(
+      devices_, [](const Device& device) { return device.first_launch() != nullptr; });
+  stall_text_ = hooks_.tell_hang(
+      "deadlock", stuck == devices_.end() ? nullptr : stuck->first_launch(), stats.waits, stats);
+  if (completions_.find_missing()) {
+    stalls_ = 0;
+  } else if (!reboot_dead()) {
+    abort_launches();
+  }
+}
+
+void Recovery::give_up() {
+  std::string harts;
+  for (const Device& device : devices_) {
+    harts += device.ring.open() > 0 ? harts_.core_text(device) : std::string();
+  }
+  hooks_.break_board(std::make_shared<Error>(
+      ErrorCode::kTimeout,
+      fmt::format("the board does not answer: nothing is in flight and commands are open{}{}{}",
+                  harts, stall_text_.empty() ? "" : "\n", stall_text_)));
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,101 @@
+// Recovery: cores that are HELD after a failed command have flushed what was queued. When all of it
+// has come back, the fault records are read, the cores resumed with a new epoch, and what never
+// started is sent again in the old order, unless one of its inputs was lost. Harts that died are
+// started again. Guarded by the board lock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/boot/booter.hpp"
+#include "src/completions/completions.hpp"
+#include "src/feeds/feeds.hpp"
+#include "src/launches/launcher.hpp"
+#include "src/recovery/launch_judge.hpp"
+#include "src/turn/turn.hpp"
+
+namespace tpu::driver {
+
+class Recovery {
+ public:
+  struct Hooks {
+    /// Runs the board to its next interrupt. False: it is quiescent, or broke.
+    std::function<bool()> run;
+    std::function<void(const ErrorPtr&)> break_board;
+    TellHang tell_hang;
+  };
+  /// `transport`: null when the board is closed.
+  Recovery(const std::unique_ptr<Transport>& transport, Devices& devices, CoreRegisters& registers,
+           Operations& operations, Completions& completions, Feeds& feeds, Loader& loader,
+           Launcher& launcher, LaunchRecords& records, Harts& harts, Booter& booter,
+           const Health& health, Turn& turn, const Hooks& hooks)
+      : transport_(transport),
+        devices_(devices),
+        registers_(registers),
+        operations_(operations),
+        completions_(completions),
+        feeds_(feeds),
+        loader_(loader),
+        launcher_(launcher),
+        harts_(harts),
+        booter_(booter),
+        health_(health),
+        turn_(turn),
+        hooks_(hooks),
+        judge_(transport, devices, operations, harts, records, health, hooks.tell_hang) {}
+
+  /// Where something failed: sends again what did not run, and lets the cores go on.
+  void recover();
+  /// Nothing is in flight on the board and something waits: repeats the doorbells (absolute counts,
+  /// so this is harmless), the next time looks for completions that got lost and takes the launches
+  /// off, then gives up.
+  void stalled();
+  /// Something was completed: a stall begins anew.
+  void note_progress() { stalls_ = 0; }
+  /// Takes the launches that are in flight off the board, oldest of each core first.
+  void abort_launches();
+
+  /// Times that doorbells were repeated.
+  uint64_t repeated_doorbells() const { return repeated_doorbells_; }
+  /// Times that something was recovered.
+  uint64_t recoveries() const { return recoveries_; }
+
+  void visit_state(spec::Archive& archive) { archive(repeated_doorbells_, recoveries_); }
+
+ private:
+  void repeat_doorbells();
+  void end_stall();
+  void give_up();
+  void collect_held();
+  bool reboot_dead();
+  void lose_commands(Device& device);
+  void resume_held();
+  bool await_epoch(const Device& device);
+  void resend(const std::vector<std::shared_ptr<Operation>>& launches);
+  void resend_command(Operation& op, const std::shared_ptr<Command>& command);
+  void resend_launch(Operation& launch);
+
+  const std::unique_ptr<Transport>& transport_;
+  Devices& devices_;
+  CoreRegisters& registers_;
+  Operations& operations_;
+  Completions& completions_;
+  Feeds& feeds_;
+  Loader& loader_;
+  Launcher& launcher_;
+  Harts& harts_;
+  Booter& booter_;
+  const Health& health_;
+  Turn& turn_;
+  const Hooks hooks_;
+  LaunchJudge judge_;
+  int stalls_ = 0;          // quiescent runs without progress, one after the other
+  std::string stall_text_;  // who waited for whom then
+  uint64_t repeated_doorbells_ = 0;
+  uint64_t recoveries_ = 0;
+};
+
+}  // namespace tpu::driver
