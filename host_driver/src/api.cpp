@@ -329,40 +329,42 @@ Array Board::shard(const HostView& host, int count, size_t dim) const {
   return place(*impl_, host, layout, ids, 0, type_text(host.dtype, host.shape));
 }
 
-uint64_t Board::now() const { return need(impl_).now(); }
-std::vector<uint64_t> Board::hart_instructions() const { return need(impl_).hart_instructions(); }
-std::vector<uint64_t> Board::run_cycles() const { return need(impl_).run_cycles(); }
-std::vector<HostWorkTime> Board::profile() const { return need(impl_).profile(); }
+uint64_t Board::now() const { return need(impl_).profiling().now(); }
+std::vector<uint64_t> Board::hart_instructions() const {
+  return need(impl_).profiling().hart_instructions();
+}
+std::vector<uint64_t> Board::run_cycles() const { return need(impl_).profiling().run_cycles(); }
+std::vector<HostWorkTime> Board::profile() const { return need(impl_).profiling().host_profile(); }
 std::vector<ThreadForecast> Board::thread_forecast(const std::vector<int>& threads) const {
-  return need(impl_).thread_forecast(threads);
+  return need(impl_).profiling().thread_forecast(threads);
 }
 
-BoardCounters Board::peek() const { return need(impl_).peek(); }
+BoardCounters Board::peek() const { return need(impl_).counters().peek(); }
 
 BoardCounters Board::counters() const {
   refuse_in_callback();
-  return need(impl_).counters();
+  return need(impl_).counters().counters();
 }
 
 SimOptions Board::sim() const { return need(impl_).sim(); }
 uint32_t Board::peek_word(int device, const std::string& place) const {
-  return need(impl_).peek_word(device, place);
+  return need(impl_).debug_port().peek_word(device, place);
 }
 void Board::poke_word(int device, const std::string& place, uint32_t value) const {
-  need(impl_).poke_word(device, place, value);
+  need(impl_).debug_port().poke_word(device, place, value);
 }
-std::string Board::take_xspace() const { return need(impl_).take_xspace(); }
-std::string Board::take_record() const { return need(impl_).take_record(); }
-std::vector<OpTime> Board::op_times() const { return need(impl_).op_times(); }
+std::string Board::take_xspace() const { return need(impl_).profiling().take_xspace(); }
+std::string Board::take_record() const { return need(impl_).profiling().take_record(); }
+std::vector<OpTime> Board::op_times() const { return need(impl_).profiling().op_times(); }
 
 void log_commands(const Board& board, const std::optional<spec::MemoryLook>& look) {
   refuse_in_callback();
-  need(Access::impl(board)).log_commands(look);
+  need(Access::impl(board)).profiling().log_commands(look);
 }
 
 spec::CommandLog take_commands(const Board& board) {
   refuse_in_callback();
-  return need(Access::impl(board)).take_commands();
+  return need(Access::impl(board)).profiling().take_commands();
 }
 
 void Board::change_sim(const SimOptions& sim) const {

@@ -49,37 +49,11 @@ void BoardImpl::start_completion_thread() {
   exit_list().boards.push_back(weak_from_this());
 }
 
-BoardImpl::Entry::Entry(BoardImpl& board, EntryKind kind, Deadline deadline)
-    : board_(board), kind_(kind) {
-  board.forks_.check();
-  entered_ = board_.turn_.enter(kind, deadline);
-}
-
-BoardImpl::Entry::~Entry() {
-  if (!entered_) {
-    return;
-  }
-  const bool looks = kind_ == EntryKind::kLook;
-  const Outbox::Contents out =
-      looks ? board_.outbox_.take_all_but_callbacks() : board_.outbox_.take();
-  const bool work = kind_ != EntryKind::kWait && board_.operations_.busy();
-  const auto thread = work ? board_.completion_thread_ : nullptr;
-  if (kind_ == EntryKind::kWait && !board_.order_.any() && !board_.operations_.busy() &&
-      !board_.operations_.being_sent()) {
-    board_.waiters_.done();
-  }
-  board_.turn_.leave();
-  if (thread) {
-    thread->call_is_over();
-  }
-  out.deliver();
-}
-
 bool BoardImpl::let_time_pass() {
   if (waiters_.leave_to_them()) {
     return false;
   }
-  const Entry entry(*this, EntryKind::kWait);
+  const Door::Entry entry(door_, EntryKind::kWait);
   if (health_.closed()) {
     return false;
   }

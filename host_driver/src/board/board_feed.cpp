@@ -7,7 +7,7 @@ namespace tpu::driver {
 
 Event BoardImpl::feed(StepFeedState& feed, const std::vector<HostView>& batch) {
   const uint64_t bytes = Feeds::check_batch(feed, batch);
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
   prepare_input(bytes);  // may let others in: what follows does not
   return Access::event(feeds_.give(feed, batch));
@@ -15,13 +15,13 @@ Event BoardImpl::feed(StepFeedState& feed, const std::vector<HostView>& batch) {
 
 Event BoardImpl::step_ready(StepFeedState& feed, uint32_t step) {
   Feeds::check_step(feed, step);
-  const Entry entry(*this, EntryKind::kLook);
+  const Door::Entry entry(door_, EntryKind::kLook);
   const auto event = feeds_.ready(feed, step);
   return event ? Access::event(event) : Event();
 }
 
 std::vector<HostArray> BoardImpl::take_step(StepFeedState& feed, uint32_t number) {
-  const Entry entry(*this, EntryKind::kLook);
+  const Door::Entry entry(door_, EntryKind::kLook);
   return Feeds::take(feed, number);
 }
 

@@ -25,8 +25,12 @@
 #include "src/board/snapshot_records.hpp"
 #include "src/boot/booter.hpp"
 #include "src/completions/completions.hpp"
+#include "src/door/door.hpp"
 #include "src/event_state.hpp"
 #include "src/events/outbox.hpp"
+#include "src/facets/counter_reader.hpp"
+#include "src/facets/debug_port.hpp"
+#include "src/facets/profiling.hpp"
 #include "src/feeds/feeds.hpp"
 #include "src/harts/harts.hpp"
 #include "src/health/health.hpp"
@@ -71,27 +75,14 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   static std::shared_ptr<BoardImpl> open(const OpenOptions& options);
   ~BoardImpl();
 
-  /// Holds the board lock; on release it runs the callbacks of events that became ready.
-  class Entry {
-   public:
-    explicit Entry(BoardImpl& board, EntryKind kind = EntryKind::kCall,
-                   Deadline deadline = std::nullopt);
-    ~Entry();
-    Entry(const Entry&) = delete;
-    Entry& operator=(const Entry&) = delete;
-    /// False when the deadline came before the lock.
-    bool entered() const { return entered_; }
-
-   private:
-    BoardImpl& board_;
-    EntryKind kind_;
-    bool entered_;
-  };
-
   const spec::BoardParams& params() const { return params_; }
   uint64_t hash() const { return hash_; }
   std::vector<DeviceInfo> device_infos();
   size_t device_count() const { return devices_.size(); }
+  // Calls that only look.
+  DebugPort& debug_port() { return debug_port_; }
+  Profiling& profiling() { return profiling_; }
+  CounterReader& counters() { return counters_; }
 
   // All below take the lock themselves.
   /// True: the event is ready; false: the deadline came first.
@@ -102,23 +93,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   /// False: the deadline came first.
   bool synchronize(Deadline deadline);
   HostEvent make_host_event();
-  BoardCounters counters();
-  BoardCounters peek();
-  uint64_t now();
-  std::vector<uint64_t> hart_instructions();
-  std::vector<uint64_t> run_cycles();
-  std::vector<HostWorkTime> profile();
-  std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads);
   SimOptions sim();
   void change_sim(const SimOptions& sim);
   void change_time_limit(std::optional<double> seconds);
-  std::vector<OpTime> op_times();
-  std::string take_xspace();
-  void log_commands(const std::optional<spec::MemoryLook>& look);
-  spec::CommandLog take_commands();
-  uint32_t peek_word(int device, const std::string& place);
-  void poke_word(int device, const std::string& place, uint32_t value);
-  std::string take_record();
   void save_snapshot(const std::string& path, const SnapshotItems& items);
   SnapshotItems take_snapshot_items();
   void close(CloseMode mode);
@@ -160,7 +137,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   bool let_time_pass();
 
  private:
-  friend class Entry;
   BoardImpl() = default;
 
   // board_enter.cpp
@@ -168,8 +144,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
 
   // board_open.cpp
   void connect(const OpenOptions& options);
-  /// Throws InvalidArgument when the board has no such device.
-  void check_hart(int device) const;
 
   // board_snapshot.cpp
   void settle_all();
@@ -209,13 +183,12 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   static bool tells_death(std::span<const uint32_t> msi);
   void break_board(const ErrorPtr& error);
 
-  // board_figures.cpp
-  BoardCounters board_counters(std::vector<CoreCounters> cores, const TransportStats& stats);
-
   void check_time_limit();
   void end_by_time_limit(const Device& device, Operation& op);
 
   // board_sim.cpp
+  void settle(uint64_t last = UINT64_MAX);
+  void add_counters(BoardCounters& counters) const;
   LaunchClock clock_of(const SimOptions& sim, std::optional<double> time_limit) const;
 
   spec::BoardParams params_;
@@ -306,6 +279,17 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
     }
   }};
   const ForkCheck forks_;
+  Door door_{turn_, forks_, outbox_, operations_, order_, waiters_, completion_thread_};
+  DebugPort debug_port_{door_, health_, devices_, transport_};
+  Profiling profiling_{door_, health_, transport_, records_, [this] { settle(); }};
+  CounterReader counters_{door_,
+                          health_,
+                          devices_,
+                          operations_,
+                          memory_,
+                          transport_,
+                          {.settle = [this](uint64_t last) { settle(last); },
+                           .add_own = [this](BoardCounters& counters) { add_counters(counters); }}};
   LaunchClock launch_clock_{0, 0};
   LaunchReporter reporter_;
   std::optional<uint64_t> host_busy_until_;  // while the host is busy: a board cycle

@@ -120,6 +120,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   params_ = request.params;
   records_.set_board_words(command_words(options));
   hash_ = spec::board_hash(params_);
+  counters_.set_mxus(params_.core.mxus);
 
   FirmwareImage image = firmware_of(options);
   request.firmware = options.firmware.empty() ? image.names : nullptr;
@@ -177,7 +178,7 @@ void BoardImpl::connect(const OpenOptions& options) {
 
 void BoardImpl::close(CloseMode mode) {
   // The completion thread runs the callbacks, where there is one.
-  const Entry entry(*this, completion_thread_ ? EntryKind::kLook : EntryKind::kCall);
+  const Door::Entry entry(door_, completion_thread_ ? EntryKind::kLook : EntryKind::kCall);
   const ErrorPtr closed = std::make_shared<Error>(ErrorCode::kCancelled, "the board is closed");
   if (health_.closed()) {
     if (mode == CloseMode::kCancel && !health_.broken() && !health_.cancelled()) {

@@ -1,4 +1,4 @@
-// Options of the simulation that change while the board is open, and what one of them counts.
+// What the board is, and options of the simulation that change while it is open.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,16 +30,27 @@ LaunchClock BoardImpl::clock_of(const SimOptions& sim, std::optional<double> tim
   return {limit, static_cast<size_t>(spec::core_count(params_))};
 }
 
+void BoardImpl::settle(uint64_t last) {
+  run_until_idle(std::nullopt, last);
+  health_.check_unbroken();
+}
+
+void BoardImpl::add_counters(BoardCounters& counters) const {
+  counters.check_text = records_.check_text();
+  counters.late_calls = turn_.late_calls();
+  counters.repeated_doorbells = recovery_.repeated_doorbells();
+  counters.recoveries = recovery_.recoveries();
+}
+
 SimOptions BoardImpl::sim() {
-  const Entry entry(*this, EntryKind::kLook);
+  const Door::Entry entry(door_, EntryKind::kLook);
   return sim_;
 }
 
 void BoardImpl::change_sim(const SimOptions& sim) {
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
-  run_until_idle();
-  health_.check_unbroken();
+  settle();
   check_changed_options(sim);
   SimOptions resolved = sim;
   resolved.waves_trigger = trigger_with_address(harts_.names(), harts_.build(), sim.waves_trigger);
@@ -53,46 +64,34 @@ void BoardImpl::change_sim(const SimOptions& sim) {
 }
 
 void BoardImpl::change_time_limit(std::optional<double> seconds) {
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
-  run_until_idle();
-  health_.check_unbroken();
+  settle();
   launch_clock_ = clock_of(sim_, seconds);
   time_limit_ = seconds;
 }
 
-std::vector<OpTime> BoardImpl::op_times() {
-  const Entry entry(*this, EntryKind::kLook);
-  health_.check_usable();
-  return records_.op_times();
-}
-
-std::string BoardImpl::take_xspace() {
-  const Entry entry(*this, EntryKind::kLook);
-  health_.check_usable();
-  return transport_->take_xspace();
-}
-
-void BoardImpl::log_commands(const std::optional<spec::MemoryLook>& look) {
-  const Entry entry(*this);
-  health_.check_usable();
-  run_until_idle();
-  health_.check_unbroken();
-  transport_->log_commands(look);
-}
-
-spec::CommandLog BoardImpl::take_commands() {
-  const Entry entry(*this);
-  health_.check_usable();
-  run_until_idle();
-  health_.check_unbroken();
-  return transport_->take_commands();
-}
-
-std::string BoardImpl::take_record() {
-  const Entry entry(*this, EntryKind::kLook);
-  health_.check_usable();
-  return transport_->take_record();
+std::vector<DeviceInfo> BoardImpl::device_infos() {
+  std::vector<DeviceInfo> infos;
+  for (const Device& device : devices_) {
+    DeviceInfo info;
+    info.id = device.id;
+    info.chip = device.chip;
+    info.core = device.core;
+    info.x = static_cast<int>(device.chip % params_.board.torus_x);
+    info.y = static_cast<int>(device.chip / params_.board.torus_x);
+    info.hbm_bytes = static_cast<uint64_t>(params_.hbm.gib_per_core) << 30;
+    const MemoryUse use = device.memory->use();
+    info.hbm_used = use.used;
+    info.hbm_peak = use.peak;
+    info.hbm_largest_free = use.largest_free;
+    info.hbm_limit = device.memory->capacity();
+    info.hbm_ranges = use.ranges;
+    info.hbm_ranges_ever = use.ranges_ever;
+    info.hbm_largest_ever = use.largest_ever;
+    infos.push_back(info);
+  }
+  return infos;
 }
 
 }  // namespace tpu::driver

@@ -112,7 +112,7 @@ void BoardImpl::settle_all() {
 }
 
 void BoardImpl::save_snapshot(const std::string& path, const SnapshotItems& items) {
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
   settle_all();
   SnapshotRecords records = SnapshotCollector(*this, items).take();
@@ -197,7 +197,7 @@ std::shared_ptr<LoadedProgram> BoardImpl::restore_program(const ProgramRecord& r
 }
 
 SnapshotItems BoardImpl::take_snapshot_items() {
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
   SnapshotItems items;
   const SnapshotRecords records = std::exchange(restored_, {});

@@ -15,7 +15,7 @@ void BoardImpl::end_launch(Operation& launch, const ErrorPtr& error) {
 }
 
 void BoardImpl::need_host_memory(uint64_t bytes, const std::string& what) {
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
   memory_.need_room(bytes, what);
 }
@@ -23,7 +23,7 @@ void BoardImpl::need_host_memory(uint64_t bytes, const std::string& what) {
 std::vector<Buffer> BoardImpl::upload(const std::vector<int>& devices, const HostView& host,
                                       const Box& box, const Shape& local, uint64_t alloc_bytes,
                                       const std::string& label) {
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
   prepare_input(box.bytes());
   return transfers_.upload(devices, host, box, local, alloc_bytes, label);
@@ -32,27 +32,27 @@ std::vector<Buffer> BoardImpl::upload(const std::vector<int>& devices, const Hos
 Buffer BoardImpl::upload_later(int device, DType dtype, const Shape& shape,
                                const std::shared_ptr<const std::vector<std::byte>>& bytes,
                                const std::vector<Event>& after) {
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
   prepare_input(bytes->size());
   return transfers_.upload_later(device, dtype, shape, bytes, after);
 }
 
 Buffer BoardImpl::zeros(int device, DType dtype, const Shape& shape, uint64_t alloc_bytes) {
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
   return transfers_.zeros(device, dtype, shape, alloc_bytes);
 }
 
 Buffer BoardImpl::copy(const std::shared_ptr<BufferState>& source, int device,
                        const std::vector<Event>& after) {
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
   return transfers_.copy(*source, device, after);
 }
 
 Event BoardImpl::read(const std::vector<ReadPart>& parts, const std::vector<Event>& after) {
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
   return transfers_.read(parts, after);
 }
@@ -61,7 +61,7 @@ std::shared_ptr<LoadedProgram> BoardImpl::load(std::shared_ptr<const exe::Execut
                                                const std::string& file,
                                                const std::vector<int>& devices, bool wait) {
   const auto program = loader_.make(std::move(executable), file, devices);
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
   loader_.load(program, wait);
   return program;
@@ -69,7 +69,7 @@ std::shared_ptr<LoadedProgram> BoardImpl::load(std::shared_ptr<const exe::Execut
 
 RunResult BoardImpl::launch(const std::shared_ptr<LoadedProgram>& program,
                             const std::vector<Array>& arguments, const RunOptions& options) {
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
   launcher_.check(*program, arguments, options);
   spend_host_time(static_cast<uint64_t>(params_.host.dispatch_cycles));

@@ -9,7 +9,7 @@
 namespace tpu::driver {
 
 HostEvent BoardImpl::make_host_event() {
-  const Entry entry(*this);
+  const Door::Entry entry(door_);
   health_.check_usable();
   return Access::host_event(handles_.make_host_event());
 }
@@ -45,7 +45,7 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
     }
     const uint64_t news = news_.count();
     {
-      const Entry entry(*this, EntryKind::kWait, deadline);
+      const Door::Entry entry(door_, EntryKind::kWait, deadline);
       if (!entry.entered()) {
         return !event.open();
       }
@@ -81,7 +81,7 @@ void BoardImpl::advance(EventState& event, Deadline deadline) {
   {
     const Waiters::Waiter waiter(waiters_);
     while (event.open() && !is_over(deadline)) {
-      const Entry entry(*this, EntryKind::kWait, deadline);
+      const Door::Entry entry(door_, EntryKind::kWait, deadline);
       if (!entry.entered() || health_.broken() ||
           (event.open() && !pump(deadline, {.to_end = true}) && !operations_.busy())) {
         break;
@@ -101,7 +101,7 @@ bool BoardImpl::synchronize(Deadline deadline) {
   for (;;) {
     const uint64_t news = news_.count();
     {
-      const Entry entry(*this, EntryKind::kCall, deadline);
+      const Door::Entry entry(door_, EntryKind::kCall, deadline);
       if (!entry.entered()) {
         return false;
       }

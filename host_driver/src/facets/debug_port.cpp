@@ -1,8 +1,9 @@
-// Registers and memories of the control harts, by the debug port.
+// Places of the control harts by name or address.
+#include "src/facets/debug_port.hpp"
+
 #include <fmt/format.h>
 
 #include "registers/register_name.hpp"
-#include "src/board/board_impl.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -17,7 +18,7 @@ uint32_t address_of(const std::string& place) {
 
 }  // namespace
 
-void BoardImpl::check_hart(int device) const {
+void DebugPort::check_hart(int device) const {
   if (device < 0 || static_cast<size_t>(device) >= devices_.size()) {
     throw Error(
         ErrorCode::kInvalidArgument,
@@ -25,8 +26,8 @@ void BoardImpl::check_hart(int device) const {
   }
 }
 
-uint32_t BoardImpl::peek_word(int device, const std::string& place) {
-  const Entry entry(*this, EntryKind::kLook);
+uint32_t DebugPort::peek_word(int device, const std::string& place) {
+  const Door::Entry entry(door_, EntryKind::kLook);
   health_.check_usable();
   check_hart(device);
   const std::optional<uint32_t> value = transport_->debug_read(device, address_of(place));
@@ -37,8 +38,8 @@ uint32_t BoardImpl::peek_word(int device, const std::string& place) {
   return *value;
 }
 
-void BoardImpl::poke_word(int device, const std::string& place, uint32_t value) {
-  const Entry entry(*this);
+void DebugPort::poke_word(int device, const std::string& place, uint32_t value) {
+  const Door::Entry entry(door_);
   health_.check_usable();
   check_hart(device);
   if (!transport_->debug_write(device, address_of(place), value)) {
