@@ -93,11 +93,12 @@ DRIVER = {
     "boot": {"texts", "rings", "events", "operations", "harts"},
     "recovery": {"turn", "texts", "rings", "operations", "residency", "feeds", "launches", "completions", "harts",
                  "boot"},
+    "snapshots": {"turn", "memory", "operations", "residency", "feeds", "launches", "boot", "recovery", "access.hpp"},
     "door": {"turn", "events", "operations"},
     "facets": {"health", "operations", "transfers", "launches", "door"},
     "board": {"turn", "health", "memory", "texts", "rings", "events", "operations", "transfers", "residency", "feeds",
-              "host_calls", "launches", "completions", "harts", "boot", "recovery", "door", "facets", "access.hpp",
-              "event_state.hpp"},
+              "host_calls", "launches", "completions", "harts", "boot", "recovery", "snapshots", "door", "facets",
+              "access.hpp", "event_state.hpp"},
 }
 INSIDE = {"tlm_model": BLOCKS, "compiler": ROOMS, "host_driver/src": DRIVER}
 # Folders whose own files put the rooms together.

@@ -22,7 +22,6 @@
 #include "board/board_loader.hpp"
 #include "src/board/launch_clock.hpp"
 #include "src/board/launch_reporter.hpp"
-#include "src/board/snapshot_records.hpp"
 #include "src/boot/booter.hpp"
 #include "src/completions/completions.hpp"
 #include "src/door/door.hpp"
@@ -49,6 +48,7 @@
 #include "src/recovery/recovery.hpp"
 #include "src/residency/loader.hpp"
 #include "src/residency/program.hpp"
+#include "src/snapshots/board_snapshot.hpp"
 #include "src/transfers/board_memory.hpp"
 #include "src/transfers/transfers.hpp"
 #include "src/turn/completion_thread.hpp"
@@ -61,8 +61,6 @@
 #include "tpu/transport.hpp"
 
 namespace tpu::driver {
-
-class SnapshotSource;
 
 // How a thread that lets board time pass waits.
 struct Pumping {
@@ -145,16 +143,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // board_open.cpp
   void connect(const OpenOptions& options);
 
-  // board_snapshot.cpp
-  void settle_all();
-  void visit_head(spec::Archive& archive) const;
-  void visit_driver(spec::Archive& archive);
-  void visit_snapshot(spec::Archive& archive, SnapshotRecords& records);
-  void restore(SnapshotSource& source);
-  void restore_records(SnapshotRecords& records);
-  std::shared_ptr<LoadedProgram> restore_program(const ProgramRecord& record,
-                                                 const SnapshotRecords& records);
-
   // board_feed.cpp
   bool await_batch(Deadline deadline, bool sleeps);
 
@@ -196,7 +184,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   SimOptions sim_;
   std::optional<double> time_limit_;  // OpenOptions::time_limit
   std::string hang_report_;           // OpenOptions::hang_report
-  SnapshotRecords restored_;          // until they are taken
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
   LaunchRecords records_{transport_};
@@ -269,6 +256,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
        .tell_hang =
            [this](const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
                   const TransportStats& stats) { return tell_hang(kind, op, waits, stats); }}};
+  BoardSnapshot snapshot_{{params_, sim_, transport_, booter_, handles_, order_, feeds_, devices_,
+                           registers_, operations_, launcher_, loader_, recovery_, turn_}};
 
   bool starves_ = false;  // nothing is in flight, and a launch waits for a batch
   // Never changed while there are handles.

@@ -6,7 +6,7 @@
 #include "file/crc32c.hpp"
 #include "options/option_check.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/board/snapshot_source.hpp"
+#include "src/snapshots/snapshot_source.hpp"
 #include "src/texts/firmware.hpp"
 #include "src/texts/shell_word.hpp"
 #include "tpu/spec/core_page_regs.hpp"
@@ -155,7 +155,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   std::optional<SnapshotSource> snapshot;
   if (!options.snapshot.empty()) {
     snapshot.emplace(options.snapshot);
-    snapshot->load([&](spec::Archive& archive) { visit_head(archive); });
+    snapshot_.check(*snapshot);
   }
   memory_.set_arena(arena_);
   transport_ = make_transport(options, request, *arena_);
@@ -169,7 +169,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   }
   loader_.set_board(params_.board.name, hash_);
   if (snapshot) {
-    restore(*snapshot);
+    snapshot_.restore(*snapshot);
   } else {
     booter_.check_chips(static_cast<int>(params_.board.chips), hash_);
     booter_.boot_all();

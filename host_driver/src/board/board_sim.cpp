@@ -94,4 +94,18 @@ std::vector<DeviceInfo> BoardImpl::device_infos() {
   return infos;
 }
 
+void BoardImpl::save_snapshot(const std::string& path, const SnapshotItems& items) {
+  const Door::Entry entry(door_);
+  health_.check_usable();
+  snapshot_.check_feeds();
+  settle();
+  snapshot_.save(path, items);
+}
+
+SnapshotItems BoardImpl::take_snapshot_items() {
+  const Door::Entry entry(door_);
+  health_.check_usable();
+  return snapshot_.take_items();
+}
+
 }  // namespace tpu::driver

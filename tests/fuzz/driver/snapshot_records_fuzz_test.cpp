@@ -7,7 +7,7 @@
 
 #include "exe/executable.hpp"
 #include "file/snapshot_file.hpp"
-#include "src/board/snapshot_records.hpp"
+#include "src/snapshots/snapshot_records.hpp"
 #include "tests/fuzz/corpus.hpp"
 #include "tests/fuzz/snapshot_mutator.hpp"
 #include "tpu/error.hpp"

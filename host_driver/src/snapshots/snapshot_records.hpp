@@ -10,6 +10,7 @@
 
 #include "exe/executable.hpp"
 #include "file/archive.hpp"
+#include "src/operations/board_handles.hpp"
 #include "src/operations/buffer_state.hpp"
 #include "src/operations/operation.hpp"
 #include "tpu/board.hpp"
@@ -105,7 +106,7 @@ void check_program(const ProgramRecord& record, const exe::ExecutableT& exe,
 class SnapshotCollector {
  public:
   /// Throws InvalidArgument for what is empty, not live, or of another board.
-  SnapshotCollector(const BoardImpl& board, const SnapshotItems& items);
+  SnapshotCollector(const BoardHandles& handles, const SnapshotItems& items);
   SnapshotRecords take() { return std::move(records_); }
 
  private:
@@ -114,7 +115,7 @@ class SnapshotCollector {
   void add(const std::string& name, const std::shared_ptr<LoadedProgram>& program);
   BufferRecord record(const std::string& name, const Buffer& buffer);
 
-  const BoardImpl& board_;
+  const BoardHandles& handles_;
   SnapshotRecords records_;
   std::map<const Allocation*, uint32_t> ranges_;
 };

@@ -7,8 +7,8 @@
 
 #include "exe/executable.hpp"
 #include "files/checked.hpp"
-#include "src/board/snapshot_records.hpp"
 #include "src/memory/range_allocator.hpp"
+#include "src/snapshots/snapshot_records.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/rings.h"
 

@@ -1,5 +1,5 @@
 // Objects to records.
-#include "src/board/snapshot_records.hpp"
+#include "src/snapshots/snapshot_records.hpp"
 
 #include <fmt/format.h>
 
@@ -18,11 +18,11 @@ Error bad_item(const std::string& name, const std::string& why) {
 
 }  // namespace
 
-SnapshotCollector::SnapshotCollector(const BoardImpl& board, const SnapshotItems& items)
-    : board_(board) {
+SnapshotCollector::SnapshotCollector(const BoardHandles& handles, const SnapshotItems& items)
+    : handles_(handles) {
   for (const auto& [name, executable] : items.programs) {
     const auto& state = Access::state(executable);
-    if (!state || state->board.get() != &board_) {
+    if (!state || state->board != handles_.board()) {
       throw bad_item(name, "the executable is empty or of another board");
     }
     add(name, state->program());
@@ -95,7 +95,7 @@ void SnapshotCollector::add(const std::string& name, const Array& array) {
 
 BufferRecord SnapshotCollector::record(const std::string& name, const Buffer& buffer) {
   const auto& state = Access::state(buffer);
-  if (!state || state->board.get() != &board_) {
+  if (!state || state->board != handles_.board()) {
     throw bad_item(name, "the array is empty or of another board");
   }
   const auto memory = state->hold();
