@@ -41,7 +41,7 @@ BoardImpl& need(const std::shared_ptr<BoardImpl>& impl) {
 Array place(BoardImpl& board, const HostView& host, const Layout& layout,
             const std::vector<int>& devices, uint64_t alloc_bytes, const std::string& label) {
   check_view(host);
-  board.need_host_memory(byte_count(host.dtype, layout.local) * devices.size(), label);
+  board.memory().need_room(byte_count(host.dtype, layout.local) * devices.size(), label);
   std::vector<Buffer> parts(devices.size());
   for (size_t p = 0; p < devices.size(); ++p) {
     if (parts[p].valid()) {
@@ -50,7 +50,7 @@ Array place(BoardImpl& board, const HostView& host, const Layout& layout,
     std::vector<size_t> same;
     std::vector<int> targets;
     if (!layout.terms.empty() && layout.terms[p] != 0) {
-      parts[p] = board.zeros(devices[p], host.dtype, layout.local, alloc_bytes);
+      parts[p] = board.memory().zeros(devices[p], host.dtype, layout.local, alloc_bytes);
       continue;
     }
     for (size_t q = p; q < devices.size(); ++q) {
@@ -61,7 +61,8 @@ Array place(BoardImpl& board, const HostView& host, const Layout& layout,
       }
     }
     const Box box(host, layout.offsets[p], layout.local);
-    std::vector<Buffer> made = board.upload(targets, host, box, layout.local, alloc_bytes, label);
+    std::vector<Buffer> made =
+        board.memory().upload(targets, host, box, layout.local, alloc_bytes, label);
     for (size_t k = 0; k < same.size(); ++k) {
       parts[same[k]] = made[k];
     }
@@ -148,7 +149,7 @@ Event Buffer::read_part(uint64_t first, std::span<std::byte> out,
   const ByteSink sink = [out, first](uint64_t at, std::span<const std::byte> piece) {
     std::memcpy(out.data() + (at - first), piece.data(), piece.size());
   };
-  return state_->board->read({{state_, {{first, first + out.size()}}, sink}}, after);
+  return state_->board->memory().read({{state_, {{first, first + out.size()}}, sink}}, after);
 }
 
 HostArray Buffer::to_host() const {
@@ -203,8 +204,8 @@ Array Executable::zeros(size_t index) const {
   std::vector<Buffer> buffers;
   for (const int device : loaded->info->devices) {
     buffers.push_back(
-        state_->board->zeros(device, info.dtype, info.layout.local,
-                             loaded->exe.slots[loaded->exe.args[index]->slot]->bytes));
+        state_->board->memory().zeros(device, info.dtype, info.layout.local,
+                                      loaded->exe.slots[loaded->exe.args[index]->slot]->bytes));
   }
   return Array(info.dtype, info.shape, info.layout, std::move(buffers));
 }
@@ -213,7 +214,7 @@ void Executable::unload() const { need_program(state_).unload(); }
 
 RunResult Executable::run(const std::vector<Array>& arguments, const RunOptions& options) const {
   const ExecutableState& state = need_program(state_);
-  return state.board->launch(state.program(), arguments, options);
+  return state.board->programs().launch(state.program(), arguments, options);
 }
 
 Board Board::open(const OpenOptions& options) { return Board(BoardImpl::open(options)); }
@@ -265,7 +266,7 @@ Executable Board::load(std::shared_ptr<const exe::ExecutableT> executable,
 
 Executable Board::load(std::shared_ptr<const exe::ExecutableT> executable, const std::string& file,
                        const std::vector<int>& devices, bool wait) const {
-  auto program = need(impl_).load(std::move(executable), file, devices, wait);
+  auto program = need(impl_).programs().load(std::move(executable), file, devices, wait);
   return Access::executable(std::make_shared<ExecutableState>(impl_, std::move(program)));
 }
 
@@ -273,8 +274,8 @@ Buffer Board::put(int device, const HostView& host) const {
   check_view(host);
   const Box whole(host, Shape(host.shape.size(), 0), host.shape);
   const std::string label = type_text(host.dtype, host.shape);
-  need(impl_).need_host_memory(whole.bytes(), label);
-  return need(impl_).upload({device}, host, whole, host.shape, 0, label).front();
+  need(impl_).memory().need_room(whole.bytes(), label);
+  return need(impl_).memory().upload({device}, host, whole, host.shape, 0, label).front();
 }
 
 Buffer Board::put(int device, DType dtype, const Shape& shape,
@@ -285,16 +286,16 @@ Buffer Board::put(int device, DType dtype, const Shape& shape,
                 fmt::format("{} has {} bytes, {} are given", type_text(dtype, shape),
                             byte_count(dtype, shape), bytes == nullptr ? 0 : bytes->size()));
   }
-  return need(impl_).upload_later(device, dtype, shape, std::move(bytes), after);
+  return need(impl_).memory().upload_later(device, dtype, shape, std::move(bytes), after);
 }
 
 Buffer Board::zeros(int device, DType dtype, const Shape& shape) const {
-  return need(impl_).zeros(device, dtype, shape, 0);
+  return need(impl_).memory().zeros(device, dtype, shape, 0);
 }
 
 Buffer Board::copy(const Buffer& source, int device, const std::vector<Event>& after) const {
   driver::need(Access::state(source));
-  return need(impl_).copy(Access::state(source), device, after);
+  return need(impl_).memory().copy(*Access::state(source), device, after);
 }
 
 Buffer Board::clone(const Buffer& source) const { return copy(source, source.device()); }

@@ -112,7 +112,7 @@ std::vector<ReadPart> parts_by_box(const Array& array, const std::vector<Box>& b
 Event start_read(const Array& array, const std::vector<Box>& boxes, const Window& window,
                  const std::vector<Event>& after) {
   const auto reads = parts_by_box(array, boxes, window);
-  return reads[0].source->board->read(reads, after);
+  return reads[0].source->board->memory().read(reads, after);
 }
 
 // Part `p` of the window, read to `out`.
@@ -122,7 +122,7 @@ Event start_read_replica(const Array& array, size_t p, const ByteRanges& range,
   const auto sink = [out, first = range[0].first](uint64_t at, std::span<const std::byte> piece) {
     std::memcpy(out.data() + (at - first), piece.data(), piece.size());
   };
-  return state->board->read({{state, range, sink}}, {});
+  return state->board->memory().read({{state, range, sink}}, {});
 }
 
 // Memory of replicas that have been compared: new memory costs the host more than the comparison.

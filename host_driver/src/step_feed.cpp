@@ -39,16 +39,16 @@ Owner& owner_of(const std::shared_ptr<Owner>& owner) {
 }  // namespace
 
 Event StepFeed::feed(const std::vector<HostView>& batch) const {
-  return owner_of(owner_).board->feed(*owner_->state, batch);
+  return owner_of(owner_).board->programs().feed(*owner_->state, batch);
 }
 void StepFeed::end() const { owner_of(owner_).end(); }
 Event StepFeed::ready(uint32_t step) const {
-  return owner_of(owner_).board->step_ready(*owner_->state, step);
+  return owner_of(owner_).board->programs().step_ready(*owner_->state, step);
 }
 std::vector<HostArray> StepFeed::take(uint32_t step) const {
   refuse_in_callback();
   ready(step).wait();
-  return owner_->board->take_step(*owner_->state, step);
+  return owner_->board->programs().take_step(*owner_->state, step);
 }
 
 }  // namespace tpu::driver

@@ -262,11 +262,11 @@ TEST(TransferFailure, AReadWhoseBufferIsLostOnTheWayKeepsNothing) {
   const auto& state = Access::state(lost.outputs[0].parts()[0]);
   const auto token = std::make_shared<int>(0);
   int pieces = 0;
-  const Event read =
-      state->board->read({{state,
-                           {{0, state->bytes}},
-                           [token, &pieces](uint64_t, std::span<const std::byte>) { ++pieces; }}},
-                         {});
+  const Event read = state->board->memory().read(
+      {{state,
+        {{0, state->bytes}},
+        [token, &pieces](uint64_t, std::span<const std::byte>) { ++pieces; }}},
+      {});
   EXPECT_NE(read.wait_for_error(), nullptr);
   n.board.synchronize();
   EXPECT_EQ(pieces, 0);

@@ -95,7 +95,7 @@ DRIVER = {
                  "boot"},
     "snapshots": {"turn", "memory", "operations", "residency", "feeds", "launches", "boot", "recovery", "access.hpp"},
     "door": {"turn", "events", "operations"},
-    "facets": {"health", "operations", "transfers", "launches", "door"},
+    "facets": {"health", "operations", "transfers", "feeds", "launches", "door", "access.hpp"},
     "board": {"turn", "health", "memory", "texts", "rings", "events", "operations", "transfers", "residency", "feeds",
               "host_calls", "launches", "completions", "harts", "boot", "recovery", "snapshots", "door", "facets",
               "access.hpp", "event_state.hpp"},

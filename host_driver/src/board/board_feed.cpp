@@ -1,29 +1,8 @@
-// Calls of the host on a step feed, and what happens when a launch has used its batches up.
-#include "src/access.hpp"
+// What happens when a launch has used its batches up.
 #include "src/board/board_impl.hpp"
 #include "src/feeds/feeds.hpp"
 
 namespace tpu::driver {
-
-Event BoardImpl::feed(StepFeedState& feed, const std::vector<HostView>& batch) {
-  const uint64_t bytes = Feeds::check_batch(feed, batch);
-  const Door::Entry entry(door_);
-  health_.check_usable();
-  prepare_input(bytes);  // may let others in: what follows does not
-  return Access::event(feeds_.give(feed, batch));
-}
-
-Event BoardImpl::step_ready(StepFeedState& feed, uint32_t step) {
-  Feeds::check_step(feed, step);
-  const Door::Entry entry(door_, EntryKind::kLook);
-  const auto event = feeds_.ready(feed, step);
-  return event ? Access::event(event) : Event();
-}
-
-std::vector<HostArray> BoardImpl::take_step(StepFeedState& feed, uint32_t number) {
-  const Door::Entry entry(door_, EntryKind::kLook);
-  return Feeds::take(feed, number);
-}
 
 // Nothing is in flight. True: a launch waits for a batch. One may have come meanwhile, since a
 // thread that may sleep does so here, or the launch was ended.

@@ -29,7 +29,9 @@
 #include "src/events/outbox.hpp"
 #include "src/facets/counter_reader.hpp"
 #include "src/facets/debug_port.hpp"
+#include "src/facets/memory_calls.hpp"
 #include "src/facets/profiling.hpp"
+#include "src/facets/program_calls.hpp"
 #include "src/feeds/feeds.hpp"
 #include "src/harts/harts.hpp"
 #include "src/health/health.hpp"
@@ -77,7 +79,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint64_t hash() const { return hash_; }
   std::vector<DeviceInfo> device_infos();
   size_t device_count() const { return devices_.size(); }
-  // Calls that only look.
+  // Facets: their calls take the lock themselves.
+  MemoryCalls& memory() { return memory_calls_; }
+  ProgramCalls& programs() { return program_calls_; }
   DebugPort& debug_port() { return debug_port_; }
   Profiling& profiling() { return profiling_; }
   CounterReader& counters() { return counters_; }
@@ -97,34 +101,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   void save_snapshot(const std::string& path, const SnapshotItems& items);
   SnapshotItems take_snapshot_items();
   void close(CloseMode mode);
-  /// Throws ResourceExhausted when the board's memory is the host's and has no room for that much.
-  void need_host_memory(uint64_t bytes, const std::string& what);
-  /// The box of `host` to one buffer on each device; staged once. `alloc_bytes`: room wanted, at
-  /// least the data. Waits for room in staging memory and rings.
-  std::vector<Buffer> upload(const std::vector<int>& devices, const HostView& host, const Box& box,
-                             const Shape& local, uint64_t alloc_bytes, const std::string& label);
-  Buffer upload_later(int device, DType dtype, const Shape& shape,
-                      const std::shared_ptr<const std::vector<std::byte>>& bytes,
-                      const std::vector<Event>& after);
-  /// `alloc_bytes` as for upload().
-  Buffer zeros(int device, DType dtype, const Shape& shape, uint64_t alloc_bytes);
-  Buffer copy(const std::shared_ptr<BufferState>& source, int device,
-              const std::vector<Event>& after);
-  /// Byte ranges of buffers, handed to their sinks in pieces, under the board lock. When this
-  /// throws, no sink is called any more.
-  Event read(const std::vector<ReadPart>& parts, const std::vector<Event>& after);
-  /// `file`: of the program; empty: not known. `devices`: by partition; empty: as compiled. `wait`:
-  /// until it is there.
-  std::shared_ptr<LoadedProgram> load(std::shared_ptr<const exe::ExecutableT> executable,
-                                      const std::string& file, const std::vector<int>& devices,
-                                      bool wait);
-  RunResult launch(const std::shared_ptr<LoadedProgram>& program,
-                   const std::vector<Array>& arguments, const RunOptions& options);
-
-  Event feed(StepFeedState& feed, const std::vector<HostView>& batch);
-  Event step_ready(StepFeedState& feed, uint32_t step);
-  std::vector<HostArray> take_step(StepFeedState& feed, uint32_t number);
-
   /// For tests of the wrap: the next launch has the id behind this one.
   void set_last_launch(uint32_t launch_id) { launcher_.set_last_id(launch_id); }
 
@@ -269,6 +245,16 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   }};
   const ForkCheck forks_;
   Door door_{turn_, forks_, outbox_, operations_, order_, waiters_, completion_thread_};
+  MemoryCalls memory_calls_{door_, health_, memory_, transfers_,
+                            [this](uint64_t bytes) { prepare_input(bytes); }};
+  ProgramCalls program_calls_{
+      door_,
+      health_,
+      loader_,
+      launcher_,
+      feeds_,
+      {.dispatch = [this] { spend_host_time(static_cast<uint64_t>(params_.host.dispatch_cycles)); },
+       .prepare = [this](uint64_t bytes) { prepare_input(bytes); }}};
   DebugPort debug_port_{door_, health_, devices_, transport_};
   Profiling profiling_{door_, health_, transport_, records_, [this] { settle(); }};
   CounterReader counters_{door_,

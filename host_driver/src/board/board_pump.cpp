@@ -81,4 +81,15 @@ bool BoardImpl::pump_once(Deadline deadline, Pumping how) {
   return progress;
 }
 
+// A launch is over, and its event not set yet.
+void BoardImpl::end_launch(Operation& launch, const ErrorPtr& error) {
+  if (launch.feed) {
+    feeds_.end(*launch.feed, error);
+  }
+  if (launch.on_board) {
+    records_.end(launch);
+  }
+  launcher_.forget_id(launch);
+}
+
 }  // namespace tpu::driver

@@ -8,6 +8,7 @@
 
 #include "src/facets/counter_reader.hpp"
 #include "src/facets/debug_port.hpp"
+#include "src/facets/memory_calls.hpp"
 #include "src/facets/profiling.hpp"
 #include "tests/unit/driver/fake_cores.hpp"
 #include "tpu/spec/perf_regs.hpp"
@@ -119,6 +120,24 @@ TEST_F(FacetsTest, LooksCostNothingAndLogsWaitForLaunches) {
   EXPECT_EQ(settled_, 1);
   health.begin_closing();
   EXPECT_THROW(profiling_.now(), Error);
+}
+
+TEST_F(FacetsTest, AnUploadWaitsForTheHostAndNothingEntersAClosedBoard) {
+  Transfers transfers(memory, operations, order, handles, turn);
+  std::vector<uint64_t> prepared;
+  MemoryCalls calls(door_, health, memory, transfers,
+                    [&](uint64_t bytes) { prepared.push_back(bytes); });
+  const std::vector<float> values{1, 2};
+  const HostView view(DType::kF32, {2}, std::as_bytes(std::span(values)));
+  const Buffer made = calls.upload({1}, view, Box(view, Shape{0}, {2}), {2}, 0, "x").front();
+  EXPECT_EQ(prepared, std::vector<uint64_t>{8});
+  EXPECT_EQ(cores.devices[1].ring.open(), 1u);
+  EXPECT_TRUE(turn.enter(EntryKind::kWait, std::chrono::steady_clock::now())) << "it has left";
+  turn.leave();
+  health.begin_closing();
+  EXPECT_THROW(calls.zeros(0, DType::kF32, {2}, 0), Error);
+  EXPECT_THROW(calls.upload({1}, view, Box(view, Shape{0}, {2}), {2}, 0, "x"), Error);
+  EXPECT_EQ(prepared.size(), 1u);
 }
 
 TEST_F(FacetsTest, CountersComeByCommandsOrFromTheDebugPort) {
