@@ -387,12 +387,12 @@ SnapshotItems Board::take_snapshot_items() const { return need(impl_).take_snaps
 
 void Board::synchronize() const {
   refuse_in_callback();
-  need(impl_).synchronize(std::nullopt);
+  need(impl_).waits().synchronize(std::nullopt);
 }
 
 void Board::synchronize_for(std::chrono::nanoseconds timeout) const {
   refuse_in_callback();
-  if (!need(impl_).synchronize(deadline_in(timeout))) {
+  if (!need(impl_).waits().synchronize(deadline_in(timeout))) {
     throw wait_timeout("the board is not done", timeout);
   }
 }

@@ -27,7 +27,7 @@ bool await(EventState& state, Deadline deadline) {
   if (state.open()) {
     refuse_in_callback();
     if (const auto board = state.board.lock()) {
-      return board->wait(state, deadline);
+      return board->waits().wait(state, deadline);
     }
     if (state.open()) {
       throw Error(ErrorCode::kFailedPrecondition, "the board of this event is closed");
@@ -114,7 +114,7 @@ void Event::wait_for(std::chrono::nanoseconds timeout) const {
 bool Event::advance_for(std::chrono::nanoseconds timeout) const {
   if (state_->open() && !in_event_callback()) {
     if (const auto board = state_->board.lock()) {
-      board->advance(*state_, deadline_in(timeout));
+      board->waits().advance(*state_, deadline_in(timeout));
     }
   }
   return ready();

@@ -1,6 +1,7 @@
 // Calls on the board: its lock (src/turn/turn.hpp), and the thread that works when nobody calls.
 #include <cstdlib>
 
+#include "src/access.hpp"
 #include "src/board/board_impl.hpp"
 
 namespace tpu::driver {
@@ -64,5 +65,13 @@ bool BoardImpl::let_time_pass() {
   }
   return operations_.busy() && !starves_;
 }
+
+HostEvent BoardImpl::make_host_event() {
+  const Door::Entry entry(door_);
+  health_.check_usable();
+  return Access::host_event(handles_.make_host_event());
+}
+
+void BoardImpl::note_host_event() { news_.add_event(); }
 
 }  // namespace tpu::driver

@@ -58,6 +58,7 @@
 #include "src/turn/host_news.hpp"
 #include "src/turn/turn.hpp"
 #include "src/turn/waiters.hpp"
+#include "src/waits/waits.hpp"
 #include "tpu/board.hpp"
 #include "tpu/spec/rings.h"
 #include "tpu/transport.hpp"
@@ -86,14 +87,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   Profiling& profiling() { return profiling_; }
   CounterReader& counters() { return counters_; }
 
+  Waits& waits() { return waits_; }
+
   // All below take the lock themselves.
-  /// True: the event is ready; false: the deadline came first.
-  bool wait(EventState& event, Deadline deadline = std::nullopt);
-  /// Lets board time pass until the event is ready or the deadline comes, unless another thread
-  /// does so.
-  void advance(EventState& event, Deadline deadline);
-  /// False: the deadline came first.
-  bool synchronize(Deadline deadline);
   HostEvent make_host_event();
   SimOptions sim();
   void change_sim(const SimOptions& sim);
@@ -135,9 +131,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // board_limit.cpp
   void spend_host_time(uint64_t cycles);
   void prepare_input(uint64_t bytes);
-
-  // board_wait.cpp
-  bool run_until_idle(Deadline deadline = std::nullopt, uint64_t last = UINT64_MAX);
 
   // board_pump.cpp
   bool pump(Deadline deadline = std::nullopt, Pumping how = {});
@@ -245,6 +238,18 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   }};
   const ForkCheck forks_;
   Door door_{turn_, forks_, outbox_, operations_, order_, waiters_, completion_thread_};
+  Waits waits_{door_,
+               turn_,
+               forks_,
+               waiters_,
+               news_,
+               health_,
+               outbox_,
+               operations_,
+               order_,
+               completions_,
+               completion_thread_,
+               [this](Deadline deadline) { return pump(deadline, {.to_end = true}); }};
   MemoryCalls memory_calls_{door_, health_, memory_, transfers_,
                             [this](uint64_t bytes) { prepare_input(bytes); }};
   ProgramCalls program_calls_{

@@ -199,7 +199,7 @@ void BoardImpl::close(CloseMode mode) {
         health_.cancel(closed);
         recovery_.abort_launches();
       }
-      run_until_idle();
+      waits_.run_until_idle();
     }
     if (!health_.broken()) {
       run_board();  // what the harts do behind the last completion

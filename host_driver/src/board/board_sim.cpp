@@ -31,7 +31,7 @@ LaunchClock BoardImpl::clock_of(const SimOptions& sim, std::optional<double> tim
 }
 
 void BoardImpl::settle(uint64_t last) {
-  run_until_idle(std::nullopt, last);
+  waits_.run_until_idle(std::nullopt, last);
   health_.check_unbroken();
 }
 

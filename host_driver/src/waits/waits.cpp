@@ -1,24 +1,9 @@
-// Threads that wait for events, and events that the host sets.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "src/access.hpp"
-#include "src/board/board_impl.hpp"
+// A thread that waits lets time pass itself, and sleeps only when nothing is in flight.
+#include "src/waits/waits.hpp"
 
 namespace tpu::driver {
 
-HostEvent BoardImpl::make_host_event() {
-  const Door::Entry entry(door_);
-  health_.check_usable();
-  return Access::host_event(handles_.make_host_event());
-}
-
-void BoardImpl::note_host_event() { news_.add_event(); }
-
-// Nothing of these operations on the board, and nothing left that could be sent; false: the
-// deadline came first.
-bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
+bool Waits::run_until_idle(Deadline deadline, uint64_t last) {
   order_.send_waiting();
   const auto idle = [&] { return !operations_.busy(last) && !operations_.being_sent(last); };
   while (!health_.broken() && !idle()) {
@@ -27,7 +12,7 @@ bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
       return idle();
     }
     const uint64_t news = news_.count();
-    const bool progress = pump(deadline, {.to_end = true});
+    const bool progress = pump_(deadline);
     order_.send_waiting();
     if (!progress && !operations_.busy(last) && operations_.being_sent(last)) {
       turn_.leave_until(news_, news, deadline);
@@ -36,7 +21,7 @@ bool BoardImpl::run_until_idle(Deadline deadline, uint64_t last) {
   return true;
 }
 
-bool BoardImpl::wait(EventState& event, Deadline deadline) {
+bool Waits::wait(EventState& event, Deadline deadline) {
   forks_.check();
   const Waiters::Waiter waiter(waiters_);
   for (bool looked = false; event.open(); looked = true) {
@@ -49,23 +34,8 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
       if (!entry.entered()) {
         return !event.open();
       }
-      if (!event.open()) {
-        break;
-      }
-      if (health_.broken()) {
-        outbox_.set_event(event, health_.broken());
-        break;
-      }
-      const bool progress =
-          is_over(deadline) ? completions_.drain() : pump(deadline, {.to_end = true});
-      if (progress || operations_.busy() || !event.open()) {
+      if (look(event, deadline)) {
         continue;
-      }
-      if (!event.off_ring && !operations_.being_sent()) {
-        outbox_.set_event(event,
-                          std::make_shared<Error>(ErrorCode::kInternal,
-                                                  "nothing in flight can make this event ready"));
-        break;
       }
     }
     const Waiters::Waiter::Pause pause(waiter);
@@ -74,7 +44,28 @@ bool BoardImpl::wait(EventState& event, Deadline deadline) {
   return true;
 }
 
-void BoardImpl::advance(EventState& event, Deadline deadline) {
+// Lets time pass once. False: only news of the host can make the event ready.
+bool Waits::look(EventState& event, Deadline deadline) {
+  if (!event.open()) {
+    return true;
+  }
+  if (health_.broken()) {
+    outbox_.set_event(event, health_.broken());
+    return true;
+  }
+  const bool progress = is_over(deadline) ? completions_.drain() : pump_(deadline);
+  if (progress || operations_.busy() || !event.open()) {
+    return true;
+  }
+  if (event.off_ring || operations_.being_sent()) {
+    return false;
+  }
+  outbox_.set_event(event, std::make_shared<Error>(ErrorCode::kInternal,
+                                                   "nothing in flight can make this event ready"));
+  return true;
+}
+
+void Waits::advance(EventState& event, Deadline deadline) {
   if (forks_.in_child() || turn_.running()) {
     return;
   }
@@ -83,18 +74,18 @@ void BoardImpl::advance(EventState& event, Deadline deadline) {
     while (event.open() && !is_over(deadline)) {
       const Door::Entry entry(door_, EntryKind::kWait, deadline);
       if (!entry.entered() || health_.broken() ||
-          (event.open() && !pump(deadline, {.to_end = true}) && !operations_.busy())) {
+          (event.open() && !pump_(deadline) && !operations_.busy())) {
         break;
       }
     }
   }
-  if (event.open() && completion_thread_) {
-    completion_thread_->begin_at_once();
+  if (event.open() && thread_) {
+    thread_->begin_at_once();
   }
 }
 
 // What other threads submit meanwhile is not waited for.
-bool BoardImpl::synchronize(Deadline deadline) {
+bool Waits::synchronize(Deadline deadline) {
   forks_.check();
   const Waiters::Waiter waiter(waiters_);
   uint64_t last = 0;
