@@ -93,13 +93,15 @@ DRIVER = {
     "boot": {"texts", "rings", "events", "operations", "harts"},
     "recovery": {"turn", "texts", "rings", "operations", "residency", "feeds", "launches", "completions", "harts",
                  "boot"},
+    "pump": {"turn", "health", "texts", "rings", "events", "operations", "residency", "feeds", "host_calls",
+             "completions", "harts", "recovery"},
     "snapshots": {"turn", "memory", "operations", "residency", "feeds", "launches", "boot", "recovery", "access.hpp"},
     "door": {"turn", "events", "operations"},
     "waits": {"turn", "health", "events", "operations", "completions", "door", "event_state.hpp"},
     "facets": {"health", "operations", "transfers", "feeds", "launches", "door", "access.hpp"},
     "board": {"turn", "health", "memory", "texts", "rings", "events", "operations", "transfers", "residency", "feeds",
-              "host_calls", "launches", "completions", "harts", "boot", "recovery", "snapshots", "door", "waits",
-              "facets", "access.hpp", "event_state.hpp"},
+              "host_calls", "launches", "completions", "harts", "boot", "recovery", "pump", "snapshots", "door",
+              "waits", "facets", "access.hpp", "event_state.hpp"},
 }
 INSIDE = {"tlm_model": BLOCKS, "compiler": ROOMS, "host_driver/src": DRIVER}
 # Folders whose own files put the rooms together.

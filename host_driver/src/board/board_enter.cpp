@@ -60,10 +60,10 @@ bool BoardImpl::let_time_pass() {
   }
   order_.send_waiting();
   if (operations_.busy()) {
-    pump(std::nullopt, {.sleeps = false, .to_end = true});
+    pump_.pump(std::nullopt, {.sleeps = false, .to_end = true});
     order_.send_waiting();  // what came behind an operation that is over
   }
-  return operations_.busy() && !starves_;
+  return operations_.busy() && !pump_.starves();
 }
 
 HostEvent BoardImpl::make_host_event() {
@@ -73,5 +73,26 @@ HostEvent BoardImpl::make_host_event() {
 }
 
 void BoardImpl::note_host_event() { news_.add_event(); }
+
+// After this every call throws `error`, and nothing waits any more.
+void BoardImpl::break_board(const ErrorPtr& error) {
+  if (!health_.break_by(error)) {
+    return;
+  }
+  operations_.fail_all(error);
+  order_.fail_all(error);
+  note_host_event();
+}
+
+// A launch is over, and its event not set yet.
+void BoardImpl::end_launch(Operation& launch, const ErrorPtr& error) {
+  if (launch.feed) {
+    feeds_.end(*launch.feed, error);
+  }
+  if (launch.on_board) {
+    records_.end(launch);
+  }
+  launcher_.forget_id(launch);
+}
 
 }  // namespace tpu::driver

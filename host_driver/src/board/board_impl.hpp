@@ -20,8 +20,6 @@
 #include <vector>
 
 #include "board/board_loader.hpp"
-#include "src/board/launch_clock.hpp"
-#include "src/board/launch_reporter.hpp"
 #include "src/boot/booter.hpp"
 #include "src/completions/completions.hpp"
 #include "src/door/door.hpp"
@@ -47,6 +45,8 @@
 #include "src/operations/operation.hpp"
 #include "src/operations/operations.hpp"
 #include "src/operations/send_order.hpp"
+#include "src/pump/pump.hpp"
+#include "src/recovery/hang_teller.hpp"
 #include "src/recovery/recovery.hpp"
 #include "src/residency/loader.hpp"
 #include "src/residency/program.hpp"
@@ -64,12 +64,6 @@
 #include "tpu/transport.hpp"
 
 namespace tpu::driver {
-
-// How a thread that lets board time pass waits.
-struct Pumping {
-  bool sleeps = true;   // for the next batch of input, when nothing else is left
-  bool to_end = false;  // for operations to end; else for room too, which each command gives back
-};
 
 class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
  public:
@@ -115,33 +109,14 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // board_open.cpp
   void connect(const OpenOptions& options);
 
-  // board_feed.cpp
-  bool await_batch(Deadline deadline, bool sleeps);
-
   // board_console.cpp
   void take_rest_of_console();
-
-  // board_hang.cpp
-  std::string tell_hang(const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
-                        const TransportStats& stats);
 
   // board_submit.cpp
   void end_launch(Operation& launch, const ErrorPtr& error);
 
-  // board_limit.cpp
-  void spend_host_time(uint64_t cycles);
-  void prepare_input(uint64_t bytes);
-
-  // board_pump.cpp
-  bool pump(Deadline deadline = std::nullopt, Pumping how = {});
-  bool pump_once(Deadline deadline, Pumping how);
-  bool run_board(Deadline deadline = std::nullopt, bool to_end = false);
-  RunOutcome run_timed(Deadline deadline, bool to_end = false);
-  static bool tells_death(std::span<const uint32_t> msi);
   void break_board(const ErrorPtr& error);
-
-  void check_time_limit();
-  void end_by_time_limit(const Device& device, Operation& op);
+  void prepare_input(uint64_t bytes);
 
   // board_sim.cpp
   void settle(uint64_t last = UINT64_MAX);
@@ -152,7 +127,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   uint64_t hash_ = 0;
   SimOptions sim_;
   std::optional<double> time_limit_;  // OpenOptions::time_limit
-  std::string hang_report_;           // OpenOptions::hang_report
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
   LaunchRecords records_{transport_};
@@ -173,13 +147,13 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
       health_,
       outbox_,
       news_,
-      {.pump = [this] { pump(); },
+      {.pump = [this] { pump_.pump(std::nullopt, {}); },
        .make_event = [this] { return handles_.make_event(); },
        .launch_over = [this](Operation& op, const ErrorPtr& error) { end_launch(op, error); }}};
   SendOrder order_{operations_, health_, [this] { return calls_.answers_here(); }};
   BoardMemory memory_{devices_,
                       health_,
-                      {.pump = [this] { pump(); },
+                      {.pump = [this] { pump_.pump(std::nullopt, {}); },
                        .evict = [this](int device) { return loader_.evict(device); },
                        .held_bytes = [this] { return transport_->stats().hbm_host_bytes; }}};
   Turn turn_{[this] { transport_->interrupt(); }};
@@ -190,8 +164,11 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                            operations_, calls_,
                            health_,     [this](const ErrorPtr& error) { break_board(error); }};
   Harts harts_{transport_, registers_, outbox_};
+  HangTeller hangs_{devices_, harts_};
   Booter booter_{transport_, devices_, registers_, harts_, outbox_};
-  Loader loader_{devices_, operations_, order_, memory_, transfers_, health_, [this] { pump(); }};
+  Loader loader_{devices_, operations_, order_, memory_, transfers_, health_, [this] {
+                   pump_.pump(std::nullopt, {});
+                 }};
   Launcher launcher_{operations_,
                      order_,
                      memory_,
@@ -220,15 +197,47 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
       booter_,
       health_,
       turn_,
-      {.run = [this] { return run_board(); },
+      {.run = [this] { return run_.run(); },
        .break_board = [this](const ErrorPtr& error) { break_board(error); },
        .tell_hang =
            [this](const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
-                  const TransportStats& stats) { return tell_hang(kind, op, waits, stats); }}};
+                  const TransportStats& stats) { return hangs_.tell(kind, op, waits, stats); }}};
+  TimeLimit limit_{
+      transport_,
+      devices_,
+      registers_,
+      harts_,
+      [this](const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
+             const TransportStats& stats) { return hangs_.tell(kind, op, waits, stats); },
+      [this](const ErrorPtr& error) { break_board(error); }};
+  BoardRun run_{transport_,
+                turn_,
+                health_,
+                devices_,
+                registers_,
+                feeds_,
+                completions_,
+                harts_,
+                outbox_,
+                limit_,
+                {.break_board = [this](const ErrorPtr& error) { break_board(error); },
+                 .abort_launches = [this] { recovery_.abort_launches(); }}};
+  Pump pump_{transport_,
+             turn_,
+             health_,
+             news_,
+             devices_,
+             order_,
+             feeds_,
+             calls_,
+             completions_,
+             recovery_,
+             run_,
+             limit_,
+             [this](const ErrorPtr& error) { break_board(error); }};
   BoardSnapshot snapshot_{{params_, sim_, transport_, booter_, handles_, order_, feeds_, devices_,
                            registers_, operations_, launcher_, loader_, recovery_, turn_}};
 
-  bool starves_ = false;  // nothing is in flight, and a launch waits for a batch
   // Never changed while there are handles.
   std::shared_ptr<CompletionThread> completion_thread_;
   Waiters waiters_{[this] {
@@ -249,7 +258,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                order_,
                completions_,
                completion_thread_,
-               [this](Deadline deadline) { return pump(deadline, {.to_end = true}); }};
+               [this](Deadline deadline) { return pump_.pump(deadline, {.to_end = true}); }};
   MemoryCalls memory_calls_{door_, health_, memory_, transfers_,
                             [this](uint64_t bytes) { prepare_input(bytes); }};
   ProgramCalls program_calls_{
@@ -258,7 +267,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
       loader_,
       launcher_,
       feeds_,
-      {.dispatch = [this] { spend_host_time(static_cast<uint64_t>(params_.host.dispatch_cycles)); },
+      {.dispatch =
+           [this] { pump_.spend_host_time(static_cast<uint64_t>(params_.host.dispatch_cycles)); },
        .prepare = [this](uint64_t bytes) { prepare_input(bytes); }}};
   DebugPort debug_port_{door_, health_, devices_, transport_};
   Profiling profiling_{door_, health_, transport_, records_, [this] { settle(); }};
@@ -270,9 +280,6 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                           transport_,
                           {.settle = [this](uint64_t last) { settle(last); },
                            .add_own = [this](BoardCounters& counters) { add_counters(counters); }}};
-  LaunchClock launch_clock_{0, 0};
-  LaunchReporter reporter_;
-  std::optional<uint64_t> host_busy_until_;  // while the host is busy: a board cycle
 };
 
 }  // namespace tpu::driver

@@ -112,7 +112,7 @@ std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
 
 void BoardImpl::connect(const OpenOptions& options) {
   outbox_.set_console(options.console);
-  hang_report_ = options.hang_report;
+  hangs_.set_report(options.hang_report);
   check_options(options);
   TransportRequest request;
   request.params = spec::load_board(options.preset, options.overrides);
@@ -162,8 +162,9 @@ void BoardImpl::connect(const OpenOptions& options) {
   registers_.connect(transport_.get());
 
   time_limit_ = options.time_limit;
-  launch_clock_ = clock_of(sim_, time_limit_);
-  reporter_ = LaunchReporter(options, cores, static_cast<double>(params_.core.clock_mhz) * 1e6);
+  limit_.set_clock(clock_of(sim_, time_limit_));
+  run_.set_reporter(
+      LaunchReporter(options, cores, static_cast<double>(params_.core.clock_mhz) * 1e6));
   for (size_t i = 0; i < cores; ++i) {
     devices_.add(make_device(i, params_, *arena_));
   }
@@ -173,6 +174,17 @@ void BoardImpl::connect(const OpenOptions& options) {
   } else {
     booter_.check_chips(static_cast<int>(params_.board.chips), hash_);
     booter_.boot_all();
+  }
+}
+
+// When nobody will run the board any more.
+void BoardImpl::take_rest_of_console() {
+  try {
+    if (transport_) {
+      outbox_.add_console(transport_->take_console());
+    }
+  } catch (const std::exception&) {
+    // The model broke, and was reported: its text went with it.
   }
 }
 
@@ -202,7 +214,7 @@ void BoardImpl::close(CloseMode mode) {
       waits_.run_until_idle();
     }
     if (!health_.broken()) {
-      run_board();  // what the harts do behind the last completion
+      run_.run();  // what the harts do behind the last completion
     }
     if (!health_.broken()) {
       for (const Device& device : devices_) {

@@ -42,6 +42,10 @@ void BoardImpl::add_counters(BoardCounters& counters) const {
   counters.recoveries = recovery_.recoveries();
 }
 
+void BoardImpl::prepare_input(uint64_t bytes) {
+  pump_.prepare_input(spec::host_input_cycles(params_, bytes));
+}
+
 SimOptions BoardImpl::sim() {
   const Door::Entry entry(door_, EntryKind::kLook);
   return sim_;
@@ -55,7 +59,7 @@ void BoardImpl::change_sim(const SimOptions& sim) {
   SimOptions resolved = sim;
   resolved.waves_trigger = trigger_with_address(harts_.names(), harts_.build(), sim.waves_trigger);
   const std::string error = transport_->change_sim(resolved);
-  launch_clock_ = clock_of(sim, time_limit_);
+  limit_.set_clock(clock_of(sim, time_limit_));
   records_.set_options(sim);
   sim_ = sim;
   if (!error.empty()) {
@@ -67,7 +71,7 @@ void BoardImpl::change_time_limit(std::optional<double> seconds) {
   const Door::Entry entry(door_);
   health_.check_usable();
   settle();
-  launch_clock_ = clock_of(sim_, seconds);
+  limit_.set_clock(clock_of(sim_, seconds));
   time_limit_ = seconds;
 }
 

@@ -1,5 +1,5 @@
 // When the limit of a launch is over: ticks of the board's running time, steps, launches.
-#include "src/board/launch_clock.hpp"
+#include "src/pump/launch_clock.hpp"
 
 #include <gtest/gtest.h>
 

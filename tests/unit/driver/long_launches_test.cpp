@@ -1,5 +1,5 @@
 // Which launches are told of, and when; the rate of their loops; the line that people read.
-#include "src/board/long_launches.hpp"
+#include "src/pump/long_launches.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

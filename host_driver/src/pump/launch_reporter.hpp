@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "src/board/long_launches.hpp"
 #include "src/operations/devices.hpp"
+#include "src/pump/long_launches.hpp"
 #include "tpu/board.hpp"
 #include "tpu/transport.hpp"
 

@@ -1,5 +1,5 @@
 // Which core of a launch is reported, and where the line goes.
-#include "src/board/launch_reporter.hpp"
+#include "src/pump/launch_reporter.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Time since a launch came to the head, and the loop that moves.
-#include "src/board/long_launches.hpp"
+#include "src/pump/long_launches.hpp"
 
 #include <fmt/format.h>
 

@@ -1,13 +1,12 @@
-// What the debug port says of launches that hang, put into words with names and source lines.
+// The program of a core is that of the launch, or of what is first on its ring.
+#include "src/recovery/hang_teller.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <optional>
 #include <span>
 
 #include "files/files.hpp"
-#include "src/board/board_impl.hpp"
 #include "src/residency/program.hpp"
 #include "src/texts/firmware.hpp"
 #include "src/texts/hang_report.hpp"
@@ -24,16 +23,15 @@ bool runs_on(const Operation& op, uint32_t core) {
 
 }  // namespace
 
-// The text, which ends with a line feed if there is any; also writes the file that
-// OpenOptions::hang_report asks for.
-std::string BoardImpl::tell_hang(const char* kind, const Operation* op,
-                                 const std::vector<UnitWait>& waits, const TransportStats& stats) {
+std::string HangTeller::tell(const char* kind, const Operation* op,
+                             const std::vector<UnitWait>& waits,
+                             const TransportStats& stats) const {
   HangReport report{.kind = kind, .what = {}, .waits = waits, .harts = {}, .program = {}};
   report.what = op != nullptr ? op->what : std::string();
   report.program = [&](uint32_t core) -> const exe::ExecutableT* {
     const Operation* on_core = op;
     if (op == nullptr || !runs_on(*op, core)) {
-      on_core = core < devices_.size() ? devices_[core].first_launch() : nullptr;
+      on_core = core < devices_.size() ? devices_[static_cast<int>(core)].first_launch() : nullptr;
     }
     return on_core != nullptr && on_core->program ? &on_core->program->exe : nullptr;
   };
@@ -45,10 +43,10 @@ std::string BoardImpl::tell_hang(const char* kind, const Operation* op,
          .frames = firmware_trace(harts_.names(), harts_.build(), stats.harts[i])});
   }
   std::string text = hang_text(report) + stats.waits_text;
-  if (!hang_report_.empty()) {
+  if (!report_path_.empty()) {
     try {
       const std::string json = hang_json(report);
-      write_file(hang_report_, std::as_bytes(std::span(json)));
+      write_file(report_path_, std::as_bytes(std::span(json)));
     } catch (const Error& error) {
       text += fmt::format("the report of the hang was not written: {}\n", error.message());
     }

@@ -1,5 +1,5 @@
 // Ticks of the limit, and the heads of the devices at each.
-#include "src/board/launch_clock.hpp"
+#include "src/pump/launch_clock.hpp"
 
 #include <algorithm>
 

@@ -1,0 +1,32 @@
+// HangTeller: launches that hang, from the debug port, in words with names and source lines; and
+// the report of them that OpenOptions::hang_report asks for. Guarded by the board lock.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/harts/harts.hpp"
+#include "src/operations/devices.hpp"
+
+namespace tpu::driver {
+
+class HangTeller {
+ public:
+  HangTeller(const Devices& devices, const Harts& harts) : devices_(devices), harts_(harts) {}
+
+  /// Where the report is written; empty: nowhere.
+  void set_report(std::string path) { report_path_ = std::move(path); }
+
+  /// What units wait for; the text ends with a line feed if there is any. `launch`: null when it is
+  /// not known.
+  std::string tell(const char* kind, const Operation* launch, const std::vector<UnitWait>& waits,
+                   const TransportStats& stats) const;
+
+ private:
+  const Devices& devices_;
+  const Harts& harts_;
+  std::string report_path_;
+};
+
+}  // namespace tpu::driver

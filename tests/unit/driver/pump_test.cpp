@@ -1,0 +1,181 @@
+// Letting board time pass: one park of the board, the time limit of launches, a turn of the pump.
+#include "src/pump/pump.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "src/residency/program.hpp"
+#include "tests/unit/driver/fake_driver.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using namespace std::chrono_literals;
+namespace core_page = spec::core_page;
+
+// A board whose runs a test plays.
+class RunWire : public test::FaultWire {
+ public:
+  RunOutcome run() override {
+    ++runs;
+    return play ? play()
+                : RunOutcome{.quiescent = true, .expired = false, .msi = {}, .console = {}};
+  }
+  RunOutcome run_until(uint64_t cycle) override {
+    until.push_back(cycle);
+    clock = cycle;
+    return {};
+  }
+  uint64_t now() override { return clock; }
+  void limit_run(std::chrono::nanoseconds limit) override { limits.push_back(limit); }
+  void host_prepares(bool begins) override { prepares.push_back(begins); }
+
+  std::function<RunOutcome()> play;
+  int runs = 0;
+  uint64_t clock = 100;
+  std::vector<uint64_t> until;
+  std::vector<std::chrono::nanoseconds> limits;
+  std::vector<bool> prepares;
+};
+
+class PumpTest : public testing::Test, protected test::FakeDriver {
+ protected:
+  PumpTest() {
+    auto made = std::make_unique<RunWire>();
+    wire_ = made.get();
+    cores.registers.connect(wire_);
+    transport = std::move(made);
+    turn.enter(EntryKind::kCall, std::nullopt);
+  }
+  ~PumpTest() override { turn.leave(); }
+
+  std::shared_ptr<Operation> launch() {
+    auto op = operations.begin("launch of add");
+    op->program =
+        std::make_shared<LoadedProgram>(std::make_shared<exe::ExecutableT>(), std::vector<int>{0});
+    auto command = std::make_shared<Command>();
+    command->opcode = TPU_OP_LAUNCH;
+    op->commands.push_back(command);
+    launcher.give_id(*op);
+    operations.submit_gang(op);
+    return op;
+  }
+
+  RunWire* wire_ = nullptr;
+  TimeLimit limit_{transport,
+                   cores.devices,
+                   cores.registers,
+                   harts,
+                   [](const char*, const Operation*, const std::vector<UnitWait>&,
+                      const TransportStats&) { return std::string(); },
+                   break_board};
+  BoardRun run_{
+      transport,
+      turn,
+      health,
+      cores.devices,
+      cores.registers,
+      feeds,
+      completions,
+      harts,
+      outbox,
+      limit_,
+      {.break_board = break_board, .abort_launches = [this] { recovery.abort_launches(); }}};
+  Pump pump_{transport, turn,        health,   news, cores.devices, order,      feeds,
+             calls,     completions, recovery, run_, limit_,        break_board};
+};
+
+TEST_F(PumpTest, ARunSendsDoorbellsAndTellsWhetherTheBoardIsQuiescent) {
+  launch();
+  wire_->writes.clear();
+  wire_->play = [&] {
+    EXPECT_FALSE(wire_->writes.empty()) << "doorbells come first";
+    EXPECT_TRUE(turn.running());
+    return RunOutcome{};
+  };
+  EXPECT_TRUE(run_.run());
+  EXPECT_FALSE(turn.running());
+  wire_->play = nullptr;
+  EXPECT_FALSE(run_.run());
+}
+
+TEST_F(PumpTest, ARunGoesOnUntilItsDeadlineAndNoLonger) {
+  wire_->play = [] {
+    std::this_thread::sleep_for(1ms);
+    RunOutcome outcome;
+    outcome.expired = true;
+    return outcome;
+  };
+  EXPECT_TRUE(run_.run(std::chrono::steady_clock::now() + 5ms));
+  EXPECT_GT(wire_->runs, 1);
+  EXPECT_GT(wire_->limits.front().count(), 0);
+  EXPECT_LE(wire_->limits.front(), 5ms);
+}
+
+TEST_F(PumpTest, ACallThatWaitsGetsTheBoardBetweenTwoRuns) {
+  std::thread caller([&] {
+    turn.enter(EntryKind::kCall, std::nullopt);
+    turn.leave();
+  });
+  while (turn.begin_run()) {
+    turn.end_run();
+    std::this_thread::sleep_for(1ms);
+  }
+  run_.run();
+  EXPECT_EQ(wire_->runs, 0) << "it was handed over";
+  caller.join();
+}
+
+TEST_F(PumpTest, AModelThatThrowsBreaksTheBoard) {
+  wire_->play = []() -> RunOutcome { throw std::runtime_error("out of memory"); };
+  EXPECT_FALSE(run_.run());
+  ASSERT_NE(broken, nullptr);
+  EXPECT_EQ(broken->message(), "the board model failed: out of memory");
+  EXPECT_FALSE(turn.running());
+}
+
+TEST_F(PumpTest, ALaunchThatEndsNoStepIsTakenOffAndThenBreaksTheBoard) {
+  const auto op = launch();
+  limit_.set_clock(LaunchClock(8, 2));
+  EXPECT_GT(limit_.slice().count(), 0);
+  for (int tick = 0; tick < 10 && !op->verdict; ++tick) {
+    limit_.spend(1s);
+  }
+  ASSERT_NE(op->verdict, nullptr);
+  EXPECT_EQ(op->verdict->code(), ErrorCode::kTimeout);
+  EXPECT_EQ(wire_->written(0, core_page::kAbort), std::vector<uint32_t>{op->launch_id});
+  EXPECT_EQ(broken, nullptr);
+  for (int tick = 0; tick < 10 && !broken; ++tick) {
+    limit_.spend(1s);
+  }
+  ASSERT_NE(broken, nullptr);
+  EXPECT_NE(broken->message().find("It did not end when it was aborted"), std::string::npos);
+}
+
+TEST_F(PumpTest, ATurnWithoutProgressOnAQuiescentBoardIsAStall) {
+  launch();
+  EXPECT_FALSE(pump_.pump(std::nullopt, {}));
+  EXPECT_EQ(recovery.repeated_doorbells(), 1u);
+  health.break_by(std::make_shared<Error>(ErrorCode::kInternal, "it broke"));
+  const int runs = wire_->runs;
+  EXPECT_FALSE(pump_.pump(std::nullopt, {}));
+  EXPECT_EQ(wire_->runs, runs);
+}
+
+TEST_F(PumpTest, TheBoardGoesOnWhileTheHostIsBusy) {
+  pump_.spend_host_time(0);
+  EXPECT_TRUE(wire_->until.empty());
+  pump_.prepare_input(40);
+  EXPECT_EQ(wire_->until, std::vector<uint64_t>{140});
+  EXPECT_EQ(wire_->prepares, (std::vector<bool>{true, false}));
+  run_.run();
+  EXPECT_EQ(wire_->runs, 1) << "it is busy no more";
+}
+
+}  // namespace
+}  // namespace tpu::driver
