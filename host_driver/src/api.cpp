@@ -300,7 +300,7 @@ Buffer Board::copy(const Buffer& source, int device, const std::vector<Event>& a
 
 Buffer Board::clone(const Buffer& source) const { return copy(source, source.device()); }
 
-HostEvent Board::make_event() const { return need(impl_).make_host_event(); }
+HostEvent Board::make_event() const { return need(impl_).waits().make_host_event(); }
 
 Array Board::replicate(const HostView& host, int count) const {
   const std::vector<int> ids = first_devices(need(impl_), count);
@@ -347,7 +347,7 @@ BoardCounters Board::counters() const {
   return need(impl_).counters().counters();
 }
 
-SimOptions Board::sim() const { return need(impl_).sim(); }
+SimOptions Board::sim() const { return need(impl_).sim().sim(); }
 uint32_t Board::peek_word(int device, const std::string& place) const {
   return need(impl_).debug_port().peek_word(device, place);
 }
@@ -370,20 +370,20 @@ spec::CommandLog take_commands(const Board& board) {
 
 void Board::change_sim(const SimOptions& sim) const {
   refuse_in_callback();
-  need(impl_).change_sim(sim);
+  need(impl_).sim().change_sim(sim);
 }
 
 void Board::change_time_limit(std::optional<double> seconds) const {
   refuse_in_callback();
-  need(impl_).change_time_limit(seconds);
+  need(impl_).sim().change_time_limit(seconds);
 }
 
 void Board::save_snapshot(const std::string& path, const SnapshotItems& items) const {
   refuse_in_callback();
-  need(impl_).save_snapshot(path, items);
+  need(impl_).snapshots().save(path, items);
 }
 
-SnapshotItems Board::take_snapshot_items() const { return need(impl_).take_snapshot_items(); }
+SnapshotItems Board::take_snapshot_items() const { return need(impl_).snapshots().take_items(); }
 
 void Board::synchronize() const {
   refuse_in_callback();

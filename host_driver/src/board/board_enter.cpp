@@ -1,7 +1,6 @@
 // Calls on the board: its lock (src/turn/turn.hpp), and the thread that works when nobody calls.
 #include <cstdlib>
 
-#include "src/access.hpp"
 #include "src/board/board_impl.hpp"
 
 namespace tpu::driver {
@@ -64,12 +63,6 @@ bool BoardImpl::let_time_pass() {
     order_.send_waiting();  // what came behind an operation that is over
   }
   return operations_.busy() && !pump_.starves();
-}
-
-HostEvent BoardImpl::make_host_event() {
-  const Door::Entry entry(door_);
-  health_.check_usable();
-  return Access::host_event(handles_.make_host_event());
 }
 
 void BoardImpl::note_host_event() { news_.add_event(); }

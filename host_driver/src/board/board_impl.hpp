@@ -1,10 +1,10 @@
-// BoardImpl: the state behind a Board. One lock, taken in the order of arrival, guards everything
-// here. The thread that lets board time pass (pump) holds it, and hands it over with the board
-// parked when a call arrives. So whoever pumps finds everything as other threads have left it.
-// Files: board_open (boot), board_enter (the lock), board_submit (rings), board_transfer (copies),
-// board_pump (completions), board_figures (counters), board_calls (host calls), board_wait
-// (waiting), board_recover (faults), board_load (programs), launch,
-// board_snapshot (the whole of it, to a file and back).
+// BoardImpl: the state behind a Board. It composes the owners of that state, in the order of their
+// dependencies, and connects those that must call up by functions. One lock, taken in the order of
+// arrival, guards the owners (src/turn/turn.hpp): the thread that lets board time pass holds it,
+// and hands it over with the board parked when a call arrives. Calls enter by the door (src/door)
+// and by facets (src/facets).
+// Files: board_open (open and close), board_enter (the thread that works when nobody calls),
+// board_state (what the board is and counts).
 #pragma once
 
 #include <algorithm>
@@ -30,6 +30,8 @@
 #include "src/facets/memory_calls.hpp"
 #include "src/facets/profiling.hpp"
 #include "src/facets/program_calls.hpp"
+#include "src/facets/sim_calls.hpp"
+#include "src/facets/snapshot_calls.hpp"
 #include "src/feeds/feeds.hpp"
 #include "src/harts/harts.hpp"
 #include "src/health/health.hpp"
@@ -80,16 +82,11 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   DebugPort& debug_port() { return debug_port_; }
   Profiling& profiling() { return profiling_; }
   CounterReader& counters() { return counters_; }
-
+  SimCalls& sim() { return sim_calls_; }
+  SnapshotCalls& snapshots() { return snapshot_calls_; }
   Waits& waits() { return waits_; }
 
-  // All below take the lock themselves.
-  HostEvent make_host_event();
-  SimOptions sim();
-  void change_sim(const SimOptions& sim);
-  void change_time_limit(std::optional<double> seconds);
-  void save_snapshot(const std::string& path, const SnapshotItems& items);
-  SnapshotItems take_snapshot_items();
+  // All below take the lock themselves, too.
   void close(CloseMode mode);
   /// For tests of the wrap: the next launch has the id behind this one.
   void set_last_launch(uint32_t launch_id) { launcher_.set_last_id(launch_id); }
@@ -103,30 +100,17 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
  private:
   BoardImpl() = default;
 
-  // board_enter.cpp
-  void start_completion_thread();
-
-  // board_open.cpp
   void connect(const OpenOptions& options);
-
-  // board_console.cpp
+  void start_completion_thread();
   void take_rest_of_console();
-
-  // board_submit.cpp
-  void end_launch(Operation& launch, const ErrorPtr& error);
-
   void break_board(const ErrorPtr& error);
-  void prepare_input(uint64_t bytes);
-
-  // board_sim.cpp
+  void end_launch(Operation& launch, const ErrorPtr& error);
   void settle(uint64_t last = UINT64_MAX);
+  void prepare_input(uint64_t bytes);
   void add_counters(BoardCounters& counters) const;
-  LaunchClock clock_of(const SimOptions& sim, std::optional<double> time_limit) const;
 
   spec::BoardParams params_;
   uint64_t hash_ = 0;
-  SimOptions sim_;
-  std::optional<double> time_limit_;  // OpenOptions::time_limit
   std::shared_ptr<HostArena> arena_;
   std::unique_ptr<Transport> transport_;
   LaunchRecords records_{transport_};
@@ -157,6 +141,15 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                        .evict = [this](int device) { return loader_.evict(device); },
                        .held_bytes = [this] { return transport_->stats().hbm_host_bytes; }}};
   Turn turn_{[this] { transport_->interrupt(); }};
+  // Never changed while there are handles.
+  std::shared_ptr<CompletionThread> completion_thread_;
+  Waiters waiters_{[this] {
+    if (completion_thread_) {
+      completion_thread_->call_is_over();
+    }
+  }};
+  const ForkCheck forks_;
+  Door door_{turn_, forks_, outbox_, operations_, order_, waiters_, completion_thread_};
   Transfers transfers_{memory_, operations_, order_, handles_, turn_};
   Feeds feeds_{devices_, registers_, operations_, memory_, handles_, health_, outbox_, news_};
   HostCallServer calls_{devices_, registers_, memory_, health_, outbox_, turn_, news_};
@@ -235,18 +228,11 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
              run_,
              limit_,
              [this](const ErrorPtr& error) { break_board(error); }};
-  BoardSnapshot snapshot_{{params_, sim_, transport_, booter_, handles_, order_, feeds_, devices_,
-                           registers_, operations_, launcher_, loader_, recovery_, turn_}};
+  SimCalls sim_calls_{door_, health_, transport_, records_, harts_, limit_, [this] { settle(); }};
+  BoardSnapshot snapshot_{{params_, sim_calls_.options(), transport_, booter_, handles_, order_,
+                           feeds_, devices_, registers_, operations_, launcher_, loader_, recovery_,
+                           turn_}};
 
-  // Never changed while there are handles.
-  std::shared_ptr<CompletionThread> completion_thread_;
-  Waiters waiters_{[this] {
-    if (completion_thread_) {
-      completion_thread_->call_is_over();
-    }
-  }};
-  const ForkCheck forks_;
-  Door door_{turn_, forks_, outbox_, operations_, order_, waiters_, completion_thread_};
   Waits waits_{door_,
                turn_,
                forks_,
@@ -258,7 +244,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                order_,
                completions_,
                completion_thread_,
+               handles_,
                [this](Deadline deadline) { return pump_.pump(deadline, {.to_end = true}); }};
+  SnapshotCalls snapshot_calls_{door_, health_, snapshot_, [this] { settle(); }};
   MemoryCalls memory_calls_{door_, health_, memory_, transfers_,
                             [this](uint64_t bytes) { prepare_input(bytes); }};
   ProgramCalls program_calls_{

@@ -149,8 +149,7 @@ void BoardImpl::connect(const OpenOptions& options) {
       trigger_with_address(harts_.names(), harts_.build(), options.sim.waves_trigger);
   arena_ = std::make_shared<HostArena>(
       cores * (CommandRing::kCommandBytes + CommandRing::kCompletionBytes), options.staging_bytes);
-  sim_ = options.sim;
-  records_.set_options(sim_);
+  sim_calls_.open(options.sim);
   // A process can have one board: a snapshot that is no good is found before there is one.
   std::optional<SnapshotSource> snapshot;
   if (!options.snapshot.empty()) {
@@ -161,8 +160,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   transport_ = make_transport(options, request, *arena_);
   registers_.connect(transport_.get());
 
-  time_limit_ = options.time_limit;
-  limit_.set_clock(clock_of(sim_, time_limit_));
+  sim_calls_.open_limit(options.time_limit, cores);
   run_.set_reporter(
       LaunchReporter(options, cores, static_cast<double>(params_.core.clock_mhz) * 1e6));
   for (size_t i = 0; i < cores; ++i) {

@@ -1,7 +1,15 @@
 // A thread that waits lets time pass itself, and sleeps only when nothing is in flight.
 #include "src/waits/waits.hpp"
 
+#include "src/access.hpp"
+
 namespace tpu::driver {
+
+HostEvent Waits::make_host_event() {
+  const Door::Entry entry(door_);
+  health_.check_usable();
+  return Access::host_event(handles_.make_host_event());
+}
 
 bool Waits::run_until_idle(Deadline deadline, uint64_t last) {
   order_.send_waiting();

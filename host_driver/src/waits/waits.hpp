@@ -11,6 +11,7 @@
 #include "src/event_state.hpp"
 #include "src/events/outbox.hpp"
 #include "src/health/health.hpp"
+#include "src/operations/board_handles.hpp"
 #include "src/operations/operations.hpp"
 #include "src/operations/send_order.hpp"
 #include "src/turn/fork_check.hpp"
@@ -27,7 +28,8 @@ class Waits {
   /// `thread`: the completion thread; null without one.
   Waits(Door& door, Turn& turn, const ForkCheck& forks, Waiters& waiters, HostNews& news,
         Health& health, Outbox& outbox, Operations& operations, SendOrder& order,
-        Completions& completions, const std::shared_ptr<CompletionThread>& thread, Pump pump)
+        Completions& completions, const std::shared_ptr<CompletionThread>& thread,
+        BoardHandles& handles, Pump pump)
       : door_(door),
         turn_(turn),
         forks_(forks),
@@ -39,8 +41,11 @@ class Waits {
         order_(order),
         completions_(completions),
         thread_(thread),
+        handles_(handles),
         pump_(std::move(pump)) {}
 
+  /// An event that the host sets.
+  HostEvent make_host_event();
   /// True: the event is ready; false: the deadline came first.
   bool wait(EventState& event, Deadline deadline);
   /// Lets board time pass until the event is ready or the deadline comes, unless another thread
@@ -67,6 +72,7 @@ class Waits {
   SendOrder& order_;
   Completions& completions_;
   const std::shared_ptr<CompletionThread>& thread_;
+  BoardHandles& handles_;
   const Pump pump_;
 };
 

@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "image/firmware_image.hpp"
 #include "src/facets/counter_reader.hpp"
 #include "src/facets/debug_port.hpp"
 #include "src/facets/memory_calls.hpp"
 #include "src/facets/profiling.hpp"
+#include "src/facets/sim_calls.hpp"
 #include "tests/unit/driver/fake_cores.hpp"
 #include "tpu/spec/perf_regs.hpp"
 
@@ -19,6 +21,11 @@ namespace {
 // A debug port with one word.
 class Port : public test::SilentWire {
  public:
+  std::string change_sim(const SimOptions& sim) override {
+    traced = sim.trace_path;
+    return traced == "full" ? "the disk is full" : "";
+  }
+  std::string traced;
   uint64_t now() override { return 42; }
   std::optional<uint32_t> debug_read(int device, uint32_t address) override {
     return device == 1 && address == 0x20000000 ? std::optional<uint32_t>(word) : std::nullopt;
@@ -138,6 +145,30 @@ TEST_F(FacetsTest, AnUploadWaitsForTheHostAndNothingEntersAClosedBoard) {
   EXPECT_THROW(calls.zeros(0, DType::kF32, {2}, 0), Error);
   EXPECT_THROW(calls.upload({1}, view, Box(view, Shape{0}, {2}), {2}, 0, "x"), Error);
   EXPECT_EQ(prepared.size(), 1u);
+}
+
+TEST_F(FacetsTest, OptionsAndLimitsChangeBetweenLaunches) {
+  Harts harts(transport_, cores.registers, outbox);
+  harts.set_firmware(std::make_shared<firmware::Image>(), 0);
+  TimeLimit limit(
+      transport_, cores.devices, cores.registers, harts,
+      [](const char*, const Operation*, const std::vector<UnitWait>&, const TransportStats&) {
+        return std::string();
+      },
+      [](const ErrorPtr&) {});
+  SimCalls calls(door_, health, transport_, records_, harts, limit, [this] { ++settled_; });
+  calls.open({});
+  calls.open_limit(std::nullopt, 2);
+  EXPECT_EQ(limit.seconds(), 60);
+  calls.change_time_limit(5);
+  EXPECT_EQ(limit.seconds(), 5);
+  EXPECT_THROW(calls.change_time_limit(-1), Error);
+  EXPECT_EQ(limit.seconds(), 5) << "nothing has changed";
+  SimOptions sim;
+  sim.trace_path = "full";
+  EXPECT_THROW(calls.change_sim(sim), Error);
+  EXPECT_EQ(calls.sim().trace_path, "full") << "files of the last options, not these, are broken";
+  EXPECT_EQ(settled_, 3);
 }
 
 TEST_F(FacetsTest, CountersComeByCommandsOrFromTheDebugPort) {

@@ -43,6 +43,7 @@ class WaitsTest : public testing::Test, protected test::FakeDriver {
                order,
                completions,
                thread_,
+               handles,
                [this](Deadline) {
                  ++pumps_;
                  return once_();
