@@ -411,7 +411,7 @@ TEST_F(BadInput, FilesThatWereAskedForAndNotWritten) {
   EXPECT_EQ(r.code, 1);
   EXPECT_THAT(r.text, HasSubstr("no matrix unit runs the Verilog"));
   EXPECT_THAT(run("copy.tpuexe", "--transport null --trace " + path("t.txt")).text,
-              HasSubstr("needs --transport sim"));
+              HasSubstr("needs --transport to be sim"));
 }
 
 // What could only be in the waves is missing for one reason, which is said once.

@@ -133,8 +133,8 @@ class Bench:
         for option in ("--trace-mmio", "--firmware-log"):
             self.refused("No such file or directory", option, str(self.folder / "none" / "file.txt"))
             self.refused("is the disk full?", option, "/dev/full")
-            self.refused("needs --transport sim", option, str(self.folder / "x.txt"), "--transport", "null")
-        self.refused("needs --transport sim", "--firmware", str(elf), "--transport", "null")
+            self.refused("needs --transport to be sim", option, str(self.folder / "x.txt"), "--transport", "null")
+        self.refused("needs --transport to be sim", "--firmware", str(elf), "--transport", "null")
 
     def cases(self) -> dict:
         return {case.__name__: case for case in (self.trace, self.log, self.own_firmware, self.bad_input)}

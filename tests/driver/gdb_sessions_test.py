@@ -277,7 +277,7 @@ class Bench:
                 assert done.returncode != 0 and says in done.stderr, f"{text}: {done.stderr}"
         null = subprocess.run([*self.command, "--transport", "null", "--gdb", ":0"], capture_output=True, text=True,
                               check=False)
-        assert null.returncode != 0 and "--transport sim" in null.stderr, null.stderr
+        assert null.returncode != 0 and "--transport to be sim" in null.stderr, null.stderr
 
     def cases(self) -> dict:
         names = sorted(path.stem for path in (HERE / "gdb").glob("*.gdb"))

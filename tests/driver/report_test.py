@@ -214,7 +214,7 @@ class Report(unittest.TestCase):
             self.assertIn("no step 5 ran", text)
         with self.subTest("a board without time"):
             text = run("report", program, "-o", "x.html", "--transport", "null", code=1).stderr
-            self.assertIn("needs --transport sim", text)
+            self.assertIn("needs --transport to be sim", text)
 
     def test_a_program_that_fails_says_why(self) -> None:
         program = self.folder / "control.tpuexe"
