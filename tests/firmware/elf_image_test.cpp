@@ -120,7 +120,7 @@ TEST_F(ElfImageTest, RefusesEntriesOutsideOfItsCode) {
   elf_.head.e_flags = 1;  // compressed instructions
   EXPECT_EQ(error(), "taken");
   elf_.segments[0].head.p_flags = PF_R | PF_W;
-  EXPECT_THAT(error(), HasSubstr("no place in its code"));
+  EXPECT_THAT(error(), HasSubstr("is not in its code"));
 }
 
 TEST_F(ElfImageTest, RefusesSegmentsThatDoNotFit) {

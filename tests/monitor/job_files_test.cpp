@@ -177,7 +177,8 @@ TEST_F(MonitorJobs, JobsOfAnotherUserAreRefusedByName) {
     };
     const bool folder = says([] { running_jobs("/usr"); }, "are those of the user root");
     const bool process = says([this] { choose_job(folder_, 1); }, "belongs to the user root");
-    const bool publish = says([] { const JobFile file("/usr"); }, "no folder of this user");
+    const bool publish =
+        says([] { const JobFile file("/usr"); }, "expected a folder that only this user");
     _exit(folder && process && publish ? 0 : 1);
   }
   int status = -1;

@@ -75,8 +75,9 @@ TEST(StepRecord, ReadsWhatWasWritten) {
 }
 
 TEST(StepRecord, RefusesWhatIsNoRecord) {
-  EXPECT_THAT(refusal("TPUEXE01 and more"), ThrowsMessage<RecordError>(HasSubstr("no record")));
-  EXPECT_THAT(refusal(""), ThrowsMessage<RecordError>(HasSubstr("no record")));
+  EXPECT_THAT(refusal("TPUEXE01 and more"),
+              ThrowsMessage<RecordError>(HasSubstr("expected a recorded step")));
+  EXPECT_THAT(refusal(""), ThrowsMessage<RecordError>(HasSubstr("expected a recorded step")));
   EXPECT_THAT(refusal("TPUREC99 and more"),
               ThrowsMessage<RecordError>(HasSubstr("another version")));
 }

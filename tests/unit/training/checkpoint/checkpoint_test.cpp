@@ -287,7 +287,7 @@ TEST_F(Checkpoints, FilesOfOthersUnderTheirNamesStay) {
     EXPECT_THAT(moved, ElementsAre(HasSubstr("run2.step3.safetensors: was not a checkpoint of this "
                                              "user's runs; it is renamed to "
                                              "run2.step3.safetensors.other"),
-                                   HasSubstr("run2.step3.safetensors.other2 from here on")));
+                                   HasSubstr("renamed to run2.step3.safetensors.other2")));
     std::ofstream(folder_ / "run2.step4.safetensors") << "mine";
   }
   std::vector<std::string> said;
