@@ -1,5 +1,5 @@
-// concatenate along a last dimension with short rows, as jnp.stack(.., -1) makes it: a transfer of a
-// few bytes takes as long as one of half a KiB, a transpose moves whole vectors.
+// concatenate along a last dimension with short rows, as jnp.stack(.., -1) makes it: a transfer of
+// a few bytes takes as long as one of half a KiB, a transpose moves whole vectors.
 //   before   y = concatenate(a, b) over dim 1 : f32[65536,2]
 //   after    y = transpose(concatenate(reshape(a), reshape(b)) over dim 0 : f32[2,65536])
 #include <algorithm>

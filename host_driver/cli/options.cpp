@@ -81,11 +81,15 @@ void add_board_options(CLI::App& command, BoardArguments& arguments) {
     }
   }
   for (const OptionInfo& option : kBoardOptions) {
+    const auto added = by_name.find(option.name);
+    if (added == by_name.end()) {
+      continue;
+    }
     for (const std::string_view other : option.needs) {
-      by_name.at(option.name)->needs(by_name.at(other));
+      added->second->needs(by_name.at(other));
     }
     for (const std::string_view other : option.excludes) {
-      by_name.at(option.name)->excludes(by_name.at(other));
+      added->second->excludes(by_name.at(other));
     }
   }
 }

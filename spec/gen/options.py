@@ -92,6 +92,9 @@ def parse_options(path: Path) -> tuple[list[Option], list[Option]]:
     for option in every:
         where = f"{path}: option {option.name or option.variable}"
         check_option(option, names, where)
+        require(not option.command_line or all(o.command_line for o in options
+                                               if o.name in [*option.needs, *option.excludes]), where,
+                "what it needs or excludes must be on the command line too")
         require(option in tables["client"] or len(option.docs) == len(option.members), where,
                 "each member has its documentation")
     return options, tables["client"]
