@@ -99,7 +99,9 @@ void read_variable(const std::string& name, const std::string& text, Reading& to
   if (const size_t row = row_of(kBoardOptions, variable);
       row < kBoardOptions.size() && !variable.empty()) {
     read_value(kBoardOptions[row], spec::kBoardOptionMembers<Reading>[row], text, to);
-    to.given.insert(kBoardOptions[row].name);
+    if (kBoardOptions[row].type != OptionType::kFlag || text == "1") {
+      to.given.insert(kBoardOptions[row].name);
+    }
     return;
   }
   if (const size_t row = row_of(kClientOptions, variable); row < kClientOptions.size()) {

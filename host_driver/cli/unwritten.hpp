@@ -6,6 +6,7 @@
 #include <exception>
 #include <utility>
 
+#include "sim/option_names.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/board.hpp"
 #include "tpu/error.hpp"
@@ -22,7 +23,8 @@ class TellUnwritten {
     try {
       board_.close(CloseMode::kCancel);
     } catch (const std::exception& error) {
-      spec::print(stderr, "tpuboard: {}\n", error.what());
+      spec::print(stderr, "tpuboard: {}\n",
+                  spec::name_options(error.what(), spec::OptionDoor::kCommandLine));
     }
   }
   TellUnwritten(const TellUnwritten&) = delete;

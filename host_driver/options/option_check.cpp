@@ -77,8 +77,10 @@ void check_value(const OptionInfo& option, const Member& member, BoardArguments&
     case OptionType::kCount:
       check_number(option, member.count(at), name);
       break;
-    case OptionType::kSeconds:
-      check_number(option, member.seconds(at).value_or(0), name);
+    case OptionType::kSeconds:  // infinity is as good as no limit
+      if (const double seconds = member.seconds(at).value_or(0); !(seconds >= 0)) {
+        check_number(option, seconds, name);
+      }
       break;
     case OptionType::kInterval:
       check_number(option, member.interval(at), name);
@@ -94,7 +96,9 @@ void check_value(const OptionInfo& option, const Member& member, BoardArguments&
     case OptionType::kRange:
     case OptionType::kLength:
       if (counts().second == 0 || (option.type == OptionType::kLength && counts().first == 0)) {
-        reject(fmt::format("{}: invalid value 0: expected a number of at least 1", name));
+        const size_t wrong = counts().second == 0 ? 1 : 0;
+        reject(fmt::format("{}::{}: invalid value 0: expected a number of at least 1", option.owner,
+                           option.members[wrong]));
       }
       break;
     default:

@@ -44,7 +44,8 @@ std::pair<std::string, std::string> split(const std::string& text, const std::st
 bool is_mxu_mode(std::string_view mode) {
   const size_t at = mode.find('@');
   if (at != std::string_view::npos) {
-    if (mode.substr(at + 1) != "waves" && !range_of(mode.substr(at + 1))) {
+    const std::string_view when = mode.substr(at + 1);
+    if (when != "waves" && !range_of(when) && !whole_number(when)) {
       return false;
     }
     mode = mode.substr(0, at);

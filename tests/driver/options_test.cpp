@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "client_options.hpp"
 #include "options/option_check.hpp"
@@ -183,8 +184,9 @@ TEST_F(Options, BadValuesAreNamedInTheStruct) {
     const OptionInfo& option = kBoardOptions[row];
     BoardArguments arguments;
     if (spoil(option, row, arguments)) {
-      EXPECT_THAT(said_of(arguments),
-                  HasSubstr(option_name(option, OptionDoor::kStruct) + ": invalid value "));
+      const bool second = option.type == OptionType::kRange || option.type == OptionType::kLength;
+      EXPECT_THAT(said_of(arguments), HasSubstr(fmt::format("{}::{}: invalid value ", option.owner,
+                                                            option.members[second ? 1 : 0])));
     }
   }
 }
@@ -264,6 +266,18 @@ TEST_F(Options, GoodValuesSayTheSameEverywhere) {
         << option.name;
     EXPECT_EQ(said_of(wanted), "no error") << option.name;
   }
+}
+
+TEST_F(Options, AFlagThatIsOffNeedsNothing) {
+  EXPECT_EQ(said_of({{"TPUBOARD_GDB_WAIT", "0"}}), "no error");
+  EXPECT_EQ(said_of({{"TPUBOARD_GDB_WAIT", "1"}}), "TPUBOARD_GDB_WAIT needs TPUBOARD_GDB");
+}
+
+TEST_F(Options, WhatStructsCouldAlwaysSayIsTaken) {
+  BoardArguments arguments;
+  arguments.open.time_limit = std::numeric_limits<double>::infinity();
+  arguments.open.sim.mxu = {{"board.*", "lockstep@5"}};
+  EXPECT_EQ(said_of(arguments), "no error");
 }
 
 TEST(OptionNames, AreThoseOfTheirDoor) {

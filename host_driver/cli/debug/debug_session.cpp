@@ -12,6 +12,7 @@
 #include "cli/debug/debug_text.hpp"
 #include "files/npy.hpp"
 #include "files/refuse.hpp"
+#include "sim/option_names.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
@@ -96,7 +97,8 @@ bool DebugSession::command(const std::string& line, const std::string& where) {
     (this->*found->run)(words);
   } catch (const Error& error) {
     ++wrong_;
-    spec::print(out_, "error: {}{}\n", where, error.message());
+    spec::print(out_, "error: {}{}\n", where,
+                spec::name_options(error.message(), spec::OptionDoor::kCommandLine));
   }
   out_.flush();
   return true;

@@ -13,6 +13,7 @@
 #include "cli/program_inputs.hpp"
 #include "files/files.hpp"
 #include "files/npy.hpp"
+#include "sim/option_names.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -105,7 +106,7 @@ spec::CommandLog RecordedRun::run(const std::optional<spec::MemoryLook>& look) {
   try {
     result_.done.wait();
   } catch (const Error& error) {
-    failure_ = error.what();
+    failure_ = spec::name_options(error.what(), spec::OptionDoor::kCommandLine);
   }
   return take_commands(board_);
 }

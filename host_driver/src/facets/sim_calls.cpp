@@ -49,8 +49,8 @@ SimOptions SimCalls::sim() {
 void SimCalls::change_sim(const SimOptions& sim) {
   const Door::Entry entry(door_);
   health_.check_usable();
-  settle_();
   check_changed_options(sim);
+  settle_();
   SimOptions resolved = sim;
   resolved.waves_trigger = trigger_with_address(harts_.names(), harts_.build(), sim.waves_trigger);
   const std::string error = transport_->change_sim(resolved);

@@ -108,6 +108,7 @@ bool LongLaunches::look(size_t device, uint32_t launch_id, uint64_t steps, uint6
   } else if (head.steps != steps) {
     head.steps = steps;
     head.since = running_;
+    head.told_loops.clear();  // iterations count from the step's begin
   }
   if (launch_id == 0 || (running_ - head.since) / interval_ < static_cast<int64_t>(unseen)) {
     return false;
