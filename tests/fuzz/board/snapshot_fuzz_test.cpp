@@ -139,7 +139,7 @@ TEST_F(SnapshotFuzz, NumbersThatPointOutsideAreRefused) {
   for (const uint64_t bytes : {uint64_t{0}, uint64_t{1} << 34, uint64_t{1} << 40, UINT64_MAX}) {
     refused("items", 20, bytes);
   }
-  // Behind the executable: the cores of the program, when it was used, its parts, and of the first
+  // After the executable and the name of its file: the cores of the program, when it was used, its parts, and of the first
   // part core, number, whether it was sent, and its code.
   const std::vector<std::byte> items = tpu::test::SnapshotParts(good_).section("items").bytes;
   const std::string_view text(reinterpret_cast<const char*>(items.data()), items.size());
@@ -147,7 +147,9 @@ TEST_F(SnapshotFuzz, NumbersThatPointOutsideAreRefused) {
   ASSERT_NE(executable, std::string_view::npos);
   uint64_t length = 0;
   std::memcpy(&length, items.data() + executable - sizeof length, sizeof length);
-  const size_t devices_at = executable + length;
+  const size_t name_at = executable + length;
+  std::memcpy(&length, items.data() + name_at, sizeof length);
+  const size_t devices_at = name_at + sizeof length + length;
   uint64_t devices = 0;
   std::memcpy(&devices, items.data() + devices_at, sizeof devices);
   const size_t part_at = devices_at + 8 + 4 * devices + 16;
