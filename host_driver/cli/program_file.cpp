@@ -120,7 +120,9 @@ Executable load_program(const Board& board, const std::string& path,
   try {
     return board.load(executable, device, as_run ? path : std::string());
   } catch (const Error& error) {
-    throw Error(error.code(), path + ": " + error.message(), error.place());
+    const std::string& text = error.message();
+    const bool named = text.starts_with(path + ": ");
+    throw Error(error.code(), named ? text : path + ": " + text, error.place());
   }
 }
 

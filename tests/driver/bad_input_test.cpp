@@ -220,7 +220,7 @@ TEST_F(BadInput, BiggerBoard) {
                  "the program needs 8 cores, this board has 4");
   assemble(kCopy, "start:", "", "one.tpuexe");
   expect_refused(run("one.tpuexe", "--set core.vmem_kib=8192"),
-                 path("one.tpuexe") + ": executable: compiled for another board");
+                 "InvalidArgument: " + path("one.tpuexe") + ": compiled for another board");
 }
 
 TEST_F(BadInput, WrongArrays) {

@@ -99,7 +99,7 @@ TEST_F(MonitorJobs, OneUnreadableFileDoesNotHideTheOthers) {
 TEST_F(MonitorJobs, AFileOfAnotherProcessOrUserIsNotBelieved) {
   const pid_t job = start_job();
   std::filesystem::copy_file(file_of(job), file_of(getpid()));
-  EXPECT_THAT(choice_error(getpid()), HasSubstr("but of " + std::to_string(job)));
+  EXPECT_THAT(choice_error(getpid()), HasSubstr("found those of " + std::to_string(job)));
   std::filesystem::remove(file_of(getpid()));
   if (geteuid() == 0) {
     ASSERT_EQ(::chown(file_of(job).c_str(), 65534, 65534), 0);

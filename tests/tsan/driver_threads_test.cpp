@@ -97,7 +97,12 @@ TEST_P(DriverThreads, CallbacksSubmitWhileOthersWait) {
     }
     board_.synchronize();
   });
-  board_.synchronize();
+  // The completion thread may still be about to call what it took.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (second_calls < kThreads * 10 && std::chrono::steady_clock::now() < deadline) {
+    board_.synchronize();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   EXPECT_EQ(calls, kThreads * 10);
   EXPECT_EQ(second_calls, kThreads * 10);
 }

@@ -474,7 +474,7 @@ TEST(Board, RefusesOptionsThatCannotBeAndThenOpens) {
   EXPECT_NE(error_of("board.*", "fast", "", ::testing::TempDir() + "/none.fst")
                 .find("no matrix unit runs the Verilog"),
             std::string::npos);
-  EXPECT_NE(error_of("board.*", "lockstep:1/9", "", "", true).find("with --no-data"),
+  EXPECT_NE(error_of("board.*", "lockstep:1/9", "", "", true).find("with SimOptions::no_data"),
             std::string::npos);
   BoardBench bench;
   EXPECT_EQ(bench.host.read32(0, 0, spec::chip_page::kMagic), spec::chip_page::kMagicTpub);

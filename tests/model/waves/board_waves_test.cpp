@@ -653,7 +653,7 @@ TEST(BoardWaves, BadTriggersAreToldApart) {
       {"firmware=0x101", "no instruction can be there"},
       {"firmware=board.chip9.*:0x100", "board.chip9.* matches no core"},
       {"assertion=1", "assertion takes no value"},
-      {"nonfinite", "a run without data (--no-data) computes no values"},
+      {"nonfinite", "a run without data (SimOptions::no_data) computes no values"},
       {"fault=3", "fault takes no value"}};
   for (const auto& [trigger, message] : cases) {
     BoardWavesOptions options = one_core("bad.fst");

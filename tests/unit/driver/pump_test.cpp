@@ -111,10 +111,10 @@ TEST_F(PumpTest, ARunGoesOnUntilItsDeadlineAndNoLonger) {
     outcome.expired = true;
     return outcome;
   };
-  EXPECT_TRUE(run_.run(std::chrono::steady_clock::now() + 5ms));
+  EXPECT_TRUE(run_.run(std::chrono::steady_clock::now() + 200ms));
   EXPECT_GT(wire_->runs, 1);
   EXPECT_GT(wire_->limits.front().count(), 0);
-  EXPECT_LE(wire_->limits.front(), 5ms);
+  EXPECT_LE(wire_->limits.front(), 200ms);
 }
 
 TEST_F(PumpTest, ACallThatWaitsGetsTheBoardBetweenTwoRuns) {

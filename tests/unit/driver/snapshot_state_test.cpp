@@ -45,7 +45,10 @@ class SnapshotState : public testing::Test {
     }
     return {};
   }
-  const std::string path_ = testing::TempDir() + "snapshot_state_test.tpusnap";
+  // Tests run beside each other.
+  const std::string path_ = testing::TempDir() +
+                            testing::UnitTest::GetInstance()->current_test_info()->name() +
+                            ".tpusnap";
 };
 
 TEST_F(SnapshotState, CountsAndItemsComeBack) {
