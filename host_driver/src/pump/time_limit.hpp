@@ -36,7 +36,7 @@ class TimeLimit {
 
  private:
   void check();
-  void end(const Device& device, Operation& launch);
+  void end(const Device& device, Operation& op);
 
   const std::unique_ptr<Transport>& transport_;
   Devices& devices_;

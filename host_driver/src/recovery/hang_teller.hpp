@@ -18,9 +18,9 @@ class HangTeller {
   /// Where the report is written; empty: nowhere.
   void set_report(std::string path) { report_path_ = std::move(path); }
 
-  /// What units wait for; the text ends with a line feed if there is any. `launch`: null when it is
+  /// What units wait for; the text ends with a line feed if there is any. `op`: null when it is
   /// not known.
-  std::string tell(const char* kind, const Operation* launch, const std::vector<UnitWait>& waits,
+  std::string tell(const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
                    const TransportStats& stats) const;
 
  private:

@@ -139,8 +139,8 @@ TEST_F(SnapshotFuzz, NumbersThatPointOutsideAreRefused) {
   for (const uint64_t bytes : {uint64_t{0}, uint64_t{1} << 34, uint64_t{1} << 40, UINT64_MAX}) {
     refused("items", 20, bytes);
   }
-  // After the executable and the name of its file: the cores of the program, when it was used, its parts, and of the first
-  // part core, number, whether it was sent, and its code.
+  // After the executable and the name of its file: the cores of the program, when it was used, its
+  // parts, and of the first part core, number, whether it was sent, and its code.
   const std::vector<std::byte> items = tpu::test::SnapshotParts(good_).section("items").bytes;
   const std::string_view text(reinterpret_cast<const char*>(items.data()), items.size());
   const size_t executable = text.find("TPUEXE02");

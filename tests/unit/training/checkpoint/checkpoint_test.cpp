@@ -368,7 +368,7 @@ TEST_F(Checkpoints, AFullDiskLeavesTheOneBefore) {
   const auto before = std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
-  for (const rlim_t bytes : {0, 1, 100, 1000, 1500}) {
+  for (const rlim_t bytes : std::initializer_list<rlim_t>{0, 1, 100, 1000, 1500}) {
     const rlimit small{.rlim_cur = bytes, .rlim_max = old.rlim_max};
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
     const std::string text = refusal([&] { folder.save(sample(1000)); });
