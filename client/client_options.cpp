@@ -49,11 +49,6 @@ std::string variable_of(const OptionInfo& option) {
   return fmt::format("{}{}", kPrefix, option.variable);
 }
 
-bool is_list(OptionType type) {
-  return type == OptionType::kTexts || type == OptionType::kAssignments ||
-         type == OptionType::kUnits;
-}
-
 std::vector<std::string> list_of(const std::string& text) {
   std::vector<std::string> parts;
   size_t begin = 0;
@@ -79,7 +74,8 @@ std::string default_cache_folder() {
 void read_value(const OptionInfo& option, const spec::OptionMember<Reading>& member,
                 const std::string& text, Reading& to) {
   try {
-    for (const std::string& part : is_list(option.type) ? list_of(text) : std::vector{text}) {
+    for (const std::string& part :
+         driver::is_list(option.type) ? list_of(text) : std::vector{text}) {
       set_option(option, member, part, to);
     }
   } catch (const driver::OptionError& error) {
@@ -134,8 +130,7 @@ std::vector<std::string> live_variables() {
 void drop_what_needs_it(Environment& environment, const Environment& changes) {
   for (const OptionInfo& option : kBoardOptions) {
     for (const std::string_view other : option.needs) {
-      const auto* const needed = std::ranges::find(kBoardOptions, other, &OptionInfo::name);
-      const bool gone = environment[variable_of(*needed)].empty();
+      const bool gone = environment[variable_of(spec::board_option(other))].empty();
       if (gone && !option.variable.empty() && !changes.contains(variable_of(option))) {
         environment[variable_of(option)].clear();
       }

@@ -22,11 +22,6 @@ using spec::OptionInfo;
 using spec::OptionType;
 using Member = spec::OptionMember<BoardArguments>;
 
-bool is_list(OptionType type) {
-  return type == OptionType::kTexts || type == OptionType::kAssignments ||
-         type == OptionType::kUnits;
-}
-
 // What is wrong with a value; empty: nothing.
 std::string check_value(const OptionInfo& option, const Member& member, const std::string& text) {
   try {

@@ -2,11 +2,10 @@
 #include "options/option_check.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <limits>
+#include <string>
 #include <type_traits>
+#include <utility>
 
 #include "options/option_values.hpp"
 #include "sim/option_names.hpp"
@@ -21,10 +20,6 @@ using spec::kBoardOptions;
 using spec::OptionInfo;
 using spec::OptionType;
 using Member = spec::OptionMember<BoardArguments>;
-
-const OptionInfo& option_named(std::string_view name) {
-  return *std::ranges::find(kBoardOptions, name, &OptionInfo::name);
-}
 
 std::string field_of(const OptionInfo& option) {
   return option_name(option, spec::OptionDoor::kStruct);
@@ -110,11 +105,11 @@ void check_value(const OptionInfo& option, const Member& member, BoardArguments&
 
 void check_excluded(const BoardArguments& arguments) {
   for (const std::string_view name : arguments.given) {
-    const OptionInfo& option = option_named(name);
+    const OptionInfo& option = spec::board_option(name);
     for (const std::string_view other : option.excludes) {
       if (arguments.given.contains(other)) {
         reject(fmt::format("{} and {} exclude each other", field_of(option),
-                           field_of(option_named(other))));
+                           field_of(spec::board_option(other))));
       }
     }
   }
@@ -142,10 +137,10 @@ BoardArguments differing(const OpenOptions& options) {
 
 void check_given(const BoardArguments& arguments) {
   for (const std::string_view name : arguments.given) {
-    const OptionInfo& option = option_named(name);
+    const OptionInfo& option = spec::board_option(name);
     for (const std::string_view other : option.needs) {
       if (!arguments.given.contains(other)) {
-        reject(fmt::format("{} needs {}", field_of(option), field_of(option_named(other))));
+        reject(fmt::format("{} needs {}", field_of(option), field_of(spec::board_option(other))));
       }
     }
   }

@@ -104,6 +104,11 @@ const std::string& assignment_value(const std::string& text) {
   return text;
 }
 
+bool is_list(spec::OptionType type) {
+  return type == spec::OptionType::kTexts || type == spec::OptionType::kAssignments ||
+         type == spec::OptionType::kUnits;
+}
+
 bool is_unit_mode(const spec::OptionInfo& option, std::string_view mode) {
   return option.name == "mxu" ? is_mxu_mode(mode)
                               : mode == "model" || mode == "rtl" || mode == "lockstep";

@@ -33,6 +33,8 @@ std::pair<std::string, std::string> unit_value(const std::string& text,
 std::pair<uint64_t, uint64_t> range_value(const std::string& text);
 /// Number of Ncycles or Nsteps, and whether it counts steps.
 std::pair<uint64_t, bool> length_value(const std::string& text);
+/// Whether options of the type take several values: set_option() adds one.
+bool is_list(spec::OptionType type);
 /// Whether `mode` is one of a unit of the option: of matrix units, or of other blocks.
 bool is_unit_mode(const spec::OptionInfo& option, std::string_view mode);
 

@@ -41,6 +41,10 @@ std::pair<size_t, size_t> find_owner(std::string_view text) {
 
 }  // namespace
 
+const OptionInfo& board_option(std::string_view name) {
+  return *std::ranges::find(kBoardOptions, name, &OptionInfo::name);
+}
+
 std::string option_name(const OptionInfo& option, OptionDoor door) {
   if (door == OptionDoor::kCommandLine && option.command_line) {
     return "--" + std::string(option.name);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "tpu/spec/option_table.hpp"
 
@@ -15,6 +16,9 @@ enum class OptionDoor : uint8_t {
   kCommandLine,  ///< --waves-trigger
   kEnvironment   ///< TPUBOARD_WAVES_TRIGGER
 };
+
+/// The row of an option that exists, by its name.
+const OptionInfo& board_option(std::string_view name);
 
 /// Name of an option at a door; its field where it has none there.
 std::string option_name(const OptionInfo& option, OptionDoor door);

@@ -10,6 +10,7 @@
 #include "board/board_loader.hpp"
 #include "file/crc32c.hpp"
 #include "kernel/cycles.hpp"
+#include "sim/option_names.hpp"
 #include "tpu/spec/option_table.hpp"
 
 namespace tpu::model {
@@ -25,7 +26,7 @@ int thread_count(int asked) {
 }
 
 std::string field_of(const spec::OptionInfo& option) {
-  return std::string(option.owner) + "::" + std::string(option.members[0]);
+  return spec::option_name(option, spec::OptionDoor::kStruct);
 }
 
 [[noreturn]] void refuse_fixed(const std::string& what) {
