@@ -39,14 +39,13 @@ void check_says_nothing_of_cores(const Module& module) {
 
 void check_argument(const Function& main, size_t argument, int64_t cores) {
   if (argument >= main.args.size()) {
-    throw Error("argument " + std::to_string(argument) +
-                " is to be cut over cores; the program has " + std::to_string(main.args.size()) +
-                " arguments");
+    throw Error("cannot shard argument " + std::to_string(argument) + ": the program has " +
+                std::to_string(main.args.size()) + " arguments, numbered from 0");
   }
   const Dims& dims = main.args[argument].global.dims;
   if (dims.empty() || dims[0] % cores != 0) {
     throw Error(argument_text(main, argument) + ": " +
-                (dims.empty() ? "it has no dimension that could be cut over cores"
+                (dims.empty() ? "a scalar has no dimension to shard"
                               : "dimension 0 cannot be cut into " + std::to_string(cores) +
                                     " equal parts, one for each core"));
   }

@@ -28,7 +28,8 @@ void call(PJRT_Event_Destroy_Args& args) { delete args.event; }
 // For work of other frameworks that ours is to wait for.
 void call(PJRT_Event_Create_Args& args) {
   if (!client::ProcessBoard::is_open()) {
-    throw driver::Error(driver::ErrorCode::kFailedPrecondition, "there is no client yet");
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                        "PJRT_Event_Create needs an open board; create a client first");
   }
   const driver::HostEvent host = client::ProcessBoard::get().board().make_event();
   args.event = new PJRT_Event{host.event(), false, host};
@@ -54,7 +55,8 @@ void call(PJRT_Event_IsReady_Args& args) {
 void call(PJRT_Event_Error_Args& args) {
   const driver::Event& event = need(args.event, "event").event;
   if (!event.ready()) {
-    throw driver::Error(driver::ErrorCode::kFailedPrecondition, "the event is not ready");
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                        "the event is not ready; wait for it first");
   }
   event.wait();
 }

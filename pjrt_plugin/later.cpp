@@ -53,9 +53,9 @@ Part& part_at(Manager& manager, int index) {
 Part& open_part(Manager& manager, int index) {
   Part& part = part_at(manager, index);
   if (!part.filled.valid()) {
-    throw driver::Error(
-        driver::ErrorCode::kFailedPrecondition,
-        "buffer " + std::to_string(index) + " has had its last transfer or an error");
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                        "buffer " + std::to_string(index) +
+                            " accepts no more bytes: it had its last transfer or an error");
   }
   return part;
 }

@@ -74,7 +74,8 @@ class Answer {
 compiler::FrameworkPart partition(const compiler::PartitionRequest& request) {
   Partitioners* callbacks = callbacks_of(request.target);
   if (callbacks == nullptr) {
-    throw compiler::Error("nobody is registered to partition '" + request.target + "'");
+    throw compiler::Error("no partitioner is registered for the custom call '" + request.target +
+                          "'; see jax.experimental.custom_partitioning");
   }
   Avals arrays;
   for (size_t i = 0; i < request.operands.size(); ++i) {

@@ -53,7 +53,8 @@ HostCallUnderWay::HostCallUnderWay() {
   HostCalls& calls = host_calls();
   const std::lock_guard lock(calls.mutex);
   if (calls.ended) {
-    throw driver::Error(driver::ErrorCode::kCancelled, "the process ends");
+    throw driver::Error(driver::ErrorCode::kCancelled,
+                        "the host call was cancelled: the Python process exits");
   }
   ++calls.under_way;
 }

@@ -175,7 +175,7 @@ void CodeAssembler::scalar(const text::Statement& words) {
   });
   if (n != words.size()) {
     const std::string& name = words[0];
-    throw Error("'" + words[n] + "' is too much: " + name + " takes " +
+    throw Error("unexpected operand '" + words[n] + "': " + name + " takes " +
                 (info->form.empty() ? "no operands" : std::string(info->form)));
   }
   put(&insn, sizeof insn);
@@ -311,7 +311,7 @@ void CodeAssembler::vector_instruction(const text::Statement& words) {
   });
   if (n != words.size()) {
     const std::string& name = words[0];
-    throw Error("'" + words[n] + "' is too much: " + name + " takes " +
+    throw Error("unexpected operand '" + words[n] + "': " + name + " takes " +
                 (info->form.empty() ? "no operands" : std::string(info->form)));
   }
   uint16_t& length = p.header.section[static_cast<size_t>(section_)];

@@ -235,15 +235,15 @@ class Assembler {
     }
     for (const int64_t core : d.list("owned_by")) {
       if (core < 0 || core >= exe_.partitions) {
-        throw Error("owned_by= names core " + std::to_string(core) + " of " +
-                    std::to_string(exe_.partitions));
+        throw Error("owned_by= expects cores from 0 to " + std::to_string(exe_.partitions - 1) +
+                    ", found " + std::to_string(core));
       }
       t->owned_by.push_back(static_cast<uint8_t>(core));
     }
     for (const int64_t term : d.list("terms")) {
       if (term < 0 || term >= exe_.partitions) {
-        throw Error("terms= names term " + std::to_string(term) + " of at most " +
-                    std::to_string(exe_.partitions));
+        throw Error("terms= expects numbers from 0 to " + std::to_string(exe_.partitions - 1) +
+                    ", found " + std::to_string(term));
       }
       t->terms.push_back(static_cast<uint8_t>(term));
     }

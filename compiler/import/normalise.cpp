@@ -36,7 +36,7 @@ Module Normaliser::run() {
   }
   check_calls();
   if (functions_.count("main") == 0) {
-    throw Error("the artifact has no function 'main'");
+    throw Error("the artifact has no function 'main'; jax.export makes one");
   }
   try {
     convert_functions();

@@ -122,7 +122,8 @@ std::vector<Tensor> join_results(const Module& module,
     }
     const std::string name = "result " + std::to_string(out.size());
     if (!info.sharding.unreduced.empty()) {
-      throw Error(name + " is a sum of which each core has a term");
+      throw Error(name +
+                  " is unreduced: each core has a partial sum; expected an array or its shards");
     }
     Tensor global = make_tensor(info.global);
     std::vector<bool> written(global.data.size());

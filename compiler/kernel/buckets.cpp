@@ -27,8 +27,9 @@ std::string bucket_key(const Op& op) {
   }
   const auto reducer = simple_reducer(*op.regions.at(0));
   if (!reducer) {
-    throw Error("the reduction body must be one add, multiply, maximum, minimum, and or or",
-                source_name(op.kind), op.loc);
+    throw Error(
+        "expected a reduction body of one operation: add, multiply, maximum, minimum, and, or",
+        source_name(op.kind), op.loc);
   }
   return key + std::string(kind_name(*reducer)) + std::string(elem_name(op.operand_type(0).elem));
 }

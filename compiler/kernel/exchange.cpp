@@ -22,8 +22,9 @@ Exchange exchange_of(const Op& op, int64_t cores) {
   }
   const auto fail = [&] {
     throw Error(
-        "groups of cores must be closed under exchange of the core, x or y bits, such as "
-        "[0..7], [[0,1],[2,3],..] or [[0,2,4,6],[1,3,5,7]]",
+        "expected replica groups that contain every core and are closed under XOR of the core "
+        "numbers with a common set of masks, such as [0..7], [[0,1],[2,3],..] or "
+        "[[0,2,4,6],[1,3,5,7]]",
         "stablehlo.all_reduce", op.loc);
   };
   std::vector<int64_t> basis;

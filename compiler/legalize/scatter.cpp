@@ -400,9 +400,11 @@ class Scatter {
                          : alone           ? 1
                                            : std::clamp<int64_t>(kRoundBytes / bytes, 1, records);
     if ((records + step - 1) / step > kMostScatterRounds) {
-      throw Error("more than " + std::to_string(kMostScatterRounds) +
-                      " rounds of updates; scatter fewer or smaller windows at a time",
-                  "stablehlo.scatter", op_.loc);
+      throw Error(
+          "the scatter needs more than " + std::to_string(kMostScatterRounds) +
+              " passes over its updates; pass unique_indices=True if no index occurs twice, "
+              "or scatter fewer or smaller windows at a time",
+          "stablehlo.scatter", op_.loc);
     }
     std::vector<Value*> targets = targets_;
     for (int64_t at = 0; at < records; at += step) {

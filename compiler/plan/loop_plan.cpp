@@ -153,8 +153,10 @@ static bool cut_tiles(const Kernel& k, const spec::BoardParams& board, LoopPlan&
   const size_t excess = plan.order.size() > 4 ? plan.order.size() - 4 : 0;
   for (size_t i = 0; i < excess; ++i) {
     if (nest.loops[static_cast<size_t>(plan.order[i])].reduced) {
-      throw Error("a reduction with this many separate runs of dimensions is not supported",
-                  source_name(k.ops.back()->kind), k.ops.back()->loc);
+      throw Error(
+          "the reduction needs more than 4 loops; transpose its operand so that the reduced "
+          "dimensions are adjacent, or reduce in several steps",
+          source_name(k.ops.back()->kind), k.ops.back()->loc);
     }
   }
   // Sums over the outer loops of memory, such as those of a batch norm: the sum is cut first, since

@@ -171,8 +171,8 @@ void read_section(ReadBoard& board, std::string_view section, const toml::table&
 
 void read_board(ReadBoard& board, const std::string& name_or_path) {
   if (std::find(board.open.begin(), board.open.end(), name_or_path) != board.open.end()) {
-    throw BoardError(
-        fmt::format("{} includes itself, by way of {}", name_or_path, fmt::join(board.open, ", ")));
+    throw BoardError(fmt::format("{} includes itself, through {}; remove one include", name_or_path,
+                                 fmt::join(board.open, ", ")));
   }
   if (board.open.size() == kMostIncludes) {
     throw BoardError(fmt::format("more than {} files include each other", kMostIncludes));
@@ -230,7 +230,8 @@ void apply_override(BoardParams& params, const std::string& text) {
     auto number = member;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc() || end != value.data() + value.size()) {
-      throw BoardError(fmt::format("OpenOptions::overrides {}: '{}' is not {}", text, value, kind));
+      throw BoardError(fmt::format("OpenOptions::overrides {}: invalid value '{}': expected {}",
+                                   text, value, kind));
     }
     check_range(*key, number, "OpenOptions::overrides");
     member = number;

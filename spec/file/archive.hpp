@@ -75,7 +75,7 @@ class Archive {
     auto number = static_cast<std::underlying_type_t<Enum>>(value);
     (*this)(number);
     if (loading_ && (number < 0 || number > static_cast<std::underlying_type_t<Enum>>(last))) {
-      throw ArchiveError("a choice must be a number from 0 to " +
+      throw ArchiveError("invalid enumeration value: expected 0 to " +
                          std::to_string(static_cast<int64_t>(last)) + ", found " +
                          std::to_string(static_cast<int64_t>(number)));
     }
@@ -86,7 +86,9 @@ class Archive {
   uint64_t size(uint64_t now, uint64_t least_bytes) {
     (*this)(now);
     if (loading_ && least_bytes != 0 && now > left() / least_bytes) {
-      throw ArchiveError("a list is longer than its section");
+      throw ArchiveError("a list of " + std::to_string(now) +
+                         " elements is longer than its section (" + std::to_string(left()) +
+                         " bytes left)");
     }
     return now;
   }

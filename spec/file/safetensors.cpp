@@ -213,7 +213,8 @@ std::string json_text(const Json& json, const std::string& path) {
   try {
     return json.dump();
   } catch (const Json::exception& error) {
-    throw FileError(fmt::format("{}: a name that is not UTF-8: {}", path, error.what()));
+    throw FileError(fmt::format("{}: the name of a tensor or of metadata is not UTF-8: {}", path,
+                                error.what()));
   }
 }
 
@@ -320,8 +321,10 @@ std::string layout_safetensors(Safetensors& file, const std::string& path) {
   text += '}';
   text.append((kAlign - text.size() % kAlign) % kAlign, ' ');
   if (text.size() > kMaxSafetensorsHeader) {
-    throw FileError(fmt::format("{}: a header of {} bytes is longer than the {} that are read",
-                                path, text.size(), kMaxSafetensorsHeader));
+    throw FileError(
+        fmt::format("{}: the header would have {} bytes, at most {} are supported; use "
+                    "fewer tensors or shorter names",
+                    path, text.size(), kMaxSafetensorsHeader));
   }
   for (Tensor& tensor : file.tensors) {
     tensor.begin += kLengthBytes + text.size();

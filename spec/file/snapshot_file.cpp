@@ -140,7 +140,7 @@ void SnapshotReader::read_index() {
 void SnapshotReader::end_section() const {
   if (!rest_.empty()) {
     throw ArchiveError(fmt::format(
-        "section '{}' has {} bytes more than this program knows: it was saved by another build",
+        "section '{}' has {} unexpected bytes: the snapshot was saved by another build of tpuboard",
         sections_[next_ - 1].name, rest_.size()));
   }
 }
@@ -148,7 +148,8 @@ void SnapshotReader::end_section() const {
 void SnapshotReader::section(const std::string& name) {
   end_section();
   if (next_ == sections_.size() || sections_[next_].name != name) {
-    throw ArchiveError(fmt::format("section '{}' is missing: it was saved by another build", name));
+    throw ArchiveError(fmt::format(
+        "section '{}' is missing: the snapshot was saved by another build of tpuboard", name));
   }
   const SnapshotSection& found = sections_[next_++];
   rest_ = file_.subspan(found.offset, found.bytes);

@@ -36,7 +36,7 @@ class RecordReader final : public Archive {
   void section(const std::string& /*name*/) override {}
   void bytes(std::span<std::byte> data) override {
     if (data.size() > rest_.size()) {
-      throw RecordError("the record is cut off");
+      throw RecordError("the recorded step is truncated; record the step again");
     }
     if (!data.empty()) {
       std::memcpy(data.data(), rest_.data(), data.size());

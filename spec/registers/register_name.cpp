@@ -55,7 +55,7 @@ uint32_t named_address(std::string_view text) {
       continue;
     }
     if (!index || *index >= info.count) {
-      throw RegisterNameError(fmt::format("'{}': {}.{} has the numbers [0] to [{}]", text,
+      throw RegisterNameError(fmt::format("'{}': invalid index: expected {}.{}[0] to [{}]", text,
                                           info.block, info.name, info.count - 1));
     }
     return info.address + *index * info.stride;

@@ -249,7 +249,7 @@ save %0
                            "delete: there is no such breakpoint",
                            "1: expected a number below 1",
                            "memory: no command has been passed",
-                           "the board has no such memory",
+                           "the address range is outside of the memory of the board",
                            "f99: no element type; f32,",
                            "7: expected a number below 3",
                            "99: the array has 15 elements",

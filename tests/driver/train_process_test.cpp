@@ -202,8 +202,7 @@ TEST_F(TrainProcess, MoreClassesThanTheProgramHasAreRefused) {
   const Ended ended = train("a", {"--steps", "1"});
   EXPECT_EQ(WEXITSTATUS(ended.status), 1);
   EXPECT_THAT(ended.text, HasSubstr("c.toml: data.classes is 5, but "));
-  EXPECT_THAT(ended.text,
-              HasSubstr("mlp_sgd.mlirbc compares the labels with the 4 classes 0 to 3"));
+  EXPECT_THAT(ended.text, HasSubstr("mlp_sgd.mlirbc encodes the labels with the 4 classes 0 to 3"));
 }
 
 // not_finite.mlirbc: every column of the examples goes through an op of its own.

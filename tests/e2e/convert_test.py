@@ -219,7 +219,7 @@ class Convert(unittest.TestCase):
         self.refused(1, "holds 23 examples", f"a={self.folder}/a.npy", self.folder / "b.npz", "--records",
                      self.folder / "r")
         self.refused(1, "has no array 'x'; it has label", f"a={self.folder}/b.npz:x", "--records", self.folder / "r")
-        self.refused(1, "23 examples cannot be spread over 24 files", f"a={self.folder}/a.npy", "--records",
+        self.refused(1, "cannot write 24 files: expected 1 to 23", f"a={self.folder}/a.npy", "--records",
                      self.folder / "r", "--shards", 24)
         self.refused(2, "arrays come from .npy", f"a={first}", "--records", self.folder / "r")
         self.assertEqual(list(self.folder.glob("r-*")), [])

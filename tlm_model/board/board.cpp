@@ -284,7 +284,7 @@ bool Board::read_memory(const spec::MemoryRange& range, std::span<uint8_t> data)
 void Board::log_commands(const std::optional<spec::MemoryLook>& look) {
   std::vector<uint8_t> tried(look ? look->range.bytes : 0);
   if (look && !read_memory(look->range, tried)) {
-    throw std::out_of_range("the board has no such memory");
+    throw std::out_of_range("the address range is outside of the memory of the board");
   }
   sinks_.log_commands(look, [this](const spec::MemoryRange& range, std::span<uint8_t> data) {
     return read_memory(range, data);

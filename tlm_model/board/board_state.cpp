@@ -32,7 +32,8 @@ void Board::settle() {
       return;
     }
     if (waited == kLongestTransfer) {
-      throw spec::ArchiveError("a transfer between host and board does not end");
+      throw spec::ArchiveError("a transfer between host and board did not complete within " +
+                               std::to_string(kLongestTransfer) + " cycles");
     }
     sc_core::wait(from_cycles(1));
     end_cycle();
@@ -49,10 +50,12 @@ void Board::visit_state(spec::Archive& archive) {
   archive(now, rom, steps_, fluid_);
   if (archive.loading()) {
     if (now_cycles() != 0) {
-      throw spec::ArchiveError("the board is not new");
+      throw spec::ArchiveError("expected a board that has not run, found one at cycle " +
+                               std::to_string(now_cycles()));
     }
     if (rom != rom_crc_) {
-      throw spec::ArchiveError("it was saved with another boot ROM");
+      throw spec::ArchiveError(
+          "the snapshot was saved with another boot ROM; load it with the same build of tpuboard");
     }
     archive.need(now <= kLatestSaved, "the time of the board is out of range");
     sc_core::wait(from_cycles(now));

@@ -20,8 +20,9 @@ uint64_t parse_step(std::string_view text, const std::string& pattern) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
-    throw std::runtime_error("SimOptions::mxu " + pattern +
-                             ": steps are written @A or @A..B, with numbers");
+    throw std::runtime_error("SimOptions::mxu " + pattern + ": invalid steps '" +
+                             std::string(text) +
+                             "': expected @A or @A..B, with A and B numbers of steps");
   }
   return value;
 }

@@ -229,7 +229,7 @@ void HbmStore::load_page(spec::Archive& archive, PageNumbers& numbers) {
   uint64_t number = 0;
   archive(index, number);
   if (index >= table_.size() || table_[index] != nullptr || number > numbers.pages.size()) {
-    throw spec::ArchiveError("a page of HBM has no place");
+    throw spec::ArchiveError("a page of HBM has an invalid or repeated address");
   }
   if (number == numbers.pages.size()) {
     numbers.pages.push_back(pool_.make(false));

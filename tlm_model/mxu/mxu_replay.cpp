@@ -146,7 +146,11 @@ MxuTileDump mxu_read_dump(const std::string& path) {
   constexpr uint32_t kMaxSide = 1u << 12;
   if (spec::mxu_shape_error(t.shape) || t.shape.rows > kMaxSide || t.shape.cols > kMaxSide ||
       t.rows == 0 || t.rows > kMaxRows) {
-    throw std::runtime_error("mxu: " + path + " has impossible sizes");
+    throw std::runtime_error("mxu: " + path + ": damaged tile: expected an array of at most " +
+                             std::to_string(kMaxSide) + "x" + std::to_string(kMaxSide) +
+                             " and 1 to " + std::to_string(kMaxRows) + " rows, found " +
+                             std::to_string(t.shape.rows) + "x" + std::to_string(t.shape.cols) +
+                             " and " + std::to_string(t.rows) + " rows");
   }
   const size_t outputs = t.rows * t.shape.cols;
   get_vector(in, t.weights, size_t{t.shape.rows} * t.shape.cols);

@@ -46,7 +46,7 @@ VpuKernel::VpuKernel(const VpuProgram& program, const spec::VpuKernelCommand& co
   for (size_t i = 0; i < accesses.size(); ++i) {
     const spec::VpuAccess& access = accesses[i];
     if (access.addr.space >= spec::kSpaceCount || access.type >= spec::kElemCount) {
-      throw VpuError(fmt::format("vpu_kernel: access {}: space {} or type {} does not exist", i,
+      throw VpuError(fmt::format("vpu_kernel: access {}: invalid space {} or element type {}", i,
                                  access.addr.space, access.type));
     }
     operands_.push_back({access, bases[i]});

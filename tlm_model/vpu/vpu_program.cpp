@@ -70,7 +70,7 @@ VpuProgram VpuProgram::decode(std::span<const std::byte> code, uint32_t offset) 
   }
   spec::VpuProgramHeader header;
   if (offset > code.size() || code.size() - offset < sizeof header) {
-    throw VpuError(fmt::format("VPU program: its header at {:#x} lies beyond the code ({} bytes)",
+    throw VpuError(fmt::format("VPU program: its header at {:#x} is outside of the code ({} bytes)",
                                offset, code.size()));
   }
   std::memcpy(&header, code.data() + offset, sizeof header);
@@ -111,7 +111,8 @@ VpuProgram VpuProgram::decode(std::span<const std::byte> code, uint32_t offset) 
 void VpuProgram::decode_insn(const VpuInsn& insn, int section, size_t position) {
   const std::string place = where(section, position, insn);
   if (insn.op < 1 || insn.op > spec::kVpuOps.size()) {
-    throw VpuError(fmt::format("{}: opcode {} does not exist", place, insn.op));
+    throw VpuError(fmt::format("{}: invalid opcode {}: expected 1 to {}", place, insn.op,
+                               spec::kVpuOps.size()));
   }
   const auto op = static_cast<VpuOp>(insn.op);
   const VpuForm form = vpu_form(op);

@@ -208,8 +208,10 @@ HostArray tensor_of(const TensorFile& file, const std::string& name) {
 void need_version(const TensorFile& file) {
   const auto version = file.metadata().find(kVersionKey);
   if (version == file.metadata().end()) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: a safetensors file, but no checkpoint of a run", file.path()));
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: expected a checkpoint of `tpuboard train`, found another safetensors file",
+                    file.path()));
   }
   if (version->second != kVersion) {
     throw Error(ErrorCode::kFailedPrecondition,

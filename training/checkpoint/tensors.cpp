@@ -50,7 +50,7 @@ std::string safetensors_dtype(DType dtype) {
     }
   }
   throw Error(ErrorCode::kInvalidArgument,
-              fmt::format("elements of type {} have no name in a safetensors file",
+              fmt::format("a safetensors file cannot store elements of type {}",
                           driver::dtype_name(dtype)));
 }
 

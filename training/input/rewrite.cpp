@@ -101,7 +101,8 @@ void write_records(const std::vector<std::string>& names, const std::vector<Colu
   if (files.shards == 0 || files.shards > all) {
     throw driver::Error(
         driver::ErrorCode::kInvalidArgument,
-        fmt::format("{} examples cannot be spread over {} files", all, files.shards));
+        fmt::format("cannot write {} files: expected 1 to {}, the number of examples", files.shards,
+                    all));
   }
   const std::vector<std::string> paths = files.paths();
   Tally tally(all, progress);

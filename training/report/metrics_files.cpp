@@ -166,7 +166,7 @@ void MetricsFiles::finish() {
     throw driver::Error(
         driver::ErrorCode::kResourceExhausted,
         fmt::format("{}: the metrics of the run could not be written{}", folder_.string(),
-                    failure_.empty() ? "; is the disk full?" : ": " + failure_));
+                    failure_.empty() ? "; free space on the disk" : ": " + failure_));
   }
 }
 

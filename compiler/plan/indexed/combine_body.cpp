@@ -99,7 +99,8 @@ std::unique_ptr<const CombineBody> make_combine_body(const Op& op) {
   context.is_copied = [](const Value*) { return false; };
   auto nest = build_nest(ops, {op.as<IndexedAttrs>().window[0]}, context);
   if (!nest) {
-    throw Error("the body of this scatter does not fit one loop", "stablehlo.scatter", op.loc);
+    throw Error("the update computation of the scatter does not compile to one vector loop",
+                "stablehlo.scatter", op.loc);
   }
   body->nest = std::move(*nest);
   VpuGenOptions options;

@@ -72,11 +72,12 @@ void run_session(DebugSession& session, const DebugArguments& arguments) {
 void debug(const DebugArguments& arguments) {
   const OpenOptions options = arguments.board.open;
   if (options.sim.no_data) {
-    throw UsageError("--no-data computes nothing that could be looked at");
+    throw UsageError("the debugger shows computed values; remove --no-data");
   }
   if (options.sim.record || options.sim.xprof) {
-    throw UsageError(fmt::format("{}: a run of `tpuboard run` writes it, a session does not",
-                                 options.sim.record ? "--record" : "--xprof"));
+    throw UsageError(
+        fmt::format("{}: `tpuboard debug` does not write this file; use it with `tpuboard run`",
+                    options.sim.record ? "--record" : "--xprof"));
   }
   const std::map<size_t, std::string> files = input_files(arguments.inputs);
   std::vector<std::string> inputs = {arguments.program, arguments.executable, arguments.commands};

@@ -273,8 +273,8 @@ void set_classes(TrainConfig& config, const CompiledFile& program, const Executa
         argument < program.one_hot_classes.size() ? program.one_hot_classes[argument] : 0;
     if (known > 0 && input.classes > known) {
       throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: data.classes is {}, but {} compares the {} with the {} "
-                              "classes 0 to {}; correct it or leave it out",
+                  fmt::format("{}: data.classes is {}, but {} encodes the {} with the {} classes 0 "
+                              "to {}; correct data.classes or remove it",
                               file, input.classes, config.train, input.name, known, known - 1));
     }
     if (input.classes == 0 && known > 0) {

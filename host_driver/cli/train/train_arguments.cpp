@@ -16,16 +16,16 @@ void check_usage(const TrainArguments& arguments) {
   if (arguments.board.open.sim.no_data &&
       (arguments.resume || arguments.checkpoint_every > 0 || arguments.checkpoint_seconds > 0)) {
     throw UsageError(
-        "--no-data computes no state: no --resume, --checkpoint-every and --checkpoint-seconds "
-        "with it");
+        "--no-data computes no state to save or resume; remove --resume, --checkpoint-every and "
+        "--checkpoint-seconds");
   }
   if (arguments.accept_changes && !arguments.resume) {
-    throw UsageError("--accept-changes goes with --resume");
+    throw UsageError("--accept-changes needs --resume");
   }
   if (arguments.find_rate && (arguments.board.open.sim.no_data || arguments.resume)) {
     throw UsageError(
-        "--find-learning-rate wants losses from the initial state: no --no-data and no "
-        "--resume with it");
+        "--find-learning-rate needs losses from the initial state; remove --no-data and "
+        "--resume");
   }
 }
 

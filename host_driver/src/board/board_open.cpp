@@ -36,7 +36,8 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
   if (options.factory) {
     std::unique_ptr<Transport> made = options.factory(request, memory);
     if (made == nullptr) {
-      throw Error(ErrorCode::kInvalidArgument, "OpenOptions::factory made no transport");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "OpenOptions::factory: expected a transport, found nullptr");
     }
     return made;
   }

@@ -47,11 +47,12 @@ void check_options(const LoadedProgram& program, const std::vector<Array>& argum
                               program.info->arguments.size(), arguments.size()));
   }
   if (options.steps == 0) {
-    throw invalid("a launch has at least one step");
+    throw invalid("RunOptions::steps: expected at least 1, found 0");
   }
   for (const size_t keep : options.keep) {
     if (keep >= arguments.size()) {
-      throw invalid(fmt::format("cannot keep argument {}: there are {}", keep, arguments.size()));
+      throw invalid(fmt::format("RunOptions::keep: expected arguments below {}, found {}",
+                                arguments.size(), keep));
     }
   }
   const bool donates = std::any_of(program.info->arguments.begin(), program.info->arguments.end(),

@@ -52,7 +52,7 @@ void BoardHandles::check_after(const std::vector<Event>& after) const {
   for (const Event& event : after) {
     const auto& state = Access::state(event);
     if (state->open() && state->board.lock().get() != identity_) {
-      throw Error(ErrorCode::kInvalidArgument, "an event to come after belongs to another board");
+      throw Error(ErrorCode::kInvalidArgument, "an event in `after` belongs to another board");
     }
   }
 }

@@ -18,8 +18,8 @@ namespace {
 double interval_of(const OpenOptions& options) {
   if (!(options.progress_seconds >= 0)) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("OpenOptions::progress_seconds: expected a number of seconds, 0 for no "
-                            "lines, found {}",
+                fmt::format("OpenOptions::progress_seconds: expected 0 (no progress lines) or more "
+                            "seconds, found {}",
                             options.progress_seconds));
   }
   return options.sim.gdb.empty() ? options.progress_seconds : 0;

@@ -169,7 +169,8 @@ void Loader::take_ids(Residence& residence) {
       health_.check_unbroken();
       if (device.ring.open() == 0) {
         throw Error(ErrorCode::kResourceExhausted,
-                    fmt::format("all {} program ids are taken by launches that have not been sent",
+                    fmt::format("all {} program ids of the core are used by launches that wait for "
+                                "their inputs; complete these inputs first",
                                 TPU_MAX_PROGRAMS),
                     {.device = part.device, .op = {}, .source = {}});
       }

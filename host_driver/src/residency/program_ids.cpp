@@ -2,6 +2,7 @@
 #include "src/residency/program_ids.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace tpu::driver {
@@ -50,7 +51,8 @@ void ProgramIds::visit_retired(spec::Archive& archive) {
 void ProgramIds::claim(int device, uint16_t id) {
   const auto core = static_cast<size_t>(device);
   if (!used_[core][id] || std::exchange(claimed_[core][id], true)) {
-    throw spec::ArchiveError("two programs have one number on a core, or none");
+    throw spec::ArchiveError("the program id " + std::to_string(id) + " of TPU:" +
+                             std::to_string(device) + " is used twice or is not allocated");
   }
 }
 

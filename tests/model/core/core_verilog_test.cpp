@@ -79,7 +79,7 @@ TEST_F(CoreVerilog, BoardsWithoutVerilogAreRefused) {
                           {.overrides = {kChips, number}, .verilog = VerilogMode::kRtl});
   };
   EXPECT_THAT([&] { open("core.semaphores=64"); },
-              testing::ThrowsMessage<std::runtime_error>(testing::HasSubstr("not for 64 with 1")));
+              testing::ThrowsMessage<std::runtime_error>(testing::HasSubstr("found 64 and 1")));
   EXPECT_THAT([&] { open("dma.granule_bytes=256"); },
               testing::ThrowsMessage<std::runtime_error>(testing::HasSubstr("not of 256")));
 }

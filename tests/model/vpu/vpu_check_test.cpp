@@ -39,7 +39,7 @@ std::string program_error(const std::function<void(KernelBuilder&)>& change) {
 TEST(VpuProgram, RefusesWhatTheIsaDoesNotHave) {
   EXPECT_EQ(program_error([](auto&) {}), "accepted");
   EXPECT_THAT(program_error([](auto& b) { b.add(Section::kPost, static_cast<VpuOp>(255)); }),
-              HasSubstr("post[0] (?): opcode 255 does not exist"));
+              HasSubstr("post[0] (?): invalid opcode 255: expected 1 to "));
   EXPECT_THAT(program_error([](auto& b) { b.add(Section::kPost, static_cast<VpuOp>(0)); }),
               HasSubstr("opcode 0"));
   EXPECT_THAT(program_error([](auto& b) { b.add(Section::kBody, VpuOp::kMov, 32, 0); }),
@@ -68,7 +68,7 @@ TEST(VpuProgram, RefusesTruncatedCode) {
     EXPECT_NE(decode_error(std::span(code).first(length), 0), "accepted") << length;
   }
   EXPECT_THAT(decode_error(code, 4), HasSubstr("multiple of 8"));
-  EXPECT_THAT(decode_error(code, 0xfffffff8u), HasSubstr("beyond the code"));
+  EXPECT_THAT(decode_error(code, 0xfffffff8u), HasSubstr("outside of the code"));
 }
 
 std::string kernel_error(const std::function<void(KernelBuilder&)>& change) {

@@ -118,7 +118,7 @@ TEST(DataParallel, RefusesWhatCannotBeCut) {
   EXPECT_THAT(refused(0), HasSubstr("the program says itself what its cores do"));
   replace_all_uses(m.main->body, sum, x);
   m.main->body.ops.erase(m.main->body.ops.begin());
-  EXPECT_THAT(refused(1), HasSubstr("argument 1, f32[]: it has no dimension that could be cut"));
+  EXPECT_THAT(refused(1), HasSubstr("argument 1, f32[]: a scalar has no dimension to shard"));
 }
 
 TEST(DataParallel, AnArtifactTellsItsCoresAndNames) {

@@ -81,7 +81,8 @@ TEST(BoardLoader, TakesRealNumbers) {
               HasSubstr("host.input_gbps must have a number"));
   EXPECT_THAT(error_of(write_board(entry, "input_gbps = { value = -0.5,")),
               HasSubstr("host.input_gbps = -0.5 is impossible"));
-  EXPECT_THAT(error_of("v3_8", {"host.input_gbps=1 GB"}), HasSubstr("'1 GB' is not a number"));
+  EXPECT_THAT(error_of("v3_8", {"host.input_gbps=1 GB"}),
+              HasSubstr("invalid value '1 GB': expected a number"));
   for (const char* value : {"nan", "-1e-9", "1000000.5", "inf"}) {
     EXPECT_THAT(error_of("v3_8", {std::string("host.input_gbps=") + value}),
                 HasSubstr("impossible"));

@@ -53,9 +53,9 @@ TEST(RegisterName, RefusesWhatIsNoneAndSaysWhatThereIs) {
   EXPECT_THAT(name_refusal(""), HasSubstr("unknown register '': write BLOCK.NAME or an address"));
   EXPECT_THAT(name_refusal("seq"), HasSubstr("block seq has "));
   EXPECT_EQ(name_refusal("hostdma.START[6]"),
-            "'hostdma.START[6]': hostdma.START has the numbers [0] to [5]");
+            "'hostdma.START[6]': invalid index: expected hostdma.START[0] to [5]");
   EXPECT_EQ(name_refusal("hostdma.START[x]"),
-            "'hostdma.START[x]': hostdma.START has the numbers [0] to [5]");
+            "'hostdma.START[x]': invalid index: expected hostdma.START[0] to [5]");
   EXPECT_THAT(name_refusal("0x1000000000"), HasSubstr("expected 32 bits"));
   EXPECT_THAT(name_refusal("12ab"), HasSubstr("expected 32 bits"));
   EXPECT_EQ(name_refusal("0x20000002"), "address 0x20000002 is not a multiple of 4");

@@ -81,8 +81,8 @@ TEST(Archive, AChoiceThatIsNotThereSaysWhichThereAre) {
     return colour;
   };
   EXPECT_EQ(load(2), Colour::kBlue);
-  EXPECT_THAT([&] { load(7); }, ThrowsMessage<ArchiveError>(
-                                    HasSubstr("a choice must be a number from 0 to 2, found 7")));
+  EXPECT_THAT([&] { load(7); }, ThrowsMessage<ArchiveError>(HasSubstr(
+                                    "invalid enumeration value: expected 0 to 2, found 7")));
 }
 
 TEST(SnapshotFile, LoadsWhatWasSaved) {
@@ -135,7 +135,7 @@ TEST(SnapshotFile, SaysWhichStateDoesNotFit) {
                 reader(half);
                 reader.finish();
               }),
-              message("section 'second' has 4 bytes more than this program knows"));
+              message("section 'second' has 4 unexpected bytes"));
   EXPECT_THAT(([&] {
                 SnapshotReader reader(file);
                 reader.section("first");

@@ -116,7 +116,8 @@ const DmaGranules& DmaVerilog::run(const spec::StridedBox& box, bool fill, uint6
     }
     quiet = moved ? 0 : quiet + 1;
     if (quiet > kPatience) {
-      throw std::runtime_error("the Verilog of the DMA queue hangs after " +
+      throw std::runtime_error("the Verilog of the DMA queue made no progress for " +
+                               std::to_string(kPatience) + " cycles, after " +
                                std::to_string(granules_.writes.size()) + " granules" +
                                (granules_.failed.empty() ? "" : "; " + granules_.failed));
     }

@@ -54,10 +54,10 @@ struct SemaphoreVerilog::Unit {
 
 SemaphoreVerilog::SemaphoreVerilog(uint32_t count, uint64_t delay, FailureObserver failed) {
   if (count != kCount || delay != kDelay) {
-    throw std::runtime_error("there is Verilog for " + std::to_string(kCount) +
-                             " semaphores with " + std::to_string(kDelay) +
-                             " cycle of delay, not for " + std::to_string(count) + " with " +
-                             std::to_string(delay) + " (core.semaphores, core.semaphore_cycles)");
+    throw std::runtime_error("the Verilog of the semaphores needs a board with core.semaphores = " +
+                             std::to_string(kCount) +
+                             " and core.semaphore_cycles = " + std::to_string(kDelay) + ", found " +
+                             std::to_string(count) + " and " + std::to_string(delay));
   }
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2")) {
     throw std::runtime_error("the Verilog of the semaphores needs a host with AVX2");

@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{".arg \"x\" global=[1\n", "bad.s:1:10: missing ] of a list"},
         Bad{".word\n", ".word takes one number"},
         Bad{"a: halt\n", "bad.s:1:4: 'halt' behind 'a:': expected it on a separate line"},
-        Bad{"  halt r1\n", "'r1' is too much: halt takes no operands"},
+        Bad{"  halt r1\n", "unexpected operand 'r1': halt takes no operands"},
         Bad{"  li r99, 0\n", "register 99 is not in 0..31"}, Bad{"  li r1\n", "li takes rd,imm"},
         Bad{"  li r1, 0x1ffffffff\n", "the 32-bit immediate 0x1ffffffff is not in"},
         Bad{"\n  jmp nowhere\n", "bad.s:2:7: branch to the unknown label nowhere"},

@@ -163,7 +163,7 @@ TEST_F(Checkpoints, WhatIsNoCheckpointIsNamed) {
   const NamedViews tensors = {
       {"w", driver::HostView(DType::kF32, {3}, std::as_bytes(std::span(values)))}};
   write_tensors(file_, tensors, {});
-  EXPECT_THAT(read_refusal(), HasSubstr("a safetensors file, but no checkpoint of a run"));
+  EXPECT_THAT(read_refusal(), HasSubstr("found another safetensors file"));
   write_tensors(file_, tensors, {{"tpuboard_checkpoint", "3"}});
   EXPECT_THAT(read_refusal(), HasSubstr("a checkpoint of form 3; this tpuboard reads form 2"));
   write_tensors(file_, tensors, {{"tpuboard_checkpoint", "2"}});
