@@ -200,7 +200,7 @@ TEST_F(IncludedBoards, MayNotIncludeThemselves) {
 TEST(BoardLoader, RefusesBadOverrides) {
   EXPECT_THAT(error_of("v3_8", {"hbm.gbps"}), HasSubstr("expected section.key=value"));
   EXPECT_THAT(error_of("v3_8", {"hbm.speed=1"}), HasSubstr("unknown key hbm.speed"));
-  EXPECT_THAT(error_of("v3_8", {"mxu.rows=fast"}), HasSubstr("not an integer"));
+  EXPECT_THAT(error_of("v3_8", {"mxu.rows=fast"}), HasSubstr("expected an integer"));
   EXPECT_THAT(error_of("v3_8", {"mxu.weight_rows_per_cycle=1"}), HasSubstr("impossible"));
   EXPECT_THAT(error_of("v3_8", {"core.semaphores=63"}), HasSubstr("impossible"));
   EXPECT_THAT(error_of("v3_8", {"core.semaphore_cycles=0"}), HasSubstr("impossible"));
