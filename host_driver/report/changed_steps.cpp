@@ -2,6 +2,7 @@
 #include "report/changed_steps.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -38,35 +39,42 @@ About about(const CostChange& change, const spec::BoardParams& board) {
   return others_are(same) ? About::kLocalCopies : About::kAll;
 }
 
-bool is_changed(const spec::RecordedCommand& command, const CostChange& change, About about) {
-  if (command.op_id == change.op && change.op_factor != 1) {
-    return true;
+// By moment: whether a command starts, or is under way, between it and the next one.
+using UnderWay = std::vector<char>;
+
+// The same of commands that a change may be about.
+struct Stretches {
+  std::map<uint32_t, UnderWay> ops{};
+  UnderWay mxu{}, vpu{}, xlu{}, remote{}, local{};
+
+  // Null: not of an engine that a change is about.
+  UnderWay* of_engine(const spec::RecordedCommand& command) {
+    switch (spec::kQueues[command.queue].engine) {
+      case spec::Engine::kMxu:
+        return &mxu;
+      case spec::Engine::kVpu:
+        return &vpu;
+      case spec::Engine::kXlu:
+        return &xlu;
+      default:
+        break;
+    }
+    if (!command.transfers()) {
+      return nullptr;
+    }
+    const bool hbm =
+        command.from == spec::RecordedMemory::kHbm || command.to == spec::RecordedMemory::kHbm;
+    return command.remote() ? &remote : hbm ? nullptr : &local;
   }
-  if (about == About::kLinks && command.transfers() && command.remote()) {
-    return true;
-  }
-  if (about == About::kLocalCopies && command.transfers() && !command.remote() &&
-      command.from != spec::RecordedMemory::kHbm && command.to != spec::RecordedMemory::kHbm) {
-    return true;
-  }
-  switch (spec::kQueues[command.queue].engine) {
-    case spec::Engine::kMxu:
-      return change.mxu != 1;
-    case spec::Engine::kVpu:
-      return change.vpu != 1;
-    case spec::Engine::kXlu:
-      return change.xlu != 1;
-    default:
-      return false;
-  }
-}
+};
 
 struct Span {
   uint64_t begin = UINT64_MAX, last_begin = 0, end = 0;
 
-  void add(const Lean::Core& core) {
-    begin = std::min(begin, core.begin());
-    last_begin = std::max(last_begin, core.begin());
+  void add(uint64_t core_begin, uint64_t core_end) {
+    begin = std::min(begin, core_begin);
+    last_begin = std::max(last_begin, core_begin);
+    end = std::max(end, core_end);
   }
   ChangedSteps::Times times() const { return {end - begin, last_begin - begin}; }
 };
@@ -78,10 +86,10 @@ struct Ends {
   std::vector<std::optional<uint64_t>> known;
   int64_t shift = 0;  // of the replay's times, to those of the step
 
-  void add(Lean& replay) {
+  void add(const Lean& replay) {
     for (size_t i = 0; i < known.size(); ++i) {
-      if (!known[i] && replay.cores()[i].ended()) {
-        known[i] = shifted(replay.cores()[i].end());
+      if (!known[i] && replay.ended(i)) {
+        known[i] = shifted(replay.end(i));
       }
     }
   }
@@ -104,9 +112,11 @@ struct ChangedSteps::Shared {
   ReplayProgram program;
   CostChange none;
   std::vector<Lean::Moment> moments{};  // of the replay without a change, the first at its begin
+  Stretches stretches;
 
   void find_moments();
-  std::vector<bool> changed_behind(const CostChange& change, About about) const;
+  void find_stretches();
+  UnderWay changed_behind(const CostChange& change, About about) const;
   Times whole(const CostChange& change) const;
   Times in_part(const CostChange& change, About about) const;
 };
@@ -128,25 +138,50 @@ void ChangedSteps::Shared::find_moments() {
   });
 }
 
-// By moment: whether a changed command starts, or is under way, between it and the next one.
-std::vector<bool> ChangedSteps::Shared::changed_behind(const CostChange& change,
-                                                       About about) const {
-  std::vector<bool> changed(moments.size());
-  const auto before = [&](uint64_t at) {
-    const auto next = std::ranges::lower_bound(moments, at, {}, &Lean::Moment::now);
-    return static_cast<size_t>(std::max<ptrdiff_t>(next - moments.begin(), 1) - 1);
+void ChangedSteps::Shared::find_stretches() {
+  const auto mark = [&](UnderWay& under_way, size_t first, size_t last) {
+    under_way.resize(moments.size());
+    std::fill(under_way.begin() + static_cast<ptrdiff_t>(first),
+              under_way.begin() + static_cast<ptrdiff_t>(last) + 1, 1);
   };
   for (size_t c = 0; c < record.cores.size(); ++c) {
     const auto& commands = record.cores[c].commands;
+    size_t near = 0;  // the moment of the command before
+    const auto before = [&](uint64_t at) {
+      while (near + 1 < moments.size() && moments[near + 1].now < at) {
+        ++near;
+      }
+      while (near > 0 && moments[near].now >= at) {
+        --near;
+      }
+      return near;
+    };
     for (size_t i = 0; i < commands.size(); ++i) {
-      if (is_changed(commands[i], change, about)) {
-        const CommandTimes& times = timing.cores[c].commands[i];
-        for (size_t k = before(times.start); k <= before(times.done); ++k) {
-          changed[k] = true;
-        }
+      const CommandTimes& times = timing.cores[c].commands[i];
+      const size_t first = before(times.start), last = before(times.done);
+      mark(stretches.ops[commands[i].op_id], first, last);
+      if (UnderWay* engine = stretches.of_engine(commands[i]); engine != nullptr) {
+        mark(*engine, first, last);
       }
     }
   }
+}
+
+UnderWay ChangedSteps::Shared::changed_behind(const CostChange& change, About about) const {
+  UnderWay changed(moments.size());
+  const auto add = [&](bool is_changed, const UnderWay& under_way) {
+    for (size_t i = 0; is_changed && i < under_way.size(); ++i) {
+      changed[i] |= under_way[i];
+    }
+  };
+  if (const auto op = stretches.ops.find(change.op); op != stretches.ops.end()) {
+    add(change.op_factor != 1, op->second);
+  }
+  add(change.mxu != 1, stretches.mxu);
+  add(change.vpu != 1, stretches.vpu);
+  add(change.xlu != 1, stretches.xlu);
+  add(about == About::kLinks, stretches.remote);
+  add(about == About::kLocalCopies, stretches.local);
   return changed;
 }
 
@@ -154,9 +189,8 @@ ChangedSteps::Times ChangedSteps::Shared::whole(const CostChange& change) const 
   Lean replay(program, change);
   replay.run([](const Lean&) { return false; });
   Span span;
-  for (const Lean::Core& core : replay.cores()) {
-    span.add(core);
-    span.end = std::max(span.end, core.end());
+  for (size_t i = 0; i < replay.size(); ++i) {
+    span.add(replay.begin(i), replay.end(i));
   }
   return span.times();
 }
@@ -164,14 +198,14 @@ ChangedSteps::Times ChangedSteps::Shared::whole(const CostChange& change) const 
 // Times of the replay are those of the unchanged one, from which it goes on; what has come about by
 // then shifts them.
 ChangedSteps::Times ChangedSteps::Shared::in_part(const CostChange& change, About about) const {
-  const std::vector<bool> changed = changed_behind(change, about);
+  const UnderWay changed = changed_behind(change, about);
   const auto next_changed = [&](size_t from) {
     return static_cast<size_t>(
-        std::find(changed.begin() + static_cast<ptrdiff_t>(from), changed.end(), true) -
+        std::find(changed.begin() + static_cast<ptrdiff_t>(from), changed.end(), 1) -
         changed.begin());
   };
   Lean replay(program, change);
-  Ends ends(replay.cores().size());
+  Ends ends(replay.size());
   size_t at = next_changed(0);
   while (at < moments.size()) {
     replay.go_on_from(moments[at]);
@@ -196,9 +230,8 @@ ChangedSteps::Times ChangedSteps::Shared::in_part(const CostChange& change, Abou
     at = next_changed(next);
   }
   Span span;
-  for (size_t i = 0; i < replay.cores().size(); ++i) {
-    span.add(replay.cores()[i]);
-    span.end = std::max(span.end, ends.of(i, timing.cores[i].end));
+  for (size_t i = 0; i < replay.size(); ++i) {
+    span.add(replay.begin(i), ends.of(i, timing.cores[i].end));
   }
   return span.times();
 }
@@ -206,6 +239,7 @@ ChangedSteps::Times ChangedSteps::Shared::in_part(const CostChange& change, Abou
 ChangedSteps::ChangedSteps(const spec::StepRecord& record, const StepTiming& timing) {
   auto shared = std::make_unique<Shared>(record, timing);
   shared->find_moments();
+  shared->find_stretches();
   shared_ = std::move(shared);
 }
 

@@ -36,6 +36,8 @@ uint64_t times(uint64_t cycles, double factor) {
 // Cycles from `now` on; what is over by now counts as one.
 uint64_t left_of(uint64_t at, uint64_t now) { return at - std::min(at, now); }
 
+Cause done_cause(uint32_t core, uint32_t command) { return {Cause::Kind::kDone, core, command}; }
+
 }  // namespace
 
 template <bool kTraced>
@@ -83,6 +85,16 @@ void ReplayCore<kTraced>::use_flows(ReplayFlow* flows) {
       flows[flow(q, i)].core = index_;
       flows[flow(q, i)].queue = static_cast<uint32_t>(q);
     }
+  }
+}
+
+template <bool kTraced>
+void ReplayCore<kTraced>::copy(const ReplayCore& other) {
+  state_ = other.state_;
+  wake_ = other.wake_;
+  for (size_t i = 0; i < flow_count_; ++i) {
+    flows_[i] = other.flows_[i];
+    flows_[i].core = index_;
   }
 }
 
@@ -202,7 +214,7 @@ bool ReplayCore<kTraced>::finish(size_t q, uint64_t now) {
     return false;
   }
   const ReplayCommand& command = commands(q)[queue.done];
-  const Cause from = done_cause(command.number);
+  const Cause from = done_cause(index_, command.number);
   if constexpr (kTraced) {
     CommandTimes& at = timing_.commands[command.number];
     uint64_t own = state_.ends[slot(q, queue.done)];
@@ -217,7 +229,7 @@ bool ReplayCore<kTraced>::finish(size_t q, uint64_t now) {
   }
   queue.last_done = now;
   ++queue.done;
-  ++progress_;
+  progress_ += weight_;
   if (command.transfers && command.remote) {
     fabric_.landing(now, command.to_core, -1, from);
   }
@@ -264,7 +276,7 @@ bool ReplayCore<kTraced>::start(size_t q, uint64_t now) {
   __builtin_prefetch(&commands(q)[std::min(queue.started + kAhead, commands(q).size() - 1)]);
   begin(q, command, now);
   ++queue.started;
-  ++progress_;
+  progress_ += weight_;
   // A matmul onto a result in flight keeps its distance from the one in front.
   queue.held = 0;
   if (queue.started < commands(q).size()) {
@@ -289,7 +301,7 @@ Cause ReplayCore<kTraced>::cause_of(size_t q, const ReplayCommand& command, uint
   if (queue.started >= in_flight_[q]) {
     const uint32_t room = commands(q)[queue.started - in_flight_[q]].number;
     if (timing_.commands[room].done == now) {
-      return done_cause(room);
+      return done_cause(index_, room);
     }
   }
   return {Cause::Kind::kIssue, index_, command.number};
@@ -305,7 +317,8 @@ void ReplayCore<kTraced>::begin(size_t q, const ReplayCommand& command, uint64_t
     const double factor = factor_of(command);
     transfer.clear();
     transfer.set_bytes(times(command.size, factor));
-    transfer.fixed_cycles = times(fabric_.route(index_, command, transfer), factor);
+    transfer.index = queue.started;
+    transfer.fixed_cycles = times(fabric_.route(command, transfer), factor);
     end = kNever;
     if (command.remote) {
       fabric_.landing(now, command.to_core, 1, {});
@@ -346,7 +359,7 @@ bool ReplayCore<kTraced>::go(const ReplayItem& item, uint64_t now, Cause& cause)
   switch (item.kind) {
     case Kind::kIssue: {
       Queue& queue = state_.queues[item.index];
-      if (full(queue)) {
+      if (full(queue) || (item.apart && !fabric_.may_issue(item.index, queue.issued))) {
         return false;
       }
       if (queue.started != 0) {
@@ -395,7 +408,7 @@ bool ReplayCore<kTraced>::run_sequencer(uint64_t now) {
       timing_.items[state_.item].went = now;
     }
     ++state_.item;
-    ++progress_;
+    progress_ += weight_;
     next_item(now);
     any = true;
   }

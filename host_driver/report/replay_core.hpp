@@ -21,6 +21,7 @@ namespace tpu::driver {
 struct ReplayFlow : spec::Transfer {
   uint32_t core = 0;  // index in the record
   uint32_t queue = 0;
+  uint32_t index = 0;  // in the queue
   uint64_t fixed_cycles = 0;
 };
 
@@ -35,9 +36,12 @@ struct ReplayPulse {
 class ReplayFabric {
  public:
   virtual ~ReplayFabric() = default;
-  /// Registers the resources of a transfer and returns its fixed cycles.
-  virtual uint64_t route(uint32_t core, const ReplayCommand& command, spec::Transfer& transfer) = 0;
-  virtual void start(spec::Transfer& transfer) = 0;
+  /// Registers the resources of the transfer of a command and returns its fixed cycles.
+  virtual uint64_t route(const ReplayCommand& command, ReplayFlow& flow) = 0;
+  virtual void start(ReplayFlow& flow) = 0;
+  /// Whether a command that is apart may be issued. False: the core is one of several that are
+  /// replayed as one, and has to be asked again when it is not.
+  virtual bool may_issue(uint32_t queue, uint32_t index) = 0;
   /// Of a command without data, from its start to its end.
   virtual uint64_t control_cycles(uint32_t core, const ReplayCommand& command) = 0;
   virtual void signal(uint64_t now, const spec::SemaphoreUse& use, const Cause& from) = 0;
@@ -102,8 +106,35 @@ class ReplayCore {
   uint64_t begin() const { return begin_; }
   uint64_t end() const { return state_.end; }
   const ReplayState& state() const { return state_; }
-  /// One of the same core and board.
+  /// One of the same core, or of one that is like it, and board.
   void set_state(const ReplayState& state) { state_ = state; }
+  /// How many cores it is replayed for.
+  void set_weight(uint32_t weight) { weight_ = weight; }
+  /// Takes over what `other`, which is like it, is in the middle of.
+  void copy(const ReplayCore& other);
+  /// Of its transfers under way.
+  template <typename Take>
+  void for_each_active(const Take& take) {
+    for (size_t q = 0; q < in_flight_.size(); ++q) {
+      for (size_t i = state_.queues[q].done; i != state_.queues[q].started; ++i) {
+        if (state_.ends[slot(q, i)] == kNever && flows_[flow(q, i)].active()) {
+          take(commands(q)[i], flows_[flow(q, i)]);
+        }
+      }
+    }
+  }
+  /// Of commands that are issued and not done.
+  template <typename Is>
+  bool any_under_way(const Is& is) const {
+    for (uint32_t q = 0; q < in_flight_.size(); ++q) {
+      for (uint32_t i = state_.queues[q].done; i != state_.queues[q].issued; ++i) {
+        if (is(q, i)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
   /// Whether all that is to come is the same, with times counted from `now` and `other_now`;
   /// `other` has the other core's flows.
   bool same(uint64_t now, const ReplayState& other, uint64_t other_now,
@@ -145,7 +176,6 @@ class ReplayCore {
   bool go(const ReplayItem& item, uint64_t now, Cause& cause);
   void next_item(uint64_t now);
   uint64_t next_due(uint64_t now) const;
-  Cause done_cause(uint32_t command) const { return {Cause::Kind::kDone, index_, command}; }
   bool same_queue(size_t q, uint64_t now, const ReplayState& other, uint64_t other_now,
                   const ReplayFlow* other_flows) const;
 
@@ -160,6 +190,7 @@ class ReplayCore {
   const uint64_t begin_;
   std::array<size_t, spec::kQueueCount> in_flight_{}, mask_{}, first_slot_{}, first_flow_{};
   size_t flow_count_ = 0;
+  uint32_t weight_ = 1;
   std::array<double, spec::kQueueCount> engine_factor_{};
   ReplayFlow* flows_ = nullptr;
   ReplayState state_;

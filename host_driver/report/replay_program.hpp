@@ -22,8 +22,9 @@ struct ReplayCommand {
   spec::RecordedMemory from = spec::RecordedMemory::kNone, to = spec::RecordedMemory::kNone;
   bool transfers = false;
   bool remote = false;
-  bool fills = false;
   bool timed = false;  // takes what it took: one of an engine that works
+  bool fills : 1 = false;
+  bool apart : 1 = false;  // of what core it is makes a difference
 };
 static_assert(sizeof(ReplayCommand) == 64);
 
@@ -33,11 +34,21 @@ struct ReplayItem {
   uint32_t amount = 0;  // kTake, kSignal; kHost: number of its wait in Core::host_waits
   uint8_t index = 0;    // kIssue: queue; kTake, kSignal: semaphore
   Kind kind = Kind::kIssue;
+  bool apart = false;  // kIssue: of such a command
 };
 static_assert(sizeof(ReplayItem) == 16);
 
 struct ReplayProgram {
+  static constexpr uint32_t kNoWay = 0;
+
   explicit ReplayProgram(const spec::StepRecord& record);
+
+  /// Where all cores are alike: the number of the way from each core to the one that this command
+  /// of it reaches, if together they go from all cores to all cores, with as many links each and
+  /// each link used as often. Else kNoWay.
+  uint32_t way_of(size_t queue, size_t index) const {
+    return index < ways[queue].size() ? ways[queue][index] : kNoWay;
+  }
 
   struct Core {
     uint32_t core = 0;
@@ -46,9 +57,11 @@ struct ReplayProgram {
     std::vector<ReplayItem> items{};
     std::vector<uint64_t> host_waits{};  // cycles
     size_t commands = 0;
+    uint32_t like = 0;  // the first core that has the same commands and items, but for those apart
   };
   spec::BoardParams board;  // that the record is of
   std::vector<Core> cores{};
+  std::array<std::vector<uint32_t>, spec::kQueueCount> ways{};  // of commands apart
 };
 
 }  // namespace tpu::driver

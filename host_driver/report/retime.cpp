@@ -39,8 +39,8 @@ StepTiming retime(const spec::StepRecord& record, const CostChange& change) {
   replay.run([](const Replay<true>&) { return false; });
   StepTiming timing;
   timing.stuck = replay.stuck();
-  for (auto& core : replay.cores()) {
-    timing.cores.push_back(core.take());
+  for (size_t i = 0; i < replay.size(); ++i) {
+    timing.cores.push_back(replay.take(i));
   }
   return timing;
 }

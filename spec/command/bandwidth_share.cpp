@@ -14,6 +14,12 @@ uint64_t Transfer::left() const {
   return (left_ + kUnit - 1) / kUnit;
 }
 
+bool Transfer::uses_one() const {
+  const auto end = resources_.begin() + resource_count_;
+  return std::all_of(resources_.begin(), end,
+                     [this](ResourceId id) { return id == resources_[0]; });
+}
+
 ResourceId BandwidthShare::add_resource(uint64_t numerator, uint64_t denominator) {
   Resource resource;
   resource.capacity =
@@ -39,11 +45,15 @@ bool BandwidthShare::start(Transfer& transfer, uint64_t now) {
   transfer.rate_ = 0;
   transfer.since_ = now;
   transfer.end_at_ = kNever;
+  resume(transfer);
+  return false;
+}
+
+void BandwidthShare::resume(Transfer& transfer) {
   active_.push_back(&transfer);
   for (int i = 0; i < transfer.resource_count_; ++i) {
     change(transfer.resources_[static_cast<size_t>(i)]);
   }
-  return false;
 }
 
 void BandwidthShare::finish(Transfer& transfer, uint64_t now) {
@@ -100,7 +110,8 @@ uint64_t BandwidthShare::update(uint64_t now, std::vector<Transfer*>& ended,
 }
 
 // The most frequent changes, those of HBM: all transfers that use a resource that has changed use
-// no other one, and share it equally. Gives the rates that assign_rates() would.
+// no other one, though that perhaps more than once, and share it equally. Gives the rates that
+// assign_rates() would.
 bool BandwidthShare::assign_alone(uint64_t now, std::vector<Transfer*>* rerated) {
   const auto resource_of = [this](const Transfer& transfer, int i) -> Resource& {
     return resources_[static_cast<size_t>(transfer.resources_[static_cast<size_t>(i)])];
@@ -112,7 +123,7 @@ bool BandwidthShare::assign_alone(uint64_t now, std::vector<Transfer*>* rerated)
     for (int i = 0; i < transfer->resource_count_; ++i) {
       Resource& resource = resource_of(*transfer, i);
       if (resource.changed) {
-        if (transfer->resource_count_ != 1) {
+        if (!transfer->uses_one()) {
           return false;
         }
         ++resource.weight;

@@ -38,6 +38,7 @@ class Transfer {
 
  private:
   friend class BandwidthShare;
+  bool uses_one() const;  // resource, though perhaps more than once
   uint64_t bytes_ = 0;
   uint64_t left_ = 0;  // bytes << kFraction
   uint64_t rate_ = 0;  // (bytes << kFraction) a cycle
@@ -70,6 +71,10 @@ class BandwidthShare {
                   std::vector<Transfer*>* rerated = nullptr);
 
   size_t active() const { return active_.size(); }
+  /// Forgets the active transfers. Each of them can be resumed, with its bytes left, its rate and
+  /// the resources that it has then; update() must follow in this cycle.
+  void forget() { active_.clear(); }
+  void resume(Transfer& transfer);
   /// Of a copy: the active transfers, which lie in one block of memory, were copied too.
   void move_transfers(const void* from, void* to);
   /// Of all resources, and others for them; what is under way must use none of those that differ.

@@ -18,11 +18,21 @@ class TransferClock {
   /// Starts the transfer at cycle `now`; step() must follow in this cycle.
   void start(Transfer& transfer, uint64_t now) { changed_ |= !share_.start(transfer, now); }
 
+  /// Forgets what is under way; resume() takes it in again, step() must follow in this cycle.
+  void forget() {
+    share_.forget();
+    changed_ = true;
+  }
+  void resume(Transfer& transfer) { share_.resume(transfer); }
+
+  /// Whether step() has something to do.
+  bool due(uint64_t now) const { return changed_ || next_end_ <= now; }
+
   /// Calls `ended` with each transfer that is over at cycle `now`; it may start others. False if
   /// there is none.
   template <typename Ended>
   bool step(uint64_t now, const Ended& ended) {
-    if (!changed_ && next_end_ > now) {
+    if (!due(now)) {
       return false;
     }
     changed_ = false;

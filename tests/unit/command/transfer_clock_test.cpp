@@ -128,6 +128,28 @@ TEST_F(TransferClockTest, AnEndMayStartTheNext) {
   EXPECT_EQ(ends_, (Ends{{10, 0}, {20, 2}}));
 }
 
+// One that lists a resource twice counts as two of its kind.
+TEST_F(TransferClockTest, OneThatGoesOnWithOtherResourcesKeepsWhatHasPassed) {
+  transfers_[0].add(resource_);
+  start(0, 320, 0);
+  start(1, 800, 0);
+  step(0);
+  EXPECT_EQ(transfers_[0].rate(), (uint64_t{16} << BandwidthShare::kFraction) / 3);
+  EXPECT_EQ(transfers_[1].rate(), transfers_[0].rate());
+  step(15);
+  clock_.forget();
+  EXPECT_TRUE(clock_.due(15));
+  transfers_[0].clear();
+  transfers_[0].add(resource_);
+  clock_.resume(transfers_[0]);
+  step(15);
+  EXPECT_EQ(clock_.next_end(), 31u);  // 240 bytes are left, rounded up, and 16 pass a cycle
+  EXPECT_FALSE(clock_.due(15));
+  step(31);
+  clock_.forget();
+  EXPECT_EQ(ends_, (Ends{{31, 0}}));
+}
+
 TEST_F(TransferClockTest, NothingUnderWayNeverEnds) {
   step(0);
   EXPECT_EQ(clock_.next_end(), BandwidthShare::kNever);
