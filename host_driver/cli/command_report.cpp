@@ -102,7 +102,7 @@ void report(const ReportArguments& arguments) {
     spec::TextBar bar("report", spec::kLongSeconds);
     return step_report(
         record, arguments.changes, threads,
-        {.without_changes =
+        {.early =
              [&](const nlohmann::ordered_json& early) {
                page = page && attempts.attempt([&] { write_early_page(arguments.page, early); });
              },

@@ -2,105 +2,118 @@
 #include "report/accounts.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "command/links.hpp"
 #include "record/op_spans.hpp"
+#include "report/for_all.hpp"
 #include "report/path.hpp"
 
 namespace tpu::driver {
 namespace {
 
-// Moments of a core at which what is under way changes.
+// A moment of a core at which what is under way changes.
 struct Moment {
   enum class What : uint8_t { kDone, kStart, kFlowEnd };
-  uint64_t cycle;
-  What what;
-  uint32_t command;
-};
+  Moment() = default;
+  Moment(uint64_t at, What what, uint32_t command)
+      : cycle(at), rest(uint64_t{static_cast<uint8_t>(what)} << 32 | command) {}
 
-std::vector<Moment> moments_of(const spec::RecordedCore& core) {
-  std::vector<Moment> moments;
+  What what() const { return static_cast<What>(rest >> 32); }
+  uint32_t command() const { return static_cast<uint32_t>(rest); }
+  auto operator<=>(const Moment&) const = default;
+
+  uint64_t cycle = 0;
+  uint64_t rest = 0;  // orders those of a cycle
+};
+using Moments = std::vector<Moment>;
+
+// In order. Those of a queue nearly are, so that they are merged.
+Moments moments_of(const spec::RecordedCore& core) {
+  std::array<std::array<Moments, 3>, spec::kQueueCount> runs;
   for (uint32_t i = 0; i < core.commands.size(); ++i) {
     const spec::RecordedCommand& command = core.commands[i];
     if (!command.works()) {
       continue;
     }
-    moments.push_back({command.start, Moment::What::kStart, i});
-    moments.push_back({command.done, Moment::What::kDone, i});
+    const auto put = [&](uint64_t cycle, Moment::What what) {
+      runs[command.queue][static_cast<size_t>(what)].emplace_back(cycle, what, i);
+    };
+    put(command.start, Moment::What::kStart);
+    put(command.done, Moment::What::kDone);
     if (command.transfers()) {
-      moments.push_back({command.flow_end, Moment::What::kFlowEnd, i});
+      put(command.flow_end, Moment::What::kFlowEnd);
     }
   }
-  std::ranges::sort(moments, {},
-                    [](const Moment& m) { return std::tuple(m.cycle, m.what, m.command); });
-  return moments;
+  std::vector<Moments> sorted;
+  for (auto& queue : runs) {
+    for (Moments& run : queue) {
+      if (!std::ranges::is_sorted(run)) {
+        std::ranges::sort(run);
+      }
+      sorted.push_back(std::move(run));
+    }
+  }
+  while (sorted.size() > 1) {  // the shortest two
+    std::ranges::sort(sorted, std::greater(), &Moments::size);
+    Moments both(sorted[sorted.size() - 1].size() + sorted[sorted.size() - 2].size());
+    std::ranges::merge(sorted[sorted.size() - 1], sorted[sorted.size() - 2], both.begin());
+    sorted.pop_back();
+    sorted.back() = std::move(both);
+  }
+  return std::move(sorted.front());
 }
 
 class CoreCharger {
  public:
-  CoreCharger(const spec::StepRecord& record, uint32_t index, const PathWalk& path,
-              const StepTiming& timing, StepAccount& step)
-      : core_(record.cores[index]),
-        index_(index),
-        path_(path),
-        timing_(timing.cores[index]),
-        step_(step),
-        account_(step.cores[index]) {}
+  CoreCharger(const spec::RecordedCore& core, CoreAccount& account, StepAccount& step)
+      : core_(core), account_(account), step_(step) {}
 
-  void run(uint64_t begin, uint64_t end) {
+  void run(const Moments& moments, uint64_t begin, uint64_t end) {
     account_.cycles[static_cast<size_t>(TimeKind::kSkew)] = core_.begin - begin + (end - core_.end);
     spans_.begin_step(core_.begin);
-    for (const Moment& moment : moments_of(core_)) {
-      const spec::RecordedCommand& command = core_.commands[moment.command];
-      switch (moment.what) {
+    for (const Moment& moment : moments) {
+      const spec::RecordedCommand& command = core_.commands[moment.command()];
+      switch (moment.what()) {
         case Moment::What::kStart:
-          charge(spans_.start(moment.cycle, {command.queue, moment.command, command.op_id}),
-                 path_.start_of(index_, moment.command), timing_.commands[moment.command].start);
+          charge(spans_.start(moment.cycle, {command.queue, moment.command(), command.op_id}),
+                 moment.command());
           break;
         case Moment::What::kFlowEnd:
-          charge(spans_.cut(moment.cycle), {}, 0);
+          charge(spans_.cut(moment.cycle), Gap::kEnd);
           break;
         case Moment::What::kDone:
-          charge(spans_.done(moment.cycle, command.queue, moment.command), {}, 0);
+          charge(spans_.done(moment.cycle, command.queue, moment.command()), Gap::kEnd);
           break;
       }
     }
-    charge(spans_.end_step(core_.end), path_.end_of(index_), timing_.end);
+    charge(spans_.end_step(core_.end), Gap::kEnd);
   }
 
  private:
-  // Of a gap `ender` is what ended it, in the re-timed step at `at`.
-  void charge(const spec::OpSpan& span, const Cause& ender, uint64_t at) {
+  void charge(const spec::OpSpan& span, uint32_t ender) {
     if (span.empty()) {
       return;
     }
     const uint64_t cycles = span.end - span.begin;
-    if (span.op_id != spec::OpSpan::kNone) {
-      const spec::RecordedCommand& command = core_.commands[span.sequence];
-      const bool latency = command.transfers() && span.begin >= command.flow_end;
-      const auto kind = static_cast<size_t>(kind_of(command, latency));
-      account_.cycles[kind] += cycles;
-      step_.ops[span.op_id].cycles[kind] += cycles;
+    if (span.op_id == spec::OpSpan::kNone) {
+      account_.cycles[static_cast<size_t>(TimeKind::kWait)] += cycles;
+      account_.gaps.push_back({cycles, ender});
       return;
     }
-    uint64_t left = cycles;
-    path_.back(ender, at, at - std::min(at, cycles), [&](const PathPiece& piece) {
-      const uint64_t part = std::min(left, piece.end - piece.begin);
-      const TimeKind kind = piece.core == index_ ? piece.kind : TimeKind::kPeer;
-      account_.cycles[static_cast<size_t>(kind)] += part;
-      left -= part;
-    });
-    account_.cycles[static_cast<size_t>(TimeKind::kSemaphore)] += left;
+    const spec::RecordedCommand& command = core_.commands[span.sequence];
+    const bool latency = command.transfers() && span.begin >= command.flow_end;
+    const auto kind = static_cast<size_t>(kind_of(command, latency));
+    account_.cycles[kind] += cycles;
+    step_.ops[span.op_id].cycles[kind] += cycles;
   }
 
   const spec::RecordedCore& core_;
-  const uint32_t index_;
-  const PathWalk& path_;
-  const CoreTiming& timing_;
-  StepAccount& step_;
   CoreAccount& account_;
+  StepAccount& step_;
   spec::OpSpans spans_;
 };
 
@@ -118,18 +131,15 @@ class BusyCycles {
 };
 
 // What commands did and moved.
-void count_work(const spec::RecordedCore& core, uint32_t cores_per_chip, CoreAccount& account,
-                StepAccount& step) {
-  std::vector<const spec::RecordedCommand*> order;
-  for (const spec::RecordedCommand& command : core.commands) {
-    if (command.works()) {
-      order.push_back(&command);
-    }
-  }
-  std::ranges::stable_sort(order, {}, &spec::RecordedCommand::start);
+void count_work(const spec::RecordedCore& core, const Moments& moments, uint32_t cores_per_chip,
+                CoreAccount& account, StepAccount& step) {
   std::array<BusyCycles, spec::kQueueCount> queues{};
   std::map<uint32_t, BusyCycles> ops;
-  for (const spec::RecordedCommand* command : order) {
+  for (const Moment& moment : moments) {
+    if (moment.what() != Moment::What::kStart) {
+      continue;
+    }
+    const spec::RecordedCommand* command = &core.commands[moment.command()];
     queues[command->queue].add(*command);
     ops[command->op_id].add(*command);
     OpAccount& op = step.ops[command->op_id];
@@ -157,49 +167,98 @@ void count_work(const spec::RecordedCore& core, uint32_t cores_per_chip, CoreAcc
   }
 }
 
-std::vector<LinkAccount> count_links(const spec::StepRecord& record,
-                                     const spec::BoardParams& board) {
-  spec::BandwidthShare share;
-  const spec::Links links(board, share);
-  std::map<std::tuple<uint32_t, bool, bool>, uint64_t> bytes;
-  for (const spec::RecordedCore& core : record.cores) {
-    for (const spec::RecordedCommand& command : core.commands) {
-      if (!command.transfers() || !command.remote()) {
-        continue;
-      }
-      const spec::Links::Way way = links.way(core.core, command.to_core);
-      for (uint32_t i = 0; i < way.count; ++i) {
-        bytes[{way.hop[i].chip, way.hop[i].y, way.hop[i].up}] += command.bytes;
-      }
+using LinkBytes = std::map<std::tuple<uint32_t, bool, bool>, uint64_t>;
+
+LinkBytes count_links(const spec::RecordedCore& core, const spec::Links& links) {
+  LinkBytes bytes;
+  for (const spec::RecordedCommand& command : core.commands) {
+    if (!command.transfers() || !command.remote()) {
+      continue;
+    }
+    const spec::Links::Way way = links.way(core.core, command.to_core);
+    for (uint32_t i = 0; i < way.count; ++i) {
+      bytes[{way.hop[i].chip, way.hop[i].y, way.hop[i].up}] += command.bytes;
     }
   }
-  std::vector<LinkAccount> list;
-  for (const auto& [key, count] : bytes) {
-    list.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), count});
-  }
-  return list;
+  return bytes;
 }
 
 }  // namespace
+
+void OpAccount::add(const OpAccount& other) {
+  for (size_t k = 0; k < kTimeKinds; ++k) {
+    cycles[k] += other.cycles[k];
+  }
+  busy += other.busy;
+  commands += other.commands;
+  flops += other.flops;
+  hbm_read += other.hbm_read;
+  hbm_written += other.hbm_written;
+  link_bytes += other.link_bytes;
+}
 
 uint64_t OpAccount::total() const {
   return std::accumulate(cycles.begin(), cycles.end(), uint64_t{0});
 }
 
-StepAccount account(const spec::StepRecord& record, const StepTiming& timing) {
+StepAccount account(const spec::StepRecord& record, unsigned threads) {
   const spec::BoardParams board = spec::board_of(record);
+  spec::BandwidthShare share;
+  const spec::Links links(board, share);
   StepAccount step;
   step.cycles = record.end() - record.begin();
   step.cores.resize(record.cores.size());
   step.chip_hbm_bytes.resize(static_cast<size_t>(board.board.chips));
-  const PathWalk path(record, timing);
-  for (uint32_t i = 0; i < record.cores.size(); ++i) {
-    CoreCharger(record, i, path, timing, step).run(record.begin(), record.end());
-    count_work(record.cores[i], static_cast<uint32_t>(board.board.cores_per_chip), step.cores[i],
-               step);
+  std::vector<StepAccount> parts(record.cores.size(), step);  // what one core brings
+  std::vector<LinkBytes> link_bytes(parts.size());
+  for_all(parts.size(), threads, [&](size_t i) {
+    const spec::RecordedCore& core = record.cores[i];
+    const Moments moments = moments_of(core);
+    CoreCharger(core, parts[i].cores[i], parts[i]).run(moments, record.begin(), record.end());
+    count_work(core, moments, static_cast<uint32_t>(board.board.cores_per_chip), parts[i].cores[i],
+               parts[i]);
+    link_bytes[i] = count_links(core, links);
+  });
+  LinkBytes bytes;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    step.cores[i] = std::move(parts[i].cores[i]);
+    for (size_t chip = 0; chip < step.chip_hbm_bytes.size(); ++chip) {
+      step.chip_hbm_bytes[chip] += parts[i].chip_hbm_bytes[chip];
+    }
+    for (const auto& [id, op] : parts[i].ops) {
+      step.ops[id].add(op);
+    }
+    for (const auto& [link, count] : link_bytes[i]) {
+      bytes[link] += count;
+    }
   }
-  step.links = count_links(record, board);
+  for (const auto& [link, count] : bytes) {
+    step.links.push_back({std::get<0>(link), std::get<1>(link), std::get<2>(link), count});
+  }
   return step;
+}
+
+void find_causes(const spec::StepRecord& record, const StepTiming& timing, StepAccount& step) {
+  const PathWalk path(record, timing);
+  for (uint32_t core = 0; core < step.cores.size(); ++core) {
+    KindCycles& kinds = step.cores[core].cycles;
+    for (const Gap& gap : step.cores[core].gaps) {
+      const bool end = gap.ender == Gap::kEnd;
+      const Cause ender = end ? path.end_of(core) : PathWalk::start_of(core, gap.ender);
+      const uint64_t at =
+          end ? timing.cores[core].end : timing.cores[core].commands[gap.ender].start;
+      uint64_t left = gap.cycles;
+      path.back(ender, at, at - std::min(at, gap.cycles), [&](const PathPiece& piece) {
+        const uint64_t part = std::min(left, piece.end - piece.begin);
+        const TimeKind kind = piece.core == core ? piece.kind : TimeKind::kPeer;
+        kinds[static_cast<size_t>(kind)] += part;
+        left -= part;
+      });
+      kinds[static_cast<size_t>(TimeKind::kSemaphore)] += left;
+      kinds[static_cast<size_t>(TimeKind::kWait)] -= gap.cycles;
+    }
+    step.cores[core].gaps.clear();
+  }
 }
 
 std::vector<PathPiece> critical_path(const spec::StepRecord& record, const StepTiming& timing) {

@@ -30,14 +30,15 @@ enum class TimeKind : uint8_t {
   kPeer,       // what another core does
   kHost,       // the answer of the host
   kSkew,       // the core has not begun, or has ended
+  kWait,       // any of those but the last one, as long as nobody has found out which
 };
-inline constexpr size_t kTimeKinds = static_cast<size_t>(TimeKind::kSkew) + 1;
+inline constexpr size_t kTimeKinds = static_cast<size_t>(TimeKind::kWait) + 1;
 inline constexpr std::array<std::string_view, kTimeKinds> kTimeKindNames = {
-    "matrix units",   "vector unit",        "XLU",
-    "links: bytes",   "links: latency",     "HBM: bytes",
-    "HBM: latency",   "on-chip copies",     "sequencer issues",
-    "semaphores",     "control packets",    "waits for other cores",
-    "waits for host", "gang starts or ends"};
+    "matrix units",   "vector unit",         "XLU",
+    "links: bytes",   "links: latency",      "HBM: bytes",
+    "HBM: latency",   "on-chip copies",      "sequencer issues",
+    "semaphores",     "control packets",     "waits for other cores",
+    "waits for host", "gang starts or ends", "waits"};
 using KindCycles = std::array<uint64_t, kTimeKinds>;
 
 struct OpAccount {
@@ -47,10 +48,19 @@ struct OpAccount {
   uint64_t hbm_read = 0, hbm_written = 0, link_bytes = 0;
 
   uint64_t total() const;
+  void add(const OpAccount& other);
+};
+
+/// Cycles of a core with nothing under way.
+struct Gap {
+  static constexpr uint32_t kEnd = UINT32_MAX;  // of the core's step
+  uint64_t cycles = 0;
+  uint32_t ender = kEnd;  // the command that starts then
 };
 
 struct CoreAccount {
   KindCycles cycles{};
+  std::vector<Gap> gaps{};                         // whose causes are to be found
   std::array<uint64_t, spec::kQueueCount> busy{};  // by queue
   uint64_t flops = 0;
   uint64_t hbm_bytes = 0;  // of its own commands
@@ -79,8 +89,10 @@ struct PathPiece {
   uint32_t op = spec::kNoRecordedOp;
 };
 
-/// `timing`: retime() of the record without a change, which says what the gaps waited for.
-StepAccount account(const spec::StepRecord& record, const StepTiming& timing);
+/// With its waits as kWait.
+StepAccount account(const spec::StepRecord& record, unsigned threads);
+/// What they were for. `timing`: retime() of the record without a change.
+void find_causes(const spec::StepRecord& record, const StepTiming& timing, StepAccount& step);
 
 /// What the step's end waited for, from the beginning on: pieces that follow each other.
 std::vector<PathPiece> critical_path(const spec::StepRecord& record, const StepTiming& timing);

@@ -19,7 +19,7 @@ class PathWalk {
   /// (it is cut there) or the step of a core begins. Walking on ends where `take` says false.
   void back(const Cause& from, uint64_t time, uint64_t not_before,
             const std::function<void(const PathPiece&)>& take) const;
-  Cause start_of(uint32_t core, uint32_t command) const {
+  static Cause start_of(uint32_t core, uint32_t command) {
     return {Cause::Kind::kStart, core, command};
   }
   Cause end_of(uint32_t core) const;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -31,40 +32,29 @@ constexpr std::string_view kPlace = "/*report*/null";  // in the page
 
 class Report {
  public:
-  explicit Report(const spec::StepRecord& record)
+  Report(const spec::StepRecord& record, unsigned threads)
       : record_(record),
         board_(spec::board_of(record)),
-        timing_(retime(record, no_change(record))),
-        account_(account(record, timing_)),
-        path_(critical_path(record, timing_)),
+        threads_(threads),
+        account_(account(record, threads)),
         cores_(static_cast<double>(record.cores.size())) {}
 
-  Json run(size_t changes, unsigned threads, const ReportWatch& watch) const {
-    Json json = head();
-    json["notes"] = record_.notes;
-    json["kinds"] = kTimeKindNames;
-    json["idle_kinds_from"] = static_cast<size_t>(TimeKind::kIssue);
-    json["average"] = average();
-    json["classes"] = classes();
-    json["cores"] = Json::array();
-    for (size_t i = 0; i < record_.cores.size(); ++i) {
-      json["cores"].push_back(core(i));
-    }
-    json["chips"] = chips();
-    json["links"] = links();
-    json["ops"] = ops();
-    json["roofline"] = {{"peak_flops", most_flops() * clock()},
-                        {"hbm_bytes", most_hbm() * clock()}};
-    json["memory"] = memory();
-    json["critical_path"] = path();
+  Json run(size_t changes, const ReportWatch& watch) {
+    const auto early = [&](Json json, std::string_view to_come) {
+      json[std::string(to_come)] = true;
+      watch.early(json);
+    };
+    early(figures(), "causes_to_come");
+    timing_ = retime(record_, no_change(record_));
+    find_causes(record_, *timing_, account_);
+    path_ = critical_path(record_, *timing_);
+    Json json = figures();
     json["changes"] = Json::array();
     if (changes != 0) {
-      Json early = json;
-      early["changes_to_come"] = true;
-      watch.without_changes(early);
+      early(json, "changes_to_come");
     }
     for (const WhatIf& change :
-         best_changes(record_, account_, timing_, changes, threads, watch.done)) {
+         best_changes(record_, account_, *timing_, changes, threads_, watch.done)) {
       json["changes"].push_back({{"name", change.name},
                                  {"source", source_of(change.op)},
                                  {"is_op", change.op != spec::kNoRecordedOp},
@@ -78,6 +68,33 @@ class Report {
   }
 
  private:
+  // All but what would shorten it; without the re-timed step, what can be told without it.
+  Json figures() const {
+    Json json = head();
+    json["notes"] = record_.notes;
+    json["kinds"] = kTimeKindNames;
+    if (timing_) {
+      json["kinds"].erase(static_cast<size_t>(TimeKind::kWait));
+    }
+    json["idle_kinds_from"] = static_cast<size_t>(TimeKind::kIssue);
+    json["average"] = average();
+    json["classes"] = classes();
+    json["cores"] = Json::array();
+    for (size_t i = 0; i < record_.cores.size(); ++i) {
+      json["cores"].push_back(core(i));
+    }
+    json["chips"] = chips();
+    json["links"] = links();
+    json["ops"] = ops();
+    json["roofline"] = {{"peak_flops", most_flops() * clock()},
+                        {"hbm_bytes", most_hbm() * clock()}};
+    json["memory"] = memory();
+    if (timing_) {
+      json["critical_path"] = path();
+    }
+    return json;
+  }
+
   double clock() const { return static_cast<double>(board_.core.clock_mhz) * 1e6; }
   // Of a core and cycle.
   double most_flops() const {
@@ -91,17 +108,17 @@ class Report {
 
   Json head() const {
     const auto recorded = static_cast<double>(account_.cycles);
-    const double error = static_cast<double>(timing_.cycles()) / recorded - 1;
-    return {{"program", record_.program},
-            {"board", board_.board.name},
-            {"step", record_.step},
-            {"clock_mhz", board_.core.clock_mhz},
-            {"cycles", account_.cycles},
-            {"seconds", recorded / clock()},
-            {"retimed", {{"cycles", timing_.cycles()}, {"error", error}}},
-            {"torus_x", board_.board.torus_x},
-            {"cores_per_chip", board_.board.cores_per_chip},
-            {"overrides", record_.board}};
+    Json json = {{"program", record_.program}, {"board", board_.board.name},
+                 {"step", record_.step},       {"clock_mhz", board_.core.clock_mhz},
+                 {"cycles", account_.cycles},  {"seconds", recorded / clock()}};
+    if (timing_) {
+      const auto cycles = timing_->cycles();
+      json["retimed"] = {{"cycles", cycles}, {"error", static_cast<double>(cycles) / recorded - 1}};
+    }
+    json["torus_x"] = board_.board.torus_x;
+    json["cores_per_chip"] = board_.board.cores_per_chip;
+    json["overrides"] = record_.board;
+    return json;
   }
 
   static Json by_kind(const KindCycles& cycles, double divisor) {
@@ -325,9 +342,10 @@ class Report {
 
   const spec::StepRecord& record_;
   const spec::BoardParams board_;
-  const StepTiming timing_;
-  const StepAccount account_;
-  const std::vector<PathPiece> path_;
+  const unsigned threads_;
+  StepAccount account_;
+  std::optional<StepTiming> timing_{};
+  std::vector<PathPiece> path_{};
   const double cores_;
 };
 
@@ -341,7 +359,7 @@ Json step_report(const spec::StepRecord& record, size_t changes, unsigned thread
                             "program, or the same with fewer layers or smaller batches",
                             record.left_out, spec::kMostRecordedCommands));
   }
-  return Report(record).run(changes, threads, watch);
+  return Report(record, threads).run(changes, watch);
 }
 
 std::string report_page(const Json& report) {

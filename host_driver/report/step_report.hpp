@@ -9,12 +9,13 @@
 
 namespace tpu::driver {
 
-/// Who looks at a report while it is made. Changes take most of the time.
+/// Who looks at a report while it is made.
 struct ReportWatch {
-  /// The report without them: its page says that they are being worked out.
-  std::function<void(const nlohmann::ordered_json&)> without_changes =
-      [](const nlohmann::ordered_json&) {};
-  /// The share of them that is worked out; by any thread, one at a time.
+  /// What there is so far: without what the waits were for, the critical path and the changes that
+  /// would shorten the step ("causes_to_come"); then without the changes, which take most of the
+  /// time ("changes_to_come"). The page says so.
+  std::function<void(const nlohmann::ordered_json&)> early = [](const nlohmann::ordered_json&) {};
+  /// The share of the changes that is worked out; by any thread, one at a time.
   std::function<void(double)> done = [](double) {};
 };
 

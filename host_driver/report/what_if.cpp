@@ -2,13 +2,12 @@
 #include "report/what_if.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "report/changed_steps.hpp"
+#include "report/for_all.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -112,21 +111,6 @@ class Count {
   std::mutex mutex_;
   size_t over_ = 0;
 };
-
-// Work items in any order; each has its own result.
-void for_all(size_t count, unsigned threads, const std::function<void(size_t)>& work) {
-  std::atomic<size_t> next = 0;
-  const auto loop = [&] {
-    for (size_t i = next++; i < count; i = next++) {
-      work(i);
-    }
-  };
-  std::vector<std::jthread> helpers;
-  for (unsigned i = 1; i < std::min<size_t>(threads, count); ++i) {
-    helpers.emplace_back(loop);
-  }
-  loop();
-}
 
 }  // namespace
 

@@ -18,7 +18,7 @@ constexpr std::string_view kMagic = "TPUREC02";
 
 class RecordWriter final : public Archive {
  public:
-  RecordWriter() : Archive(false) {}
+  explicit RecordWriter(size_t most) : Archive(false) { text_.reserve(most); }
   void section(const std::string& /*name*/) override {}
   void bytes(std::span<std::byte> data) override {
     text_.append(reinterpret_cast<const char*>(data.data()), data.size());
@@ -68,7 +68,12 @@ uint64_t StepRecord::end() const {
 }
 
 std::string write_record(StepRecord record) {
-  RecordWriter writer;
+  size_t lists = 0;  // nearly all of it: a gigabyte is not moved while it grows
+  for (const RecordedCore& core : record.cores) {
+    lists += core.commands.size() * sizeof(RecordedCommand);
+    lists += core.items.size() * sizeof(SequencerItem);
+  }
+  RecordWriter writer(lists + (size_t{1} << 20));
   writer(record);
   const uint32_t crc = crc32c(std::as_bytes(std::span(writer.text())));
   writer.text().append(reinterpret_cast<const char*>(&crc), sizeof crc);

@@ -40,5 +40,5 @@ const document = {
   createElementNS: (space, tag) => new Element(tag),
   getElementById: (id) => (id === "main" ? main : null),
 };
-new Function("document", "location", "addEventListener", script)(document, {hash: process.argv[3] || ""}, () => {});
+new Function("document", "location", "addEventListener", script)(document, {hash: process.argv[3] || "", reload: () => {}}, () => {});
 console.log(main.html());

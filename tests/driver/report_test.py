@@ -179,6 +179,21 @@ class Report(unittest.TestCase):
                 for section in ("waterfall", "path", "floor", "cores", "memory"):
                     self.assertIn(section, seen)
 
+    def test_early_pages_show_what_is_known(self) -> None:
+        report = self.reports["mnist_convnet_train_step"]
+        text = self.page("mnist_convnet_train_step").read_text(encoding="utf-8")
+        for flag, left_out in (("causes_to_come", ["retimed", "critical_path", "changes"]), ("changes_to_come", [])):
+            with self.subTest(flag):
+                early = {key: value for key, value in report.items() if key not in left_out} | {flag: True}
+                line = "const report = " + json.dumps(early) + ";"
+                self.page("early").write_text(re.sub("const report = .*;", lambda _, line=line: line, text),
+                                              encoding="utf-8")
+                seen = self.page_texts("early")
+                self.assertEqual(len(seen["ops"]), len(report["ops"]))
+                self.assertEqual(seen["changes"], [])
+                self.assertEqual("path" in seen, flag == "changes_to_come")
+                self.assertIn("memory", seen)
+
     def test_a_column_sorts_the_operations(self) -> None:
         report = self.reports["mnist_convnet_train_step"]
         seen = self.page_texts("mnist_convnet_train_step", "#sort=flops")["ops"]

@@ -138,7 +138,10 @@ TEST_F(StepReport, BandwidthIsShared) {
 }
 
 TEST_F(StepReport, KindsSumToTheStepOnEveryCore) {
-  const StepAccount step = account(record_, retime(record_, no_change(record_)));
+  StepAccount step = account(record_, 1);
+  EXPECT_GT(step.cores[0].cycles[static_cast<size_t>(TimeKind::kWait)], 0u);
+  find_causes(record_, retime(record_, no_change(record_)), step);
+  EXPECT_EQ(step.cores[0].cycles[static_cast<size_t>(TimeKind::kWait)], 0u);
   for (const CoreAccount& core : step.cores) {
     EXPECT_EQ(std::accumulate(core.cycles.begin(), core.cycles.end(), uint64_t{0}), step.cycles);
   }
@@ -226,7 +229,7 @@ TEST_F(StepReport, WithoutACostTheStepIsShorterByWhatWaitedForIt) {
 
 TEST_F(StepReport, TheBestChangesDoNotDependOnThreads) {
   const StepTiming timing = retime(record_, no_change(record_));
-  const StepAccount step = account(record_, timing);
+  const StepAccount step = account(record_, 1);
   const auto one = best_changes(record_, step, timing, 10, 1, [](double) {});
   const auto four = best_changes(record_, step, timing, 10, 4, [](double) {});
   ASSERT_EQ(one.size(), four.size());
@@ -341,12 +344,35 @@ TEST_F(StepReport, ChangedStepsAreWhatAReplayFromTheBeginTells) {
 }
 
 TEST_F(StepReport, TellsWhatThereIsBeforeTheChanges) {
-  nlohmann::ordered_json early;
+  std::vector<nlohmann::ordered_json> all;
   std::vector<double> parts;
-  const auto report = step_report(
-      record_, 10, 1,
-      {.without_changes = [&](const nlohmann::ordered_json& figures) { early = figures; },
-       .done = [&](double part) { parts.push_back(part); }});
+  const auto report =
+      step_report(record_, 10, 1,
+                  {.early = [&](const nlohmann::ordered_json& figures) { all.push_back(figures); },
+                   .done = [&](double part) { parts.push_back(part); }});
+  ASSERT_EQ(all.size(), 2u);
+  const nlohmann::ordered_json& first = all[0];
+  EXPECT_EQ(first["causes_to_come"], true);
+  EXPECT_FALSE(first.contains("retimed") || first.contains("critical_path"));
+  EXPECT_EQ(first["ops"], report["ops"]);
+  EXPECT_EQ(first["memory"], report["memory"]);
+  EXPECT_EQ(first["kinds"].back(), "waits");
+  const auto kinds = report["kinds"].get<std::vector<std::string>>();
+  EXPECT_EQ(kinds.back(), "gang starts or ends");
+  for (size_t i = 0; i < 2; ++i) {
+    double waits = 0, busy = 0, known = 0;
+    for (const auto& [kind, cycles] : report["cores"][i]["cycles"].items()) {
+      const auto at = std::ranges::find(kinds, kind) - kinds.begin();
+      (at < report["idle_kinds_from"].get<ptrdiff_t>() ? busy : known) += cycles.get<double>();
+    }
+    for (const auto& [kind, cycles] : first["cores"][i]["cycles"].items()) {
+      waits += kind == "waits" || kind == "gang starts or ends" ? cycles.get<double>() : 0;
+      busy -= kind == "waits" || kind == "gang starts or ends" ? 0 : cycles.get<double>();
+    }
+    EXPECT_EQ(waits, known);
+    EXPECT_EQ(busy, 0);
+  }
+  nlohmann::ordered_json& early = all[1];
   EXPECT_EQ(early["changes_to_come"], true);
   EXPECT_TRUE(early["changes"].empty());
   EXPECT_FALSE(report["changes"].empty());
