@@ -13,7 +13,7 @@ from pathlib import Path
 from sources import ROOT, files
 
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
-CODE_PATH = re.compile(r"`((?:spec|rtl|tlm_model|firmware|host_driver|training|compiler|tests|sim_scripts|examples|"
+CODE_PATH = re.compile(r"`((?:spec|rtl|tlm_model|firmware|host_driver|training|compiler|cli|tests|sim_scripts|examples|"
                        r"benchmarks|docs|cmake)/[A-Za-z0-9_./-]+\.(?:toml|hpp|cpp|h|c|sv|md|py|fbs|S|mlirbc|vlt|cmake))`")
 IN_SOURCES = re.compile(r"\b(docs/[a-z0-9_/-]+\.md)(?:#([a-z0-9_-]+))?")
 SOURCES = ("", ".hpp", ".cpp", ".h", ".c", ".S", ".sv", ".svh", ".py", ".toml", ".txt", ".cmake", ".in")

@@ -19,7 +19,7 @@ COMMENT = re.compile(r"//[^\n]*")
 JOINED = re.compile(r'"\s*\n\s*"')
 FIELD = re.compile(r"\b(SimOptions|OpenOptions)::(\w+)")
 # Where options are given, and what is built for tests and people at a shell.
-DOORS = ("host_driver/cli/", "compiler/cli/", "client/client_options.cpp", "tests/", "benchmarks/", "examples/",
+DOORS = ("cli/", "compiler/cli/", "client/client_options.cpp", "tests/", "benchmarks/", "examples/",
          "monitor/exporter/")
 # Of OpenOptions, without a row: nothing that a command line or a variable could say.
 STRUCT_ALONE = {"factory", "staging_bytes", "completion_thread", "snapshot", "firmware", "console"}

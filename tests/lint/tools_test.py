@@ -29,7 +29,7 @@ class OptionNames(Tree):
         for name in ("--waves", "TPUBOARD_WAVES"):
             self.say(f"add {name} FILE")
             self.fails(f"waves\\.cpp: .* names {name}; name the field", self.SCRIPT)
-        self.say("add --waves FILE", "host_driver/cli/options.cpp")
+        self.say("add --waves FILE", "cli/options.cpp")
         self.write("tlm_model/waves/waves.cpp", "")
         self.passes(self.SCRIPT)
 
@@ -61,18 +61,18 @@ class Layering(Tree):
 
     def test_one_header_and_no_more(self) -> None:
         self.write("tlm_model/mxu/mxu_replay.hpp", "#pragma once\n")
-        self.include("host_driver/cli/command_replay.cpp", "mxu/mxu_replay.hpp")
+        self.include("cli/command_replay.cpp", "mxu/mxu_replay.hpp")
         self.passes(self.SCRIPT)
-        self.include("host_driver/cli/command_run.cpp", "core/core.hpp")
+        self.include("cli/command_run.cpp", "core/core.hpp")
         self.fails(r"command_run\.cpp: may not include core/core\.hpp of tlm_model/", self.SCRIPT)
 
     def test_one_folder_and_no_more(self) -> None:
         self.write("host_driver/files/npy.hpp", "#pragma once\n")
-        self.write("host_driver/cli/options.hpp", "#pragma once\n")
+        self.write("cli/options.hpp", "#pragma once\n")
         self.include("training/loop/dataset.cpp", "files/npy.hpp")
         self.passes(self.SCRIPT)
         self.include("training/loop/trainer.cpp", "cli/options.hpp")
-        self.fails(r"trainer\.cpp: may not include cli/options\.hpp of host_driver/", self.SCRIPT)
+        self.fails(r"trainer\.cpp: may not include cli/options\.hpp of cli/", self.SCRIPT)
 
     def test_an_edge_between_blocks(self) -> None:
         self.include("tlm_model/hart/hart.cpp", "core/core.hpp")
