@@ -3,10 +3,10 @@
 #include <string>
 #include <thread>
 
+#include "analysis/step_report.hpp"
 #include "files/files.hpp"
 #include "handles.hpp"
 #include "record/step_record.hpp"
-#include "report/step_report.hpp"
 
 using namespace tpu::c_api;  // NOLINT: the calls are its only users
 

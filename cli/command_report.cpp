@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "analysis/step_report.hpp"
 #include "cli/attempts.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
@@ -20,7 +21,6 @@
 #include "cli/unwritten.hpp"
 #include "files/files.hpp"
 #include "files/json_output.hpp"
-#include "report/step_report.hpp"
 #include "terminal/printable_text.hpp"
 #include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"

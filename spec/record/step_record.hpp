@@ -1,6 +1,6 @@
 // Record of one step of a gang: the graph of its commands as they ran, each with what it waited
 // for, what it signalled and what it moved, and what the sequencers did between. The model writes
-// it (tlm_model/timeline/record_sink.hpp), reports read it (host_driver/report/). As bytes: magic
+// it (tlm_model/timeline/record_sink.hpp), reports read it (analysis/). As bytes: magic
 // with the version, the fields in order as an x86-64 host has them, CRC-32C of all before it.
 #pragma once
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "analysis/core_groups.hpp"
+#include "analysis/replay.hpp"
+#include "analysis/retime.hpp"
 #include "board/board_loader.hpp"
-#include "report/core_groups.hpp"
-#include "report/replay.hpp"
-#include "report/retime.hpp"
 
 namespace tpu::driver {
 namespace {

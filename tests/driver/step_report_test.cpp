@@ -1,6 +1,6 @@
 // The re-timing model and the accounts of a step, on records made by hand. Steps of compiled
 // programs: tests/driver/report_test.py.
-#include "report/step_report.hpp"
+#include "analysis/step_report.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "analysis/accounts.hpp"
+#include "analysis/changed_steps.hpp"
+#include "analysis/op_class.hpp"
+#include "analysis/retime.hpp"
+#include "analysis/what_if.hpp"
 #include "board/board_loader.hpp"
 #include "command/cost.hpp"
-#include "report/accounts.hpp"
-#include "report/changed_steps.hpp"
-#include "report/op_class.hpp"
-#include "report/retime.hpp"
-#include "report/what_if.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -25,17 +25,19 @@ ALLOWED = {
     "host_driver/files": {"host_driver", "spec"},
     "host_driver/figures": {"host_driver", "spec"},
     "host_driver/options": {"host_driver", "spec"},
-    "host_driver/report": {"host_driver", "spec"},
     "host_driver/src": {"host_driver", "spec"},
     "host_driver/transport": {"host_driver", "spec"},
     "host_driver/transport/sim": {"host_driver", "spec", "tlm_model"},
     "training": {"training", "host_driver/include", "host_driver/files", "host_driver/figures",
                  "host_driver/src/memory/host_room.hpp", "spec"},
     "monitor": {"monitor", "host_driver/include", "host_driver/files", "spec"},
-    "cli": {"cli", "host_driver", "spec", "compiler", "tlm_model/mxu/mxu_replay.hpp", "training", "monitor"},
+    "analysis": {"analysis", "host_driver/include", "spec"},
+    "cli": {"cli", "analysis", "host_driver", "spec", "compiler", "tlm_model/mxu/mxu_replay.hpp", "training",
+            "monitor"},
     "client": {"client", "monitor", "compiler/compile.hpp", "host_driver", "spec"},
     "pjrt_plugin": {"pjrt_plugin", "client", "host_driver", "spec"},
-    "c_api": {"c_api", "client", "compiler/compile.hpp", "compiler/ir/error_kinds.hpp", "host_driver", "spec"},
+    "c_api": {"c_api", "client", "compiler/compile.hpp", "compiler/ir/error_kinds.hpp", "host_driver", "analysis",
+              "spec"},
 }
 # The firmware as data (a generated array, or an ELF file): the driver uploads it, the model's mask ROM holds it.
 OPEN_HEADERS = {"image/firmware_image.hpp", "image/elf_image.hpp"}

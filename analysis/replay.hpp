@@ -7,11 +7,11 @@
 #include <deque>
 #include <vector>
 
+#include "analysis/core_groups.hpp"
+#include "analysis/replay_core.hpp"
+#include "analysis/replay_routes.hpp"
 #include "board/board_loader.hpp"
 #include "command/transfer_clock.hpp"
-#include "report/core_groups.hpp"
-#include "report/replay_core.hpp"
-#include "report/replay_routes.hpp"
 
 namespace tpu::driver {
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "analysis/retime.hpp"
 #include "record/step_record.hpp"
-#include "report/retime.hpp"
 
 namespace tpu::driver {
 

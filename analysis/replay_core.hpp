@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/replay_program.hpp"
+#include "analysis/retime.hpp"
 #include "board/board_loader.hpp"
 #include "command/bandwidth_share.hpp"
-#include "report/replay_program.hpp"
-#include "report/retime.hpp"
 
 namespace tpu::driver {
 

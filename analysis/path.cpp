@@ -1,5 +1,5 @@
 // From effects to causes.
-#include "report/path.hpp"
+#include "analysis/path.hpp"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // See op_class.hpp.
-#include "report/op_class.hpp"
+#include "analysis/op_class.hpp"
 
 #include <algorithm>
 

@@ -1,13 +1,13 @@
 // The list of changes, and their order.
-#include "report/what_if.hpp"
+#include "analysis/what_if.hpp"
 
 #include <algorithm>
 #include <functional>
 #include <mutex>
 #include <utility>
 
-#include "report/changed_steps.hpp"
-#include "report/for_all.hpp"
+#include "analysis/changed_steps.hpp"
+#include "analysis/for_all.hpp"
 
 namespace tpu::driver {
 namespace {

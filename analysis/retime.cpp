@@ -1,9 +1,9 @@
 // The traced replay.
-#include "report/retime.hpp"
+#include "analysis/retime.hpp"
 
 #include <algorithm>
 
-#include "report/replay.hpp"
+#include "analysis/replay.hpp"
 
 namespace tpu::driver {
 

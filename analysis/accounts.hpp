@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/retime.hpp"
 #include "record/step_record.hpp"
-#include "report/retime.hpp"
 
 namespace tpu::driver {
 

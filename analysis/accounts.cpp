@@ -1,5 +1,5 @@
 // Spans of operations by kind, gaps by what they waited for, and what moved where.
-#include "report/accounts.hpp"
+#include "analysis/accounts.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -7,10 +7,10 @@
 #include <tuple>
 #include <utility>
 
+#include "analysis/for_all.hpp"
+#include "analysis/path.hpp"
 #include "command/links.hpp"
 #include "record/op_spans.hpp"
-#include "report/for_all.hpp"
-#include "report/path.hpp"
 
 namespace tpu::driver {
 namespace {

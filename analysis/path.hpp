@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "report/accounts.hpp"
+#include "analysis/accounts.hpp"
 
 namespace tpu::driver {
 

@@ -1,5 +1,5 @@
 // A record, command by command.
-#include "report/replay_program.hpp"
+#include "analysis/replay_program.hpp"
 
 #include <algorithm>
 #include <map>

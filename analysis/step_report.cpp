@@ -1,5 +1,5 @@
 // JSON of a report; the page is a file that takes it in.
-#include "report/step_report.hpp"
+#include "analysis/step_report.hpp"
 
 #include <fmt/format.h>
 
@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/accounts.hpp"
+#include "analysis/op_class.hpp"
+#include "analysis/retime.hpp"
+#include "analysis/what_if.hpp"
 #include "board/board_loader.hpp"
-#include "report/accounts.hpp"
-#include "report/op_class.hpp"
-#include "report/retime.hpp"
-#include "report/what_if.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "report/accounts.hpp"
-#include "report/retime.hpp"
+#include "analysis/accounts.hpp"
+#include "analysis/retime.hpp"
 
 namespace tpu::driver {
 

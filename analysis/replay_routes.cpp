@@ -1,5 +1,5 @@
 // Transfers of cores and of groups of cores.
-#include "report/replay_routes.hpp"
+#include "analysis/replay_routes.hpp"
 
 #include <algorithm>
 #include <deque>

@@ -7,11 +7,11 @@
 #include <map>
 #include <vector>
 
+#include "analysis/core_groups.hpp"
+#include "analysis/replay_core.hpp"
 #include "board/board_loader.hpp"
 #include "command/bandwidth_share.hpp"
 #include "command/links.hpp"
-#include "report/core_groups.hpp"
-#include "report/replay_core.hpp"
 
 namespace tpu::driver {
 

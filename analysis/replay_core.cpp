@@ -1,5 +1,5 @@
 // Queues, semaphores and items of a core, in the order of the model.
-#include "report/replay_core.hpp"
+#include "analysis/replay_core.hpp"
 
 #include <bit>
 #include <cmath>

@@ -1,12 +1,12 @@
 // Replays of changes, in whole and in part.
-#include "report/changed_steps.hpp"
+#include "analysis/changed_steps.hpp"
 
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
 
-#include "report/replay.hpp"
+#include "analysis/replay.hpp"
 
 namespace tpu::driver {
 namespace {
