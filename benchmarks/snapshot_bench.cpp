@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "tpu/tpu.hpp"
 
 namespace {

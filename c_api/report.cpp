@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "analysis/step_report.hpp"
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "handles.hpp"
 #include "record/step_record.hpp"
 

@@ -25,7 +25,7 @@
 #include "cli/unwritten.hpp"
 #include "cli/xprof_folder.hpp"
 #include "figures/measure.hpp"
-#include "files/json_output.hpp"
+#include "format/json_output.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 

@@ -8,8 +8,8 @@
 
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
-#include "files/files.hpp"
-#include "files/npz.hpp"
+#include "file/files.hpp"
+#include "format/npz.hpp"
 #include "input/records/example.hpp"
 #include "input/records/record_file.hpp"
 #include "input/records/record_source.hpp"

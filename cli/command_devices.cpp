@@ -6,7 +6,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
-#include "files/json_output.hpp"
+#include "format/json_output.hpp"
 #include "terminal/printable_text.hpp"
 
 namespace tpu::driver {

@@ -5,7 +5,7 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/program_file.hpp"
-#include "files/json_output.hpp"
+#include "format/json_output.hpp"
 #include "terminal/printable_text.hpp"
 
 namespace tpu::driver {

@@ -9,7 +9,7 @@
 #include "board/board_loader.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
-#include "mxu/mxu_replay.hpp"
+#include "replay/mxu_replay.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 

@@ -9,8 +9,8 @@
 #include "board/board_loader.hpp"
 #include "cli/train/one_hot.hpp"
 #include "compile.hpp"
-#include "files/digest.hpp"
-#include "files/files.hpp"
+#include "file/files.hpp"
+#include "format/digest.hpp"
 #include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
 

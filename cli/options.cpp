@@ -7,8 +7,8 @@
 #include <CLI/CLI.hpp>
 #include <map>
 
+#include "file/files.hpp"
 #include "file/whole_file.hpp"
-#include "files/files.hpp"
 #include "options/option_values.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/option_table.hpp"

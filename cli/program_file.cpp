@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "exe/executable.hpp"
-#include "files/files.hpp"
-#include "src/residency/program.hpp"
+#include "figures/program_cost.hpp"
+#include "file/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

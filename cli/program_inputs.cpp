@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "cli/options.hpp"
-#include "files/npy.hpp"
+#include "format/npy.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -7,7 +7,7 @@
 #include <ctime>
 #include <span>
 
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

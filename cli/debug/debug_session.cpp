@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <sstream>
 
+#include "check/refuse.hpp"
 #include "cli/debug/debug_text.hpp"
-#include "files/npy.hpp"
-#include "files/refuse.hpp"
+#include "format/npy.hpp"
 #include "sim/option_names.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"

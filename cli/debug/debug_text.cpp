@@ -11,8 +11,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "check/refuse.hpp"
 #include "exe/code_text.hpp"
-#include "files/refuse.hpp"
 #include "tpu/spec/isa.hpp"
 
 namespace tpu::driver {

@@ -11,8 +11,8 @@
 #include "cli/compile_file.hpp"
 #include "cli/program_file.hpp"
 #include "cli/program_inputs.hpp"
-#include "files/files.hpp"
-#include "files/npy.hpp"
+#include "file/files.hpp"
+#include "format/npy.hpp"
 #include "sim/option_names.hpp"
 #include "tpu/error.hpp"
 

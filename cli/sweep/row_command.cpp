@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "board/board_loader.hpp"
+#include "check/refuse.hpp"
 #include "cli/commands.hpp"
-#include "files/refuse.hpp"
 #include "loop/train_config.hpp"
 
 namespace tpu::driver {

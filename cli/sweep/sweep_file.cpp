@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <optional>
 
+#include "check/refuse.hpp"
 #include "cli/sweep/row_command.hpp"
-#include "files/files.hpp"
-#include "files/refuse.hpp"
+#include "file/files.hpp"
 #include "loop/config_section.hpp"
 #include "tpu/error.hpp"
 

@@ -6,9 +6,9 @@
 #include <span>
 
 #include "cli/train/config_files.hpp"
-#include "files/digest.hpp"
-#include "files/files.hpp"
-#include "files/json_output.hpp"
+#include "file/files.hpp"
+#include "format/digest.hpp"
+#include "format/json_output.hpp"
 #include "loop/train_config.hpp"
 #include "tpu/error.hpp"
 #include "tpu/version.hpp"

@@ -8,8 +8,8 @@
 #include <set>
 #include <span>
 
-#include "files/files.hpp"
-#include "files/json_output.hpp"
+#include "file/files.hpp"
+#include "format/json_output.hpp"
 #include "report/line_plot.hpp"
 
 namespace tpu::driver {

@@ -6,8 +6,8 @@
 
 #include <filesystem>
 
+#include "check/refuse.hpp"
 #include "cli/program_file.hpp"
-#include "files/refuse.hpp"
 #include "loop/signature.hpp"
 
 namespace tpu::driver {

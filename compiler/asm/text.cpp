@@ -5,8 +5,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "check/near_names.hpp"
 #include "exe/code_text.hpp"
-#include "file/near_names.hpp"
 
 namespace tpu::compiler::text {
 

@@ -10,7 +10,7 @@
 #include <limits>
 #include <optional>
 
-#include "files/checked.hpp"
+#include "check/checked.hpp"
 
 namespace tpu::driver {
 namespace {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "check/host_room.hpp"
 #include "file/whole_file.hpp"
-#include "src/access.hpp"
 #include "src/board/board_impl.hpp"
+#include "src/handles/access.hpp"
 #include "src/memory/box.hpp"
-#include "src/memory/host_room.hpp"
 #include "src/residency/program.hpp"
 #include "tpu/tpu.hpp"
 

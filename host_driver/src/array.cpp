@@ -6,9 +6,9 @@
 #include <cstring>
 #include <deque>
 
-#include "src/access.hpp"
+#include "check/host_room.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/memory/host_room.hpp"
+#include "src/handles/access.hpp"
 #include "tpu/buffer.hpp"
 
 namespace tpu::driver {

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "src/access.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/event_state.hpp"
+#include "src/handles/access.hpp"
+#include "src/handles/event_state.hpp"
 
 namespace tpu::driver {
 namespace {

@@ -1,9 +1,9 @@
 // StepFeed: the handle.
 #include "tpu/step_feed.hpp"
 
-#include "src/access.hpp"
 #include "src/board/board_impl.hpp"
 #include "src/feeds/step_feed_state.hpp"
+#include "src/handles/access.hpp"
 
 namespace tpu::driver {
 

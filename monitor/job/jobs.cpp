@@ -20,7 +20,7 @@
 #include <span>
 #include <sstream>
 
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::monitor {

@@ -10,6 +10,8 @@
 
 #include "exe/executable_check.hpp"
 #include "tpu/spec/isa.hpp"
+#include "tpu/types.hpp"
+#include "types/dtype_table.hpp"
 
 namespace tpu::exe {
 namespace {
@@ -18,6 +20,29 @@ constexpr std::array<char, 8> kMagic = {'T', 'P', 'U', 'E', 'X', 'E', '0', '2'};
 constexpr size_t kFormatAt = 6;  // of the magic: its version
 constexpr size_t kHeadBytes = 8 + 8 + SHA256_DIGEST_LENGTH;
 constexpr size_t kTableBytes = 128;  // at most, of one table without its vectors and strings
+
+// Types of elements have the same numbers here, in the interface of the driver and in the
+// instruction set, which has no complex numbers.
+constexpr bool same(driver::DType dtype, Elem elem) {
+  return static_cast<uint8_t>(dtype) == static_cast<uint8_t>(elem);
+}
+static_assert(same(driver::DType::kF32, Elem::f32) && same(driver::DType::kBf16, Elem::bf16) &&
+              same(driver::DType::kI1, Elem::i1));
+static_assert(same(driver::DType::kI8, Elem::i8) && same(driver::DType::kU8, Elem::ui8));
+static_assert(same(driver::DType::kI16, Elem::i16) && same(driver::DType::kU16, Elem::ui16));
+static_assert(same(driver::DType::kI32, Elem::i32) && same(driver::DType::kU32, Elem::ui32));
+static_assert(same(driver::DType::kI64, Elem::i64) && same(driver::DType::kU64, Elem::ui64));
+static_assert(same(driver::DType::kC64, Elem::c64) && same(driver::DType::kC64, Elem::MAX));
+static_assert(driver::kDTypes.size() == static_cast<size_t>(Elem::MAX) + 1);
+constexpr bool names_of_the_isa() {
+  for (size_t i = 0; i < spec::kElemNames.size(); ++i) {
+    if (driver::kDTypes[i].name != spec::kElemNames[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+static_assert(names_of_the_isa());
 
 [[noreturn]] void refuse(const std::string& what) { throw ExecutableError(what); }
 
@@ -146,33 +171,14 @@ static_assert(static_cast<spec::Elem>(Elem::i64) == spec::Elem::kI64);
 static_assert(static_cast<spec::Elem>(Elem::ui64) == spec::Elem::kUi64);
 
 uint64_t elem_bytes(Elem elem) {
-  switch (elem) {
-    case Elem::i64:
-    case Elem::ui64:
-    case Elem::c64:
-      return 8;
-    case Elem::f32:
-    case Elem::i32:
-    case Elem::ui32:
-      return 4;
-    case Elem::bf16:
-    case Elem::i16:
-    case Elem::ui16:
-      return 2;
-    case Elem::i8:
-    case Elem::ui8:
-    case Elem::i1:
-      return 1;
+  if (elem > Elem::MAX) {
+    refuse("unknown element type");
   }
-  refuse("unknown element type");
+  return driver::kDTypes[static_cast<size_t>(elem)].bytes;
 }
 
 const char* elem_name(Elem elem) {
-  const auto index = static_cast<size_t>(elem);
-  if (elem == Elem::c64) {
-    return "c64";
-  }
-  return index < spec::kElemNames.size() ? spec::kElemNames[index].data() : "";
+  return elem > Elem::MAX ? "" : driver::kDTypes[static_cast<size_t>(elem)].name.data();
 }
 
 uint64_t element_count(const std::vector<int64_t>& dims) {

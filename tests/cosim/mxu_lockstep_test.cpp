@@ -13,6 +13,7 @@
 #include "mxu/mxu_factory.hpp"
 #include "mxu/mxu_scalar.hpp"
 #include "mxu_job_source.hpp"
+#include "replay/mxu_replay.hpp"
 
 namespace tpu::model {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "files/npy.hpp"
+#include "format/npy.hpp"
 #include "input/rewrite.hpp"
 #include "loop/trainer.hpp"
 #include "report/rate_finder.hpp"

@@ -21,9 +21,9 @@
 #include <utility>
 #include <vector>
 
+#include "check/host_room.hpp"
 #include "exe/executable.hpp"
-#include "files/npy.hpp"
-#include "src/memory/host_room.hpp"
+#include "format/npy.hpp"
 #include "tests/driver/command_line_fixture.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/program_image.h"

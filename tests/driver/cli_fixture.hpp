@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
-#include "files/npy.hpp"
+#include "format/npy.hpp"
 #include "tests/driver/program_builder.hpp"
 
 namespace tpu::driver::test {

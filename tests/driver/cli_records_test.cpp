@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint.hpp"
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "input/records/example.hpp"
 #include "input/records/record_writer.hpp"
 #include "tests/driver/cli_fixture.hpp"

@@ -10,7 +10,7 @@
 #include "cli/sweep/sweep_file.hpp"
 #include "cli/sweep/sweep_folder.hpp"
 #include "cli/sweep/sweep_table.hpp"
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "report/line_plot.hpp"
 #include "tests/driver/cli_fixture.hpp"
 #include "tpu/error.hpp"

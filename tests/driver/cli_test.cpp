@@ -6,9 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "files/files.hpp"
-#include "mxu/mxu_replay.hpp"
+#include "file/files.hpp"
 #include "mxu/mxu_scalar.hpp"
+#include "mxu/mxu_tile.hpp"
 #include "tests/driver/cli_fixture.hpp"
 
 namespace tpu::driver {

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint.hpp"
-#include "files/files.hpp"
-#include "files/npy.hpp"
+#include "file/files.hpp"
+#include "format/npy.hpp"
 #include "tests/driver/cli_fixture.hpp"
 
 namespace tpu::driver {

@@ -15,8 +15,8 @@
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
 #include "exe/executable.hpp"
-#include "files/files.hpp"
-#include "files/npy.hpp"
+#include "file/files.hpp"
+#include "format/npy.hpp"
 #include "tests/driver/command_line_fixture.hpp"
 
 namespace tpu::driver {

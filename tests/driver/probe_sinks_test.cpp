@@ -10,7 +10,7 @@
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
 #include "exe/executable.hpp"
-#include "files/npy.hpp"
+#include "format/npy.hpp"
 #include "tests/driver/command_line_fixture.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tests/support/fst_reader.hpp"

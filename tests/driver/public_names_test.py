@@ -10,7 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-HEADERS = Path(__file__).resolve().parents[2] / "host_driver/include/tpu"
+ROOT = Path(__file__).resolve().parents[2]
+HEADERS = ROOT / "host_driver/include/tpu"
+BASE = ROOT / "base/include/tpu"
 TYPE = re.compile(r"^(?:class|struct|enum class) (\w+)[^;]*{|^using (\w+) =", re.MULTILINE)
 FUNCTION = re.compile(r"^(?!using|return|inline| )[\w:<>*& ]+[ *&](\w+)\([^;{]*\);", re.MULTILINE)
 CONSTANT = re.compile(r"^inline constexpr [\w:]+ (\w+) =", re.MULTILINE)
@@ -21,7 +23,7 @@ SPECIAL = re.compile(r"^(?:vtable|typeinfo|typeinfo name) for ")
 def header_names() -> tuple[set[str], set[str], set[str]]:
     """Names of types, functions and constants of the public headers."""
     types, functions, constants = set(), set(), set()
-    for path in sorted(HEADERS.glob("*.hpp*")):
+    for path in sorted([*HEADERS.glob("*.hpp*"), *BASE.glob("*.hpp")]):
         if path.name == "tpu.hpp":
             continue
         text = path.read_text(encoding="utf-8")

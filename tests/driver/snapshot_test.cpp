@@ -17,9 +17,9 @@
 #include <sstream>
 
 #include "exe/executable.hpp"
-#include "files/digest.hpp"
-#include "files/files.hpp"
-#include "files/npy.hpp"
+#include "file/files.hpp"
+#include "format/digest.hpp"
+#include "format/npy.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/tpu.hpp"
 

@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "files/files.hpp"
-#include "files/npy.hpp"
+#include "file/files.hpp"
+#include "format/npy.hpp"
 #include "tests/driver/command_line_fixture.hpp"
 #include "tpu/error.hpp"
 

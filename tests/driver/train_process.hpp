@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_folder.hpp"
-#include "files/npy.hpp"
+#include "format/npy.hpp"
 
 namespace tpu::driver::test {
 

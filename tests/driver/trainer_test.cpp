@@ -9,7 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "files/npy.hpp"
+#include "format/npy.hpp"
 #include "loop/initial_state.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"

@@ -7,9 +7,9 @@
 #include <memory>
 #include <utility>
 
-#include "src/access.hpp"
+#include "check/host_room.hpp"
 #include "src/board/board_impl.hpp"
-#include "src/memory/host_room.hpp"
+#include "src/handles/access.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "file/crc32c.hpp"
-#include "src/access.hpp"
 #include "src/board/board_impl.hpp"
+#include "src/handles/access.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/core_page_regs.hpp"

@@ -17,7 +17,7 @@ from sources import ROOT, files
 
 MOST_METHODS = 40
 MOST_FILES = 3
-FOLDERS = ("analysis", "c_api", "cli", "client", "compiler", "host_driver", "monitor", "pjrt_plugin", "spec",
+FOLDERS = ("analysis", "base", "c_api", "cli", "client", "compiler", "host_driver", "monitor", "pjrt_plugin", "spec",
            "tlm_model", "training")
 LIST = Path(__file__).with_name("classes.toml")
 

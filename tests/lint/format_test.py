@@ -12,7 +12,7 @@ import sys
 from sources import ROOT, files
 
 COLUMNS = 100
-# Commands show text of files and other processes: it goes through spec/terminal, which makes it printable.
+# Commands show text of files and other processes: it goes through base/terminal, which makes it printable.
 COMMANDS = ("analysis", "cli", "host_driver", "training", "monitor", "compiler", "client")
 RAW_PRINT = re.compile(r"\bfmt::print\(")
 COMMENT = re.compile(r"\s*(//|/?\*)")

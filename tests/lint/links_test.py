@@ -13,9 +13,9 @@ from pathlib import Path
 from sources import ROOT, files
 
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
-CODE_PATH = re.compile(r"`((?:spec|rtl|tlm_model|firmware|host_driver|training|compiler|cli|analysis|tests|sim_scripts|"
-                       r"examples|benchmarks|docs|cmake)/[A-Za-z0-9_./-]+\.(?:toml|hpp|cpp|h|c|sv|md|py|fbs|S|mlirbc|vlt|"
-                       r"cmake))`")
+CODE_PATH = re.compile(r"`((?:base|spec|rtl|tlm_model|firmware|host_driver|training|monitor|client|pjrt_plugin|c_api|"
+                       r"compiler|cli|analysis|tests|sim_scripts|examples|benchmarks|docs|cmake)/[A-Za-z0-9_./-]+\."
+                       r"(?:toml|hpp|cpp|h|c|sv|md|py|fbs|S|mlirbc|vlt|cmake))`")
 IN_SOURCES = re.compile(r"\b(docs/[a-z0-9_/-]+\.md)(?:#([a-z0-9_-]+))?")
 SOURCES = ("", ".hpp", ".cpp", ".h", ".c", ".S", ".sv", ".svh", ".py", ".toml", ".txt", ".cmake", ".in")
 OWN_TEST = ROOT / "tests/lint/words_tools_test.py"  # its trees have pages of their own

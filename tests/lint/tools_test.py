@@ -59,20 +59,34 @@ class Layering(Tree):
         self.include("compiler/ir/graph.cpp", "core/core.hpp")
         self.fails(r"compiler/ir/graph\.cpp: may not include core/core\.hpp of tlm_model/", self.SCRIPT)
 
-    def test_one_header_and_no_more(self) -> None:
-        self.write("tlm_model/mxu/mxu_replay.hpp", "#pragma once\n")
-        self.include("cli/command_replay.cpp", "mxu/mxu_replay.hpp")
+    def test_one_folder_of_the_model(self) -> None:
+        self.write("tlm_model/replay/mxu_replay.hpp", "#pragma once\n")
+        self.include("cli/command_replay.cpp", "replay/mxu_replay.hpp")
         self.passes(self.SCRIPT)
         self.include("cli/command_run.cpp", "core/core.hpp")
         self.fails(r"command_run\.cpp: may not include core/core\.hpp of tlm_model/", self.SCRIPT)
 
     def test_one_folder_and_no_more(self) -> None:
-        self.write("host_driver/files/npy.hpp", "#pragma once\n")
+        self.write("host_driver/figures/measure.hpp", "#pragma once\n")
         self.write("cli/options.hpp", "#pragma once\n")
-        self.include("training/loop/dataset.cpp", "files/npy.hpp")
+        self.include("training/loop/dataset.cpp", "figures/measure.hpp")
         self.passes(self.SCRIPT)
         self.include("training/loop/trainer.cpp", "cli/options.hpp")
         self.fails(r"trainer\.cpp: may not include cli/options\.hpp of cli/", self.SCRIPT)
+
+    def test_nothing_inside_the_driver(self) -> None:
+        self.write("host_driver/src/rings/ring.hpp", "#pragma once\n")
+        for source in ("training/loop/trainer.cpp", "client/process_board.cpp", "cli/app.cpp"):
+            self.include(source, "src/rings/ring.hpp")
+            self.fails(f"{source}: may not include src/rings/ring.hpp of host_driver/", self.SCRIPT)
+            self.write(source, "")
+
+    def test_a_circle_of_top_folders(self) -> None:
+        self.write("base/file/file.hpp", "#pragma once\n")
+        self.include("spec/arith/a.cpp", "file/file.hpp")
+        self.passes(self.SCRIPT)
+        self.include("base/file/file.cpp", "arith/bf16.hpp")
+        self.fails(r"a circle of top folders: base/ includes spec\n.*: spec/ includes base", self.SCRIPT)
 
     def test_an_edge_between_blocks(self) -> None:
         self.include("tlm_model/hart/hart.cpp", "core/core.hpp")
@@ -81,6 +95,13 @@ class Layering(Tree):
     def test_an_edge_between_rooms(self) -> None:
         self.include("compiler/ir/graph.cpp", "emit/emit.hpp")
         self.fails(r"compiler/ir/graph\.cpp: ir/ may not include", self.SCRIPT)
+
+    def test_files_that_put_rooms_together(self) -> None:
+        self.write("compiler/compile.hpp", "#pragma once\n")
+        self.include("compiler/cli/tpuc.cpp", "compile.hpp")
+        self.passes(self.SCRIPT)
+        self.include("compiler/emit/emit.cpp", "compile.hpp")
+        self.fails(r"emit\.cpp: emit/ may not include compiler/compile\.hpp", self.SCRIPT)
 
     def test_an_unknown_room(self) -> None:
         self.include("compiler/attic/old.cpp", "ir/graph.hpp")

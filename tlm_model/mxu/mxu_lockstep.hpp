@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "mxu/mxu_replay.hpp"
 #include "mxu/mxu_rtl.hpp"
+#include "mxu/mxu_tile.hpp"
 #include "mxu/mxu_tiles.hpp"
 
 namespace tpu::model {

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "kernel/file_lock.hpp"
-#include "kernel/ordinary_file.hpp"
+#include "file/file_lock.hpp"
+#include "file/ordinary_file.hpp"
 #include "mxu/verilated_array.hpp"
 
 namespace tpu::model {

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "kernel/file_lock.hpp"
+#include "file/file_lock.hpp"
 #include "mxu/rtl_array.hpp"
 #include "run/assertions.hpp"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "kernel/file_lock.hpp"
+#include "file/file_lock.hpp"
 
 namespace tpu::model {
 

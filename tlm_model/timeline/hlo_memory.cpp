@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "file/proto_writer.hpp"
+#include "format/proto_writer.hpp"
 
 namespace tpu::model {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "kernel/write_failure.hpp"
+#include "file/write_failure.hpp"
 
 namespace tpu::model {
 namespace {

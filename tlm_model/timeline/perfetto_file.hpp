@@ -10,8 +10,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "file/proto_writer.hpp"
-#include "kernel/file_lock.hpp"
+#include "file/file_lock.hpp"
+#include "format/proto_writer.hpp"
 
 namespace tpu::model {
 

@@ -9,7 +9,7 @@
 
 #include "board/board_loader.hpp"
 #include "exe/executable.hpp"
-#include "kernel/write_failure.hpp"
+#include "file/write_failure.hpp"
 
 namespace tpu::model {
 namespace {

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "file/proto_writer.hpp"
+#include "format/proto_writer.hpp"
 
 namespace tpu::model {
 

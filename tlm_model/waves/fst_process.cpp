@@ -14,8 +14,8 @@
 #include <optional>
 #include <stdexcept>
 
-#include "kernel/file_lock.hpp"
-#include "kernel/ordinary_file.hpp"
+#include "file/file_lock.hpp"
+#include "file/ordinary_file.hpp"
 #include "waves/fst_writer.hpp"
 
 namespace tpu::model {

@@ -13,8 +13,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "file/file_lock.hpp"
 #include "gtkwave/fstapi.h"
-#include "kernel/file_lock.hpp"
 
 namespace tpu::model {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "file/near_names.hpp"
+#include "check/near_names.hpp"
 
 namespace tpu::model {
 namespace {

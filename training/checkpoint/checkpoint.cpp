@@ -14,9 +14,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "check/checked.hpp"
 #include "checkpoint/tensors.hpp"
-#include "files/checked.hpp"
-#include "files/digest.hpp"
+#include "format/digest.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {

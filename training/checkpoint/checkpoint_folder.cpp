@@ -11,9 +11,9 @@
 #include <string_view>
 #include <utility>
 
+#include "check/checked.hpp"
+#include "file/files.hpp"
 #include "file/output_file.hpp"
-#include "files/checked.hpp"
-#include "files/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.hpp"
-#include "files/files.hpp"
+#include "file/files.hpp"
 
 namespace tpu::training {
 

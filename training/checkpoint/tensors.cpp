@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "check/host_room.hpp"
 #include "file/whole_file.hpp"
-#include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {

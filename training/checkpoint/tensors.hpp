@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "file/safetensors.hpp"
-#include "files/files.hpp"
+#include "file/files.hpp"
+#include "format/safetensors.hpp"
 #include "tpu/types.hpp"
 
 namespace tpu::training {

@@ -9,13 +9,13 @@
 #include <optional>
 #include <utility>
 
+#include "check/checked.hpp"
+#include "check/host_room.hpp"
+#include "check/refuse.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/tensors.hpp"
-#include "files/checked.hpp"
-#include "files/files.hpp"
-#include "files/refuse.hpp"
+#include "file/files.hpp"
 #include "numbers/bf16.hpp"
-#include "src/memory/host_room.hpp"
 
 namespace tpu::training {
 

@@ -8,10 +8,10 @@
 #include <map>
 #include <utility>
 
+#include "check/refuse.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
-#include "files/files.hpp"
-#include "files/npz.hpp"
-#include "files/refuse.hpp"
+#include "file/files.hpp"
+#include "format/npz.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {

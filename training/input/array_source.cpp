@@ -6,12 +6,12 @@
 #include <string_view>
 #include <utility>
 
-#include "file/safetensors.hpp"
+#include "check/refuse.hpp"
+#include "file/files.hpp"
 #include "file/whole_file.hpp"
-#include "files/files.hpp"
-#include "files/npy.hpp"
-#include "files/npz.hpp"
-#include "files/refuse.hpp"
+#include "format/npy.hpp"
+#include "format/npz.hpp"
+#include "format/safetensors.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::input {

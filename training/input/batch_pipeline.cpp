@@ -17,10 +17,10 @@
 #include <thread>
 #include <utility>
 
-#include "files/checked.hpp"
-#include "files/refuse.hpp"
+#include "check/checked.hpp"
+#include "check/host_room.hpp"
+#include "check/refuse.hpp"
 #include "input/convert.hpp"
-#include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::input {

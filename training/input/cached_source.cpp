@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/memory/host_room.hpp"
+#include "check/host_room.hpp"
 
 namespace tpu::input {
 namespace {

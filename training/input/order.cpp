@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
+#include "check/refuse.hpp"
 #include "file/crc32c.hpp"
-#include "files/refuse.hpp"
 #include "numbers/random.hpp"
 
 namespace tpu::input {

@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "files/files.hpp"
-#include "files/npy.hpp"
+#include "file/files.hpp"
+#include "format/npy.hpp"
 #include "input/batch_pipeline.hpp"
 #include "input/records/example.hpp"
 #include "input/records/record_writer.hpp"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "files/refuse.hpp"
+#include "check/refuse.hpp"
 #include "loop/config_section.hpp"
 
 namespace tpu::training {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "files/refuse.hpp"
+#include "check/refuse.hpp"
 
 namespace tpu::training {
 

@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "files/checked.hpp"
-#include "files/digest.hpp"
-#include "files/refuse.hpp"
+#include "check/checked.hpp"
+#include "check/refuse.hpp"
+#include "format/digest.hpp"
 #include "input/array_source.hpp"
 #include "input/records/record_source.hpp"
 #include "loop/example_arrays.hpp"

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <utility>
 
-#include "files/npy.hpp"
-#include "files/refuse.hpp"
+#include "check/host_room.hpp"
+#include "check/refuse.hpp"
+#include "format/npy.hpp"
 #include "input/array_source.hpp"
-#include "src/memory/host_room.hpp"
 
 namespace tpu::training {
 

@@ -9,11 +9,11 @@
 #include <complex>
 #include <cstring>
 
-#include "files/npy.hpp"
-#include "files/refuse.hpp"
+#include "check/host_room.hpp"
+#include "check/refuse.hpp"
+#include "format/npy.hpp"
 #include "numbers/bf16.hpp"
 #include "numbers/random.hpp"
-#include "src/memory/host_room.hpp"
 
 namespace tpu::training {
 

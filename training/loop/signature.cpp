@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "files/checked.hpp"
-#include "files/refuse.hpp"
+#include "check/checked.hpp"
+#include "check/refuse.hpp"
 #include "loop/signature_check.hpp"
 
 namespace tpu::training {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "files/refuse.hpp"
+#include "check/refuse.hpp"
 
 namespace tpu::training {
 

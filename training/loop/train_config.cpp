@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "files/checked.hpp"
-#include "files/files.hpp"
-#include "files/refuse.hpp"
+#include "check/checked.hpp"
+#include "check/refuse.hpp"
+#include "file/files.hpp"
 #include "loop/config_change.hpp"
 #include "loop/config_section.hpp"
 #include "tpu/error.hpp"

@@ -9,11 +9,11 @@
 #include <numeric>
 #include <tuple>
 
+#include "check/checked.hpp"
+#include "check/refuse.hpp"
 #include "checkpoint/weights.hpp"
 #include "checkpoint/whole_state.hpp"
-#include "files/checked.hpp"
-#include "files/digest.hpp"
-#include "files/refuse.hpp"
+#include "format/digest.hpp"
 #include "loop/initial_state.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"

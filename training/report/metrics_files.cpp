@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {

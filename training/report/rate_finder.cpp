@@ -8,7 +8,7 @@
 #include <limits>
 #include <span>
 
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "numbers/elementary.hpp"
 #include "report/line_plot.hpp"
 #include "tpu/error.hpp"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/event_state.hpp"
+#include "src/handles/event_state.hpp"
 #include "tpu/executable.hpp"
 #include "tpu/transport.hpp"
 

@@ -1,7 +1,7 @@
 // What can be checked without the board is checked before the call enters it.
 #include "src/facets/program_calls.hpp"
 
-#include "src/access.hpp"
+#include "src/handles/access.hpp"
 
 namespace tpu::driver {
 

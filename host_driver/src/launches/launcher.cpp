@@ -9,7 +9,7 @@
 #include <set>
 
 #include "file/crc32c.hpp"
-#include "src/access.hpp"
+#include "src/handles/access.hpp"
 
 namespace tpu::driver {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "src/access.hpp"
+#include "src/handles/access.hpp"
 #include "tpu/types.hpp"
 
 namespace tpu::driver {

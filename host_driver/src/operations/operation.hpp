@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/event_state.hpp"
+#include "src/handles/event_state.hpp"
 #include "src/memory/device_memory.hpp"
 #include "src/rings/command.hpp"
 #include "tpu/buffer.hpp"

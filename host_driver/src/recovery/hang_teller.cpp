@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <span>
 
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "src/residency/program.hpp"
 #include "src/texts/firmware.hpp"
 #include "src/texts/hang_report.hpp"

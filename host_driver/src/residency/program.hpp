@@ -27,9 +27,6 @@ struct ProgramInfo {
   std::vector<HostCallInfo> host_calls;
 };
 
-/// From the tables of the executable.
-ProgramCost program_cost(const exe::ExecutableT& exe);
-
 /// What a program has on its cores, for as long as somebody holds it: the program until it is the
 /// one to make room, and each launch until it is over.
 struct Residence {

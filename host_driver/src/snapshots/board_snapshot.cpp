@@ -7,8 +7,8 @@
 
 #include "exe/executable.hpp"
 #include "file/crc32c.hpp"
-#include "files/files.hpp"
-#include "src/access.hpp"
+#include "file/files.hpp"
+#include "src/handles/access.hpp"
 #include "tpu/version.hpp"
 
 namespace tpu::driver {

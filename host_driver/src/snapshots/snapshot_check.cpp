@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "check/checked.hpp"
 #include "exe/executable.hpp"
-#include "files/checked.hpp"
 #include "src/memory/range_allocator.hpp"
 #include "src/snapshots/snapshot_records.hpp"
 #include "tpu/error.hpp"

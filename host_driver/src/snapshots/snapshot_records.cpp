@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "exe/executable.hpp"
-#include "src/access.hpp"
+#include "src/handles/access.hpp"
 #include "src/residency/program.hpp"
 
 namespace tpu::driver {

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "file/files.hpp"
 #include "file/snapshot_file.hpp"
-#include "files/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

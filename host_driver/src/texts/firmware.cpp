@@ -10,7 +10,7 @@
 #include <functional>
 #include <map>
 
-#include "file/near_names.hpp"
+#include "check/near_names.hpp"
 #include "file/whole_file.hpp"
 #include "image/elf_image.hpp"
 #include "image/firmware_image.hpp"

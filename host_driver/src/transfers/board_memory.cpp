@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "src/memory/host_room.hpp"
+#include "check/host_room.hpp"
 
 namespace tpu::driver {
 namespace {

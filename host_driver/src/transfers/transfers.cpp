@@ -7,7 +7,7 @@
 #include <cstring>
 #include <deque>
 
-#include "src/access.hpp"
+#include "src/handles/access.hpp"
 #include "src/memory/word_planes.hpp"
 
 namespace tpu::driver {

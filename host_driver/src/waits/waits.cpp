@@ -1,7 +1,7 @@
 // A thread that waits lets time pass itself, and sleeps only when nothing is in flight.
 #include "src/waits/waits.hpp"
 
-#include "src/access.hpp"
+#include "src/handles/access.hpp"
 
 namespace tpu::driver {
 

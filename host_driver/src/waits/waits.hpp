@@ -8,8 +8,8 @@
 
 #include "src/completions/completions.hpp"
 #include "src/door/door.hpp"
-#include "src/event_state.hpp"
 #include "src/events/outbox.hpp"
+#include "src/handles/event_state.hpp"
 #include "src/health/health.hpp"
 #include "src/operations/board_handles.hpp"
 #include "src/operations/operations.hpp"

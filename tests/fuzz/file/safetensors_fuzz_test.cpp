@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "file/safetensors.hpp"
 #include "file/whole_file.hpp"
+#include "format/safetensors.hpp"
 
 namespace tpu::spec {
 namespace {

@@ -15,9 +15,9 @@
 #include <span>
 #include <string>
 
-#include "files/files.hpp"
-#include "files/npy.hpp"
-#include "files/npz.hpp"
+#include "file/files.hpp"
+#include "format/npy.hpp"
+#include "format/npz.hpp"
 #include "input/records/compression.hpp"
 #include "input/records/example.hpp"
 #include "input/records/record_file.hpp"

@@ -4,7 +4,7 @@
 #include <limits>
 #include <random>
 
-#include "files/checked.hpp"
+#include "check/checked.hpp"
 #include "loop/train_config.hpp"
 #include "tpu/error.hpp"
 

@@ -1,5 +1,5 @@
 // Files: folders, full disks and missing folders are named; a file is replaced as a whole.
-#include "files/files.hpp"
+#include "file/files.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 #include <functional>
 #include <numeric>
 
-#include "src/memory/host_room.hpp"
+#include "check/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/access.hpp"
 #include "src/feeds/feeds.hpp"
+#include "src/handles/access.hpp"
 #include "src/launches/launch_records.hpp"
 #include "src/launches/launcher.hpp"
 #include "src/residency/loader.hpp"

@@ -1,5 +1,5 @@
 // NumPy files: what NumPy writes is read, what we write reads back, anything else is a clear error.
-#include "files/npy.hpp"
+#include "format/npy.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <random>
 #include <string>
 
-#include "files/digest.hpp"
-#include "files/files.hpp"
+#include "file/files.hpp"
+#include "format/digest.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

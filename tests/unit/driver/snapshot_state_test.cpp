@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "src/access.hpp"
+#include "src/handles/access.hpp"
 #include "src/snapshots/board_snapshot.hpp"
 #include "tests/unit/driver/fake_driver.hpp"
 

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "src/access.hpp"
+#include "src/handles/access.hpp"
 #include "tests/unit/driver/fake_cores.hpp"
 
 namespace tpu::driver {

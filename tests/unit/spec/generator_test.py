@@ -122,7 +122,8 @@ class Boards(unittest.TestCase):
             self.check('origin = "measured_v4"', 'origin = "published"')
 
     def test_every_key_is_read_by_code(self) -> None:
-        text = "".join(path.read_text(encoding="utf-8") for folder in ("spec", "tlm_model", "compiler", "host_driver", "cli")
+        folders = ("spec", "tlm_model", "compiler", "host_driver", "cli")
+        text = "".join(path.read_text(encoding="utf-8") for folder in folders
                        for path in sorted((ROOT / folder).rglob("*.[ch]pp")))
         read = set(re.findall(r"(?=\b(\w+\.\w+)\b)", text))
         keys = [f"{key.section}.{key.name}" for key in parse.parse_schema(ROOT / "spec" / "board" / "schema.toml")]

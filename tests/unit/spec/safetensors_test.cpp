@@ -1,6 +1,6 @@
 // safetensors headers: what is written reads back, and everything that does not fit is refused with
 // the tensor's name.
-#include "file/safetensors.hpp"
+#include "format/safetensors.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <limits>
 #include <new>
 
-#include "src/memory/host_room.hpp"
+#include "check/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::input {

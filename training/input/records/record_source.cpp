@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "files/refuse.hpp"
+#include "check/refuse.hpp"
 #include "input/records/example.hpp"
 #include "input/records/record_file.hpp"
 #include "tpu/error.hpp"

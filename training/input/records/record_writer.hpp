@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "input/records/compression.hpp"
 
 namespace tpu::input {

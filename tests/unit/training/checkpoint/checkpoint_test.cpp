@@ -18,7 +18,7 @@
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/checkpoint_writer.hpp"
 #include "checkpoint/tensors.hpp"
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {

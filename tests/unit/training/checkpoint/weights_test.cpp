@@ -12,7 +12,7 @@
 
 #include "checkpoint/checkpoint.hpp"
 #include "checkpoint/tensors.hpp"
-#include "file/safetensors.hpp"
+#include "format/safetensors.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {

@@ -11,8 +11,8 @@
 #include <fstream>
 
 #include "checkpoint/checkpoint_folder.hpp"
-#include "files/files.hpp"
-#include "files/npy.hpp"
+#include "file/files.hpp"
+#include "format/npy.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {

@@ -7,9 +7,9 @@
 #include <fstream>
 
 #include "arrays.hpp"
-#include "file/safetensors.hpp"
-#include "files/files.hpp"
-#include "files/npy.hpp"
+#include "file/files.hpp"
+#include "format/npy.hpp"
+#include "format/safetensors.hpp"
 #include "input/batch_pipeline.hpp"
 #include "input/rewrite.hpp"
 

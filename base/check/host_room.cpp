@@ -1,5 +1,5 @@
 // What the kernel says of free memory, and the limits of the control groups around the process.
-#include "src/memory/host_room.hpp"
+#include "check/host_room.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // The handler of SIGBUS looks through a list of entries that are never freed, only used again, so
 // that it needs no lock. Addresses of nobody here go to the handler that was there before.
-#include "files/lost_pages.hpp"
+#include "file/lost_pages.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>

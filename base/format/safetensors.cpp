@@ -1,6 +1,6 @@
 // The header is read into a JSON document first; the parser's callback refuses what a document
 // cannot show: names that come twice and deep nesting.
-#include "file/safetensors.hpp"
+#include "format/safetensors.hpp"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kLengthBytes = 8;
-constexpr size_t kAlign = 8;
+constexpr size_t kTensorAlign = 8;
 constexpr const char* kMetadata = "__metadata__";
 
 struct ElementType {
@@ -89,7 +89,7 @@ class Watch {
   std::vector<std::set<std::string>> keys_;  // of the object that is open, by depth
 };
 
-Json parse_header(std::string_view text, const std::string& path) {
+Json parse_tensors(std::string_view text, const std::string& path) {
   if (text.empty() || text[0] != '{') {
     damaged(path, "its header does not begin with '{'");
   }
@@ -254,7 +254,7 @@ std::map<std::string, std::string> safetensors_metadata(std::string_view header)
   const std::string path;
   std::map<std::string, std::string> metadata;
   try {
-    const Json parsed = parse_header(header, path);
+    const Json parsed = parse_tensors(header, path);
     if (const auto found = parsed.find(kMetadata); found != parsed.end()) {
       check_metadata(*found, metadata, path);
     }
@@ -277,7 +277,7 @@ Safetensors parse_safetensors(std::span<const std::byte> file, const std::string
     damaged(path, fmt::format("its header of {} bytes is cut; the file has {} bytes", length,
                               file.size()));
   }
-  const Json header = parse_header(
+  const Json header = parse_tensors(
       {reinterpret_cast<const char*>(file.data()) + kLengthBytes, static_cast<size_t>(length)},
       path);
   Safetensors out;
@@ -319,7 +319,7 @@ std::string layout_safetensors(Safetensors& file, const std::string& path) {
     text.pop_back();
   }
   text += '}';
-  text.append((kAlign - text.size() % kAlign) % kAlign, ' ');
+  text.append((kTensorAlign - text.size() % kTensorAlign) % kTensorAlign, ' ');
   if (text.size() > kMaxSafetensorsHeader) {
     throw FileError(
         fmt::format("{}: the header would have {} bytes, at most {} are supported; use "

@@ -2,27 +2,16 @@
 #include "tpu/types.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <optional>
 
-#include "exe/executable.hpp"
 #include "tpu/error.hpp"
+#include "types/dtype_table.hpp"
 
 namespace tpu::driver {
 namespace {
-
-// Numbered as in the executable format, and so as in the instruction set.
-constexpr bool same(DType dtype, exe::Elem elem) {
-  return static_cast<uint8_t>(dtype) == static_cast<uint8_t>(elem);
-}
-static_assert(same(DType::kF32, exe::Elem::f32) && same(DType::kBf16, exe::Elem::bf16) &&
-              same(DType::kI1, exe::Elem::i1));
-static_assert(same(DType::kI8, exe::Elem::i8) && same(DType::kU8, exe::Elem::ui8));
-static_assert(same(DType::kI16, exe::Elem::i16) && same(DType::kU16, exe::Elem::ui16));
-static_assert(same(DType::kI32, exe::Elem::i32) && same(DType::kU32, exe::Elem::ui32));
-static_assert(same(DType::kI64, exe::Elem::i64) && same(DType::kU64, exe::Elem::ui64));
-static_assert(same(DType::kC64, exe::Elem::c64) && same(DType::kC64, exe::Elem::MAX));
 
 constexpr uint64_t kMaxCount = uint64_t{1} << 62;
 
@@ -35,13 +24,12 @@ std::optional<size_t> opaque(DType dtype) {
   return index < kOpaqueNames.size() ? std::optional(index) : std::nullopt;
 }
 
-exe::Elem checked(DType dtype) {
-  const auto elem = static_cast<exe::Elem>(dtype);
-  if (elem > exe::Elem::MAX) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("invalid element type {}", static_cast<int>(dtype)));
+const DTypeInfo& info(DType dtype) {
+  const auto index = static_cast<size_t>(dtype);
+  if (index >= kDTypes.size()) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("invalid element type {}", index));
   }
-  return elem;
+  return kDTypes[index];
 }
 
 std::string decorated(ErrorCode code, const std::string& message, const ErrorPlace& place) {
@@ -62,12 +50,12 @@ std::string decorated(ErrorCode code, const std::string& message, const ErrorPla
 
 uint64_t dtype_bytes(DType dtype) {
   const auto index = opaque(dtype);
-  return index ? uint64_t{1} << *index : exe::elem_bytes(checked(dtype));
+  return index ? uint64_t{1} << *index : info(dtype).bytes;
 }
 
 const char* dtype_name(DType dtype) {
   const auto index = opaque(dtype);
-  return index ? kOpaqueNames[*index] : exe::elem_name(checked(dtype));
+  return index ? kOpaqueNames[*index] : info(dtype).name.data();
 }
 
 uint64_t element_count(const Shape& shape) {

@@ -1,6 +1,6 @@
 // Each array enters as: dtype name, zero byte, rank and dimensions as u64, elements; little-endian.
 // In pieces, the elements of each stand behind a byte 1, and a piece of zeros is a byte 0.
-#include "files/digest.hpp"
+#include "format/digest.hpp"
 
 #include <fmt/format.h>
 #include <openssl/evp.h>

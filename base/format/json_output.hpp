@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "files/files.hpp"
+#include "file/files.hpp"
 
 namespace tpu::driver {
 

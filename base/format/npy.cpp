@@ -1,6 +1,6 @@
 // The header of a .npy file is a Python dict literal with three known keys; nothing else is
 // accepted.
-#include "files/npy.hpp"
+#include "format/npy.hpp"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 #include <optional>
 #include <string_view>
 
-#include "files/checked.hpp"
-#include "src/memory/host_room.hpp"
+#include "check/checked.hpp"
+#include "check/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

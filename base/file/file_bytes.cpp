@@ -14,8 +14,8 @@
 #include <optional>
 
 #include "file/crc32c.hpp"
-#include "files/files.hpp"
-#include "files/lost_pages.hpp"
+#include "file/files.hpp"
+#include "file/lost_pages.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -1,6 +1,6 @@
 // Standard output is moved at the level of file descriptors, so that prints of any library move
 // with it.
-#include "files/json_output.hpp"
+#include "format/json_output.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

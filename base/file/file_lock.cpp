@@ -1,5 +1,5 @@
 // Locks by flock(2): they belong to the open file, so a second one in this process is refused too.
-#include "kernel/file_lock.hpp"
+#include "file/file_lock.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,5 +1,5 @@
 // POSIX calls, since streams tell neither the reason of a failure nor when data is on the disk.
-#include "files/files.hpp"
+#include "file/files.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,10 +12,10 @@
 #include <system_error>
 #include <utility>
 
+#include "check/checked.hpp"
+#include "check/host_room.hpp"
 #include "file/output_file.hpp"
 #include "file/whole_file.hpp"
-#include "files/checked.hpp"
-#include "src/memory/host_room.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -5,7 +5,7 @@
 // followed; and a writer that is killed leaves nothing behind where files without a name exist.
 // Not for streams (traces, logs, waves, tables of metrics), which are read while they grow and are
 // to be there when the process that writes them has died: these are written in their place, under
-// a lock (tlm_model/kernel/file_lock.hpp, FolderLock).
+// a lock (base/file/file_lock.hpp, FolderLock).
 #pragma once
 
 #include <sys/types.h>

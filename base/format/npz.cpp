@@ -1,5 +1,5 @@
 // libzip knows ZIP; what its members hold is npy.hpp's.
-#include "files/npz.hpp"
+#include "format/npz.hpp"
 
 #include <fmt/format.h>
 #include <zip.h>
@@ -8,9 +8,9 @@
 #include <memory>
 #include <string_view>
 
-#include "files/files.hpp"
-#include "files/npy.hpp"
-#include "src/memory/host_room.hpp"
+#include "check/host_room.hpp"
+#include "file/files.hpp"
+#include "format/npy.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -46,22 +45,5 @@ struct MxuTileDump {
 // Both throw std::runtime_error with the path when the file cannot be written, read or understood.
 void mxu_write_dump(const std::string& path, const MxuTileDump& dump);
 MxuTileDump mxu_read_dump(const std::string& path);
-
-// Outputs of a replayed tile that differ from the integer law.
-struct MxuReplayResult {
-  uint64_t verilog = 0;           // the Verilog, now
-  uint64_t engines = 0;           // the fast engines of this host, now; all together
-  uint64_t recorded_verilog = 0;  // what the file holds
-  uint64_t recorded_engine = 0;
-  bool agree() const {
-    return verilog == 0 && engines == 0 && recorded_verilog == 0 && recorded_engine == 0;
-  }
-};
-
-// Runs a dumped tile through the Verilog, the fast engines of this host and the integer law, and
-// prints where the recorded and the new results differ. Writes an FST of the run if waves_path is
-// not empty. Throws std::runtime_error on a bad file and when the FST cannot be written.
-MxuReplayResult mxu_replay(const std::string& path, const std::string& waves_path,
-                           uint64_t clock_hz, std::ostream& out);
 
 }  // namespace tpu::model

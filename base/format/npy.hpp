@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "files/files.hpp"
+#include "file/files.hpp"
 #include "tpu/types.hpp"
 
 namespace tpu::driver {
