@@ -121,10 +121,29 @@ def emit_isa(isa: Isa, out: Path) -> None:
                 "  uint8_t load;\n  uint8_t store;\n  uint8_t reduce;\n};")
     rows = [f'    VpuOpInfo{{"{o.name}", VpuOp::k{pascal(o.name)}, "{o.form}", {o.slots["alu"]}, {o.slots["trans"]}, '
             f'{o.slots["load"]}, {o.slots["store"]}, {o.slots["reduce"]}}},' for o in isa.vpu_ops]
+    text.append(vpu_functions(isa))
     text.append("/// Indexed by opcode - 1.")
     text.append(f"inline constexpr std::array<VpuOpInfo, {len(rows)}> kVpuOps = {{{{\n" + "\n".join(rows) + "\n}};\n")
     text.append("}  // namespace tpu::spec\n")
     (out / "isa.hpp").write_text("\n".join(text))
+
+
+# C++ functions cannot have these names of VPU operations.
+VPU_FUNCTIONS = {"and": "and_i", "or": "or_i", "xor": "xor_i", "not": "not_i", "select": "select_u"}
+
+
+def vpu_functions(isa: Isa) -> str:
+    """Macros that call X(enumerator, function) for operations on lanes and for reductions, by name."""
+
+    def rows(macro: str, desc: str, names: list[str]) -> str:
+        calls = [f"  X(k{pascal(n)}, {VPU_FUNCTIONS.get(n, n)})" for n in names]
+        return f"/// {desc}\n#define {macro}(X) \\\n" + " \\\n".join(calls) + "\n"
+
+    lanes = [o.name for o in isa.vpu_ops if o.form in ("rd,rs1", "rd,rs1,rs2", "rd,rs1,rs2,rs3")]
+    reductions = next(e.values for e in isa.enums if e.name == "VpuReduce")
+    return rows(
+        "TPU_VPU_LANE_OPS", "X(VpuOp, function) for operations on registers alone, lane by lane.", lanes
+    ) + rows("TPU_VPU_REDUCTIONS", "X(VpuReduce, function).", reductions)
 
 
 def emit_regs(block: Block, out: Path) -> None:

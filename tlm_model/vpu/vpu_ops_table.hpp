@@ -91,7 +91,7 @@ void scalar_binary(const VpuOpArgs& args) {
   }
 }
 
-U identity(U a) { return a; }
+U mov(U a) { return a; }
 
 void splat_imm(const VpuOpArgs& args) {
   uint32_t* rd = args.rd;
@@ -264,106 +264,89 @@ void reduce_sublanes(const VpuOpArgs& args) {
   }
 }
 
+constexpr size_t index_of(spec::VpuReduce reduction) { return static_cast<size_t>(reduction); }
+
+// Of each reduction, the one whose lanes are combined by the instruction's function of that name.
+struct ReductionTable {
+  VpuOpFn lanes[std::size(spec::kVpuReduceNames)];
+  VpuOpFn sublanes[std::size(spec::kVpuReduceNames)];
+};
+
+constexpr ReductionTable reduction_table() {
+  ReductionTable table{};
+#define TPU_REDUCTION(id, function)                                    \
+  table.lanes[index_of(spec::VpuReduce::id)] = reduce_lanes<function>; \
+  table.sublanes[index_of(spec::VpuReduce::id)] = reduce_sublanes<function>;
+  TPU_VPU_REDUCTIONS(TPU_REDUCTION)
+#undef TPU_REDUCTION
+  return table;
+}
+constexpr ReductionTable kReductions = reduction_table();
+
 void op_lred(const VpuOpArgs& args) {
-  static constexpr VpuOpFn kByReduction[] = {
-      reduce_lanes<add_f>, reduce_lanes<mul_f>, reduce_lanes<min_f>, reduce_lanes<max_f>,
-      reduce_lanes<add_i>, reduce_lanes<mul_i>, reduce_lanes<min_s>, reduce_lanes<max_s>,
-      reduce_lanes<min_u>, reduce_lanes<max_u>, reduce_lanes<and_i>, reduce_lanes<or_i>,
-      reduce_lanes<xor_i>};
   VpuOpArgs whole = args;
   whole.rows = args.flat ? 8 : args.rows;
-  kByReduction[args.imm](whole);
+  kReductions.lanes[args.imm](whole);
 }
-void op_sred(const VpuOpArgs& args) {
-  static constexpr VpuOpFn kByReduction[] = {
-      reduce_sublanes<add_f>, reduce_sublanes<mul_f>, reduce_sublanes<min_f>,
-      reduce_sublanes<max_f>, reduce_sublanes<add_i>, reduce_sublanes<mul_i>,
-      reduce_sublanes<min_s>, reduce_sublanes<max_s>, reduce_sublanes<min_u>,
-      reduce_sublanes<max_u>, reduce_sublanes<and_i>, reduce_sublanes<or_i>,
-      reduce_sublanes<xor_i>};
-  kByReduction[args.imm](args);
+void op_sred(const VpuOpArgs& args) { kReductions.sublanes[args.imm](args); }
+
+// The block function of a function on lanes, by its parameters.
+template <U (*Op)(U)>
+constexpr VpuOpFn block_of() {
+  return unary<Op>;
+}
+template <U (*Op)(U, U)>
+constexpr VpuOpFn block_of() {
+  return binary<Op>;
+}
+template <U (*Op)(U, U, U)>
+constexpr VpuOpFn block_of() {
+  return ternary<Op>;
+}
+template <uint32_t (*Op)(uint32_t, uint32_t)>
+constexpr VpuOpFn block_of() {
+  return scalar_binary<Op>;
 }
 
-constexpr VpuOpFn kFunctions[] = {
-    nullptr,
-    op_load,
-    op_store,
-    op_index,
-    splat_imm,  // scalar
-    splat_imm,  // imm
-    unary<identity>,
-    op_maskid,
-    binary<add_f>,
-    binary<sub_f>,
-    binary<mul_f>,
-    binary<min_f>,
-    binary<max_f>,
-    binary<div_f>,
-    scalar_binary<rem_f>,
-    binary<pow_f>,
-    ternary<fma_f>,
-    unary<abs_f>,
-    unary<neg_f>,
-    unary<sign_f>,
-    unary<floor_f>,
-    unary<ceil_f>,
-    unary<round_afz_f>,
-    unary<round_rne_f>,
-    unary<rbf16>,
-    unary<sqrt_f>,
-    unary<rsqrt_f>,
-    unary<exp_f>,
-    unary<log_f>,
-    unary<tanh_f>,
-    unary<logistic_f>,
-    unary<expm1_f>,
-    unary<log1p_f>,
-    op_cmp_f<false>,
-    op_cmp_s<false>,
-    op_cmp_u<false>,
-    ternary<select_u>,
-    binary<add_i>,
-    binary<sub_i>,
-    binary<and_i>,
-    binary<or_i>,
-    binary<xor_i>,
-    binary<shl>,
-    binary<shr>,
-    binary<sar>,
-    binary<min_s>,
-    binary<max_s>,
-    binary<min_u>,
-    binary<max_u>,
-    binary<mul_i>,
-    binary<mulhi_u>,
-    scalar_binary<div_s>,
-    scalar_binary<div_u>,
-    scalar_binary<rem_s>,
-    scalar_binary<rem_u>,
-    unary<not_i>,
-    unary<neg_i>,
-    unary<abs_i>,
-    unary<sign_i>,
-    unary<popcnt>,
-    unary<clz>,
-    unary<f2i>,
-    unary<f2u>,
-    unary<i2f>,
-    unary<u2f>,
-    op_lred,
-    op_sred,
-    unary<sin_f>,
-    unary<cos_f>,
-    unary<tan_f>,
-    binary<atan2_f>,
-    unary<cbrt_f>,
-    unary<erf_f>,
-    scalar_binary<pow_s>,
-    scalar_binary<pow_u>,
+constexpr size_t kFunctionCount = std::size(spec::kVpuOps) + 1;
+constexpr size_t index_of(spec::VpuOp op) { return static_cast<size_t>(op); }
+
+// Functions of all instructions, by opcode. Those on lanes are named as the instruction.
+struct FunctionTable {
+  VpuOpFn of[kFunctionCount];
 };
-constexpr size_t kFunctionCount = sizeof kFunctions / sizeof kFunctions[0];
-static_assert(kFunctionCount == static_cast<size_t>(spec::VpuOp::kPowU) + 1);
-static_assert(kFunctionCount == sizeof spec::kVpuOps / sizeof spec::kVpuOps[0] + 1);
+
+constexpr FunctionTable function_table() {
+  using spec::VpuOp;
+  FunctionTable table{};
+  table.of[index_of(VpuOp::kLoad)] = op_load;
+  table.of[index_of(VpuOp::kStore)] = op_store;
+  table.of[index_of(VpuOp::kIndex)] = op_index;
+  table.of[index_of(VpuOp::kScalar)] = splat_imm;
+  table.of[index_of(VpuOp::kImm)] = splat_imm;
+  table.of[index_of(VpuOp::kMaskid)] = op_maskid;
+  table.of[index_of(VpuOp::kCmpF)] = op_cmp_f<false>;
+  table.of[index_of(VpuOp::kCmpS)] = op_cmp_s<false>;
+  table.of[index_of(VpuOp::kCmpU)] = op_cmp_u<false>;
+  table.of[index_of(VpuOp::kLred)] = op_lred;
+  table.of[index_of(VpuOp::kSred)] = op_sred;
+#define TPU_LANE_OP(id, function) table.of[index_of(VpuOp::id)] = block_of<function>();
+  TPU_VPU_LANE_OPS(TPU_LANE_OP)
+#undef TPU_LANE_OP
+  return table;
+}
+constexpr FunctionTable kFunctionTable = function_table();
+constexpr auto& kFunctions = kFunctionTable.of;
+
+constexpr bool has_every_function() {
+  for (size_t op = 1; op < kFunctionCount; ++op) {
+    if (kFunctions[op] == nullptr) {
+      return false;
+    }
+  }
+  return true;
+}
+static_assert(has_every_function(), "an instruction of spec/isa/vpu.toml has no function");
 
 // Operations with a constant operand that is worth a function of its own: cheap ones, whose time is
 // that of their loads and stores.
