@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "arith/bf16.hpp"
-#include "arith/f32.hpp"
+#include "arith/mxu_column.hpp"
 #include "ir/elements.hpp"
 
 namespace tpu::compiler::eval {
@@ -63,28 +63,6 @@ void round_to_bf16(std::vector<float>& values) {
   }
 }
 
-// One column of the matrix unit over K in tiles of `rows`; see arith/mxu_column.hpp for the law.
-float mxu_sum(const spec::MxuShape& mxu, const float* a, const float* b, size_t k) {
-  float running = 0;
-  for (size_t tile = 0; tile < k; tile += mxu.rows) {
-    for (size_t segment = tile; segment < tile + mxu.rows; segment += mxu.segment_rows) {
-      float sum = 0;
-      for (size_t chain = 0; chain < mxu.chains; ++chain) {
-        float c = 0;
-        const size_t end = std::min(segment + mxu.segment_rows, k);
-        for (size_t i = segment + chain; i < end; i += mxu.chains) {
-          c = std::fma(a[i], b[i], c);
-        }
-        // Rows beyond K are +0 * +0: they only turn a chain of -0 into +0.
-        c = end < segment + mxu.segment_rows ? c + 0.0f : c;
-        sum = chain == 0 ? c : sum + c;
-      }
-      running += sum;
-    }
-  }
-  return canonical(running);
-}
-
 float double_sum(const float* a, const float* b, size_t k) {
   double sum = 0;
   for (size_t i = 0; i < k; ++i) {
@@ -122,7 +100,7 @@ Tensor dot(const Op& op, const Tensors& operands, const EvalOptions& options) {
       for (int64_t n = 0; n < r.rows; ++n) {
         const float* y = r.values.data() + static_cast<size_t>(b * r.rows + n) * k;
         values.push_back(one_pass && options.dots == DotMode::kMxuLaw
-                             ? mxu_sum(options.mxu, x, y, k)
+                             ? spec::mxu_sum(options.mxu, x, y, k)
                              : double_sum(x, y, k));
       }
     }

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include "arith/reference_core.hpp"
+#include "command/cost.hpp"
 #include "kernel/contraction.hpp"
 #include "plan/tile_box.hpp"
 
@@ -15,16 +17,7 @@ using CDim = Contraction::Dim;
 using Array = decltype(spec::BoardParams::mxu);
 constexpr int64_t kMaxRunStrides = 3;  // of the weights along a run
 
-// Of a mapping follows the order in which products are summed, so it looks at shapes and at the
-// size of an array alone: with the board's own numbers, another DMA or a second unit would change
-// results. The mappings are compared by what they take on this core, one of a TPU v3 (v3_8.toml).
-struct ReferenceCore {
-  static constexpr double kUnits = 2;
-  static constexpr double kInterval = 133;  // cycles from one K tile to the next, at least
-  static constexpr int64_t kGranuleBytes = 512;
-  static constexpr double kLocalBytesPerCycle = 512;
-  static constexpr int64_t kVmemBytes = int64_t{16} << 20;
-};
+using spec::ReferenceCore;  // the order of sums follows from the mapping, not from the board
 
 // k ascending in memory of the rows, outermost first; m and n by their strides in the operands.
 void order_loops(Contraction& c) {
@@ -273,7 +266,7 @@ void span_taps(Mapping& w, const spec::BoardParams& board) {
   }
   choose_chunk(packed, board);
   if (w.rows != Mapping::Rows::kDirect || w.run == 0 || w.chunk + packed.chunk > 0 ||
-      limit_run(w.c, packed.run) < packed.run || run % board.mxu.segment_rows != 0 ||
+      limit_run(w.c, packed.run) < packed.run || run % spec::mxu_shape(board).segment_rows() != 0 ||
       taps * run % board.mxu.rows == 0) {
     return;
   }

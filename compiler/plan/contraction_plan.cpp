@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "arith/mxu_timing.hpp"
+#include "command/cost.hpp"
 #include "plan/piece.hpp"
 #include "program/estimate.hpp"
 
@@ -342,13 +343,7 @@ std::vector<Block> blocks_of(const std::vector<CDim>& dims, const Cut& cut) {
 UnitShare share_units(const std::vector<int64_t>& m, const std::vector<int64_t>& n, int64_t k_tiles,
                       const spec::BoardParams& board) {
   using By = UnitShare::By;
-  spec::MxuShape s;
-  s.rows = static_cast<uint32_t>(board.mxu.rows);
-  s.cols = static_cast<uint32_t>(board.mxu.cols);
-  s.chains = static_cast<uint32_t>(board.mxu.chains);
-  s.segment_rows = static_cast<uint32_t>(board.mxu.segment_rows);
-  s.skew = static_cast<uint32_t>(board.mxu.skew);
-  s.load_rows = static_cast<uint32_t>(board.mxu.weight_rows_per_cycle);
+  const spec::MxuShape s = spec::mxu_shape(board);
   const auto product = [](const std::vector<int64_t>& v) {
     return std::accumulate(v.begin(), v.end(), int64_t{1}, std::multiplies<>());
   };

@@ -9,29 +9,47 @@
 
 namespace tpu::spec {
 
-struct MxuShape {
-  uint32_t rows = 128;         // K of one tile
-  uint32_t cols = 128;         // N of one tile
-  uint32_t chains = 2;         // partial sums in a segment; chain c takes rows r = c mod chains
-  uint32_t segment_rows = 32;  // rows between two additions to the running value
-  uint32_t skew = 18;          // D: cycles between the starts of two segments
-  uint32_t load_rows = 2;      // weight rows that enter a cycle
+// The order of sums in a column (docs/numerics.md).
+enum class MxuSums : uint8_t {
+  kPairs,   // segments of 32 rows, each of an even and an odd chain
+  kSerial,  // one chain over all rows
+};
 
-  constexpr uint32_t segments() const { return rows / segment_rows; }
+constexpr uint32_t kMxuPairRows = 32;  // of a segment of kPairs
+
+// The order that a board file says by two numbers; nothing if there is none of them.
+constexpr std::optional<MxuSums> mxu_sums(int64_t chains, int64_t segment_rows, int64_t rows) {
+  if (chains == 2 && segment_rows == kMxuPairRows) {
+    return MxuSums::kPairs;
+  }
+  if (chains == 1 && segment_rows == rows) {
+    return MxuSums::kSerial;
+  }
+  return std::nullopt;
+}
+
+struct MxuShape {
+  uint32_t rows = 128;  // K of one tile
+  uint32_t cols = 128;  // N of one tile
+  MxuSums sums = MxuSums::kPairs;
+  uint32_t skew = 18;      // D: cycles between the starts of two segments
+  uint32_t load_rows = 2;  // weight rows that enter a cycle
+
+  // Partial sums in a segment; chain c takes rows r = c mod chains.
+  constexpr uint32_t chains() const { return sums == MxuSums::kPairs ? 2 : 1; }
+  // Rows between two additions to the running value.
+  constexpr uint32_t segment_rows() const { return sums == MxuSums::kPairs ? kMxuPairRows : rows; }
+  constexpr uint32_t segments() const { return rows / segment_rows(); }
   bool operator==(const MxuShape&) const = default;
 };
 
 // The reason why no array has this shape, or nothing.
 inline std::optional<std::string> mxu_shape_error(const MxuShape& shape) {
-  if (shape.rows == 0 || shape.cols == 0 || shape.chains == 0 || shape.segment_rows == 0 ||
-      shape.skew == 0 || shape.load_rows == 0) {
-    return "mxu: rows, cols, chains, segment_rows, skew and load_rows must be at least 1";
+  if (shape.rows == 0 || shape.cols == 0 || shape.skew == 0 || shape.load_rows == 0) {
+    return "mxu: rows, cols, skew and load_rows must be at least 1";
   }
-  if (shape.rows % shape.segment_rows != 0) {
+  if (shape.rows % shape.segment_rows() != 0) {
     return "mxu: rows must be a multiple of segment_rows";
-  }
-  if (shape.segment_rows % shape.chains != 0) {
-    return "mxu: segment_rows must be a multiple of chains";
   }
   if (shape.rows % shape.load_rows != 0) {
     return "mxu: rows must be a multiple of load_rows";

@@ -24,11 +24,11 @@ constexpr uint64_t mxu_load_cycles(const MxuShape& s) { return s.rows / s.load_r
 // Stages of a segment's chains, the additions between chains, the addition to the running value,
 // the way right.
 constexpr uint64_t mxu_latency(const MxuShape& s) {
-  return uint64_t{s.segments() - 1} * s.skew + s.segment_rows / s.chains + s.chains + s.cols;
+  return uint64_t{s.segments() - 1} * s.skew + s.segment_rows() / s.chains() + s.chains() + s.cols;
 }
 
 constexpr uint64_t mxu_swap_gap(const MxuShape& s) {
-  return uint64_t{s.segments() - 1} * s.skew + s.segment_rows / s.chains - 1;
+  return uint64_t{s.segments() - 1} * s.skew + s.segment_rows() / s.chains() - 1;
 }
 
 // Least distance between the starts of a tile of `rows` rows and the next tile, accumulation aside.

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "arith/mxu_shape.hpp"
 #include "file/whole_file.hpp"
 
 namespace tpu::spec {
@@ -257,12 +258,7 @@ void check_combinations(const BoardParams& params, const std::string& where) {
   if (params.mxu.rows % 32 != 0) {
     refuse("mxu.rows must be a multiple of 32");
   }
-  if (params.mxu.rows % params.mxu.segment_rows != 0) {
-    refuse("mxu.rows must be a multiple of mxu.segment_rows");
-  }
-  const bool default_law = params.mxu.chains == 2 && params.mxu.segment_rows == 32;
-  const bool serial_law = params.mxu.chains == 1 && params.mxu.segment_rows == params.mxu.rows;
-  if (!default_law && !serial_law) {
+  if (!mxu_sums(params.mxu.chains, params.mxu.segment_rows, params.mxu.rows)) {
     refuse(
         "mxu.chains and mxu.segment_rows must be 2 and 32, or 1 and mxu.rows (docs/numerics.md)");
   }

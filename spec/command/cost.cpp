@@ -42,8 +42,7 @@ bool is_empty(const DmaIndexedCommand& c) { return has_zero(c.counts) || c.recor
 MxuShape mxu_shape(const BoardParams& board) {
   return {.rows = static_cast<uint32_t>(board.mxu.rows),
           .cols = static_cast<uint32_t>(board.mxu.cols),
-          .chains = static_cast<uint32_t>(board.mxu.chains),
-          .segment_rows = static_cast<uint32_t>(board.mxu.segment_rows),
+          .sums = board.mxu.chains == 1 ? MxuSums::kSerial : MxuSums::kPairs,  // loader: no others
           .skew = static_cast<uint32_t>(board.mxu.skew),
           .load_rows = static_cast<uint32_t>(board.mxu.weight_rows_per_cycle)};
 }

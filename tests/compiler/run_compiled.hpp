@@ -13,6 +13,7 @@
 #include "arith/flush_mode.hpp"
 #include "board/board_loader.hpp"
 #include "codegen.hpp"
+#include "command/cost.hpp"
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
 #include "legalize/legalize.hpp"
@@ -217,9 +218,7 @@ inline Outcome check_graph(Module& module, const RunOptions& o = {}) {
   {
     const spec::ScopedFlushMode flush;
     EvalOptions eval;
-    eval.mxu.rows = static_cast<uint32_t>(board.mxu.rows);
-    eval.mxu.chains = static_cast<uint32_t>(board.mxu.chains);
-    eval.mxu.segment_rows = static_cast<uint32_t>(board.mxu.segment_rows);
+    eval.mxu = spec::mxu_shape(board);
     want = interpret(module, args, eval);
   }
   if (o.words) {

@@ -555,7 +555,7 @@ MxuFastEngine::MxuFastEngine(const spec::MxuShape& shape, MxuSimd simd)
 
 MxuFastEngine::MxuFastEngine(const spec::MxuShape& shape, const MxuKernelSet* kernels)
     : shape_(shape) {
-  if (shape.chains == 2 && shape.segment_rows == kMxuSegment) {
+  if (shape.sums == spec::MxuSums::kPairs) {
     kernels_ = kernels;
   }
   if (kernels_ == nullptr) {

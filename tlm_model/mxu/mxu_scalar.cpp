@@ -109,11 +109,11 @@ void MxuScalarEngine::run(const MxuJob& job) {
       s.weights[i] = spec::f32_from_bits(spec::bf16_to_f32_bits(s.weight_bits[i]));
     }
     const size_t segments =
-        (static_cast<size_t>(tile.k_rows) + shape_.segment_rows - 1) / shape_.segment_rows;
+        (static_cast<size_t>(tile.k_rows) + shape_.segment_rows() - 1) / shape_.segment_rows();
     const TileArgs args{.cols = cols,
-                        .rows = segments * shape_.segment_rows,
-                        .segment_rows = shape_.segment_rows,
-                        .chains = shape_.chains,
+                        .rows = segments * shape_.segment_rows(),
+                        .segment_rows = shape_.segment_rows(),
+                        .chains = shape_.chains(),
                         .pad = segments < shape_.segments()};
     for (size_t row = 0; row < offsets.row_lhs.size(); ++row) {
       mxu_pack_row(job, offsets, tile, shape_, row, s.x_bits.data());

@@ -88,8 +88,8 @@ int mxu_first_differing_k(MxuEngine& a, MxuEngine& b, const MxuTileData& tile, u
 
 void mxu_write_dump(const std::string& path, const MxuTileDump& dump) {
   const MxuTileData& t = dump.tile;
-  const uint32_t shape[6] = {t.shape.rows,         t.shape.cols, t.shape.chains,
-                             t.shape.segment_rows, t.shape.skew, t.shape.load_rows};
+  const uint32_t shape[6] = {t.shape.rows,           t.shape.cols, t.shape.chains(),
+                             t.shape.segment_rows(), t.shape.skew, t.shape.load_rows};
   const uint64_t counts[2] = {t.ordinal, t.rows};
   try {
     spec::OutputFile out(path);
@@ -127,12 +127,17 @@ MxuTileDump mxu_read_dump(const std::string& path) {
   }
   MxuTileDump dump;
   MxuTileData& t = dump.tile;
-  t.shape = {shape[0], shape[1], shape[2], shape[3], shape[4], shape[5]};
+  const auto sums = spec::mxu_sums(shape[2], shape[3], shape[0]);
+  t.shape = {.rows = shape[0],
+             .cols = shape[1],
+             .sums = sums.value_or(spec::MxuSums::kPairs),
+             .skew = shape[4],
+             .load_rows = shape[5]};
   t.ordinal = counts[0];
   t.rows = counts[1];
   constexpr uint32_t kMaxSide = 1u << 12;
-  if (spec::mxu_shape_error(t.shape) || t.shape.rows > kMaxSide || t.shape.cols > kMaxSide ||
-      t.rows == 0 || t.rows > kMaxRows) {
+  if (!sums || spec::mxu_shape_error(t.shape) || t.shape.rows > kMaxSide ||
+      t.shape.cols > kMaxSide || t.rows == 0 || t.rows > kMaxRows) {
     throw std::runtime_error("mxu: " + path + ": damaged tile: expected an array of at most " +
                              std::to_string(kMaxSide) + "x" + std::to_string(kMaxSide) +
                              " and 1 to " + std::to_string(kMaxRows) + " rows, found " +

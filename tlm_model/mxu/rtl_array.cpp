@@ -41,7 +41,7 @@ std::unique_ptr<RtlArray> make_rtl_array(const spec::MxuShape& shape, const std:
   const auto text = [](uint32_t v) { return std::to_string(v); };
   throw std::runtime_error(
       "mxu: no Verilog array of " + text(shape.rows) + "x" + text(shape.cols) + ", chains " +
-      text(shape.chains) + ", segment_rows " + text(shape.segment_rows) + ", skew " +
+      text(shape.chains()) + ", segment_rows " + text(shape.segment_rows()) + ", skew " +
       text(shape.skew) + ", load_rows " + text(shape.load_rows) +
       " in this build; there are 128x128, chains 2, segment_rows 32, load_rows 2, skew 1 or 18. "
       "Use the fast engine, or add the size to rtl/CMakeLists.txt and rtl_array.cpp");

@@ -176,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(Engines, MxuEngineTest, testing::Values("fast", "scalar
 
 TEST(MxuScalar, IntegerLawAndSerialOrderAgreeWithTheDefinition) {
   for (const spec::MxuShape& shape :
-       {spec::MxuShape{}, spec::MxuShape{.chains = 1, .segment_rows = 128}}) {
+       {spec::MxuShape{}, spec::MxuShape{.sums = spec::MxuSums::kSerial}}) {
     for (const bool host_fma : {false, true}) {
       MxuScalarEngine engine(shape, host_fma);
       for (const Values values : kAllValues) {
@@ -269,7 +269,7 @@ TEST(MxuFactory, NamesWhatItDoesNotKnow) {
   EXPECT_TRUE(mxu_kind_error("lockstep:1/x"));
   EXPECT_TRUE(mxu_kind_error("quick"));
   const MxuEngineOptions serial{
-      .kind = "rtl", .simd = "auto", .shape = {.chains = 1, .segment_rows = 128}, .lockstep = {}};
+      .kind = "rtl", .simd = "auto", .shape = {.sums = spec::MxuSums::kSerial}, .lockstep = {}};
   try {
     make_mxu_engine(serial);
     FAIL() << "there is no Verilog of the serial order";

@@ -110,7 +110,7 @@ TEST(MxuFast, RowSplitsGiveTheSameBits) {
 }
 
 TEST(MxuFast, SerialLawRunsOnTheReference) {
-  const spec::MxuShape serial{.chains = 1, .segment_rows = 128};
+  const spec::MxuShape serial{.sums = spec::MxuSums::kSerial};
   const OwnedJob owned = test::packed_job({.rows = 9, .k = 300, .n = 20}, 7, Values::kNormal);
   MxuScalarEngine reference(serial);
   std::vector<uint32_t> wanted = owned.out;

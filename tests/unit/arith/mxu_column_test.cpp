@@ -5,13 +5,14 @@
 
 #include <vector>
 
+#include "arith/flush_mode.hpp"
 #include "operands.hpp"
 
 namespace tpu::spec {
 namespace {
 
 constexpr MxuShape kDefault{};
-constexpr MxuShape kSerial{.chains = 1, .segment_rows = 128};
+constexpr MxuShape kSerial{.sums = MxuSums::kSerial};
 constexpr uint16_t kOne = 0x3f80;
 
 TEST(MxuColumn, AddsEvenAndOddChainsOfASegmentBeforeTheRunningValue) {
@@ -61,6 +62,41 @@ TEST(MxuColumn, PaddedOperandsGiveTheSameBits) {
                 mxu_column_bits(shape, w.data(), x.data(), 128, running));
     }
   }
+}
+
+// The interpreter's sums: of any K, in host floats, as the tiles of the matrix unit one by one.
+TEST(MxuColumn, HostFloatsGiveTheSameBits) {
+  const ScopedFlushMode flush;
+  test::OperandSource source(11);
+  for (int round = 0; round < 3000; ++round) {
+    const size_t k = source.next() % 400;
+    std::vector<uint16_t> w(k), x(k);
+    std::vector<float> wide_w(k), wide_x(k);
+    for (size_t i = 0; i < k; ++i) {
+      const bool zero = source.next() % 4 == 0;  // also -0
+      w[i] = zero ? static_cast<uint16_t>(source.next() & 0x8000u) : source.next_bf16();
+      x[i] = source.next_bf16();
+      wide_w[i] = f32_from_bits(bf16_to_f32_bits(w[i]));
+      wide_x[i] = f32_from_bits(bf16_to_f32_bits(x[i]));
+    }
+    for (const MxuShape& shape : {kDefault, kSerial}) {
+      uint32_t running = 0;
+      for (size_t tile = 0; tile < k; tile += shape.rows) {
+        running = mxu_column_bits(shape, w.data() + tile, x.data() + tile,
+                                  std::min<size_t>(shape.rows, k - tile), running);
+      }
+      EXPECT_EQ(f32_bits(mxu_sum(shape, wide_w.data(), wide_x.data(), k)), running) << "K " << k;
+    }
+  }
+}
+
+TEST(MxuShape, NamesTheOrdersThatBoardFilesSay) {
+  EXPECT_EQ(mxu_sums(2, 32, 128), MxuSums::kPairs);
+  EXPECT_EQ(mxu_sums(1, 128, 128), MxuSums::kSerial);
+  EXPECT_FALSE(mxu_sums(2, 64, 128));
+  EXPECT_FALSE(mxu_sums(1, 32, 128));
+  EXPECT_EQ(kSerial.segments(), 1u);
+  EXPECT_EQ(kDefault.segments(), 4u);
 }
 
 }  // namespace

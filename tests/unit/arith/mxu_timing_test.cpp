@@ -63,7 +63,6 @@ TEST(MxuTiming, TilesNeverSpanTapsOrOuterColumns) {
 TEST(MxuShape, RefusesImpossibleShapes) {
   EXPECT_FALSE(mxu_shape_error(MxuShape{}));
   EXPECT_TRUE(mxu_shape_error(MxuShape{.rows = 100}));
-  EXPECT_TRUE(mxu_shape_error(MxuShape{.chains = 3}));
   EXPECT_TRUE(mxu_shape_error(MxuShape{.skew = 0}));
 }
 
