@@ -6,26 +6,14 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ir/op_traits.hpp"
 #include "legalize/builder.hpp"
 
 namespace tpu::compiler {
 
 namespace {
 
-// Ops whose result has the elements of the operand and no others, signs aside.
-bool keeps_elements(const Op& op) {
-  switch (op.kind) {
-    case Kind::kReshape:
-    case Kind::kBroadcastInDim:
-    case Kind::kTranspose:
-    case Kind::kReverse:
-    case Kind::kNegate:
-    case Kind::kAbs:
-      return true;
-    default:
-      return false;
-  }
-}
+bool keeps_elements(const Op& op) { return has_trait(op.kind, trait::kKeepsFinite); }
 
 class Watcher {
  public:

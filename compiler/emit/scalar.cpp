@@ -62,7 +62,7 @@ void scalar(EmitContext& ctx, const Value* v, int reg) {
       ctx.sink.insn(ScalarOp::kMul, reg, reg, reg + 2, 0);
       ctx.sink.insn(ScalarOp::kAdd, reg, reg, reg + 1, 0);
       return;
-    default:
+    default:  // rejects what it does not know
       scalar_binary(ctx, op, reg);
       return;
   }
@@ -115,8 +115,10 @@ static void scalar_binary(EmitContext& ctx, const Op& op, int reg) {
         return ScalarOp::kAnd;
       case Kind::kOr:
         return ScalarOp::kOr;
-      default:
+      case Kind::kXor:
         return ScalarOp::kXor;
+      default:
+        fail_unknown_kind(op, "the code of the sequencer");
     }
   }();
   ctx.sink.insn(code, reg, reg, other, 0);

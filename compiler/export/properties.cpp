@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "ir/op_traits.hpp"
+
 namespace tpu::compiler::stablehlo {
 namespace {
 
@@ -300,20 +302,13 @@ class Collector {
 
 // Target of the custom_call that says a kind of our own; null for an op of StableHLO.
 const char* target_of(Kind kind) {
-  switch (kind) {
-    case Kind::kErf:
-      return "mhlo.erf";
-    case Kind::kQr:
-      return "Qr";
-    case Kind::kHouseholderProduct:
-      return "ProductOfElementaryHouseholderReflectors";
-    case Kind::kLu:
-      return "LuDecomposition";
-    case Kind::kEigh:
-      return "Eigh";
-    default:
-      return nullptr;
-  }
+  static constexpr KindTable<const char*> kTargets{
+      {Kind::kErf, "mhlo.erf"},
+      {Kind::kQr, "Qr"},
+      {Kind::kHouseholderProduct, "ProductOfElementaryHouseholderReflectors"},
+      {Kind::kLu, "LuDecomposition"},
+      {Kind::kEigh, "Eigh"}};
+  return kTargets.find(kind);
 }
 
 }  // namespace

@@ -298,7 +298,7 @@ Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores,
       return CallAttrs{op.text("decomposition"), op.text("name")};
     case Kind::kCustomCall:
       return CustomCallAttrs{op.text("call_target_name"), "", op.boolean("has_side_effect")};
-    default:
+    default:  // the verifier rejects kinds that need others
       return NoAttrs{};
   }
 }

@@ -17,7 +17,11 @@ Ids ids_of(Kind kind, const OpReader& op) {
     case Kind::kCollectiveBroadcast:
     case Kind::kCollectivePermute:
       return channel ? Ids::kPartitions : Ids::kReplicas;
-    default:
+      TPU_CASES(SOURCE, ELEMENTWISE, SHAPE, CONTRACTION, BODY, CONTROL, HOST, WHOLE, MATRIX, CALL,
+                SIZED, GLOBAL, END)
+    case Kind::kAllReduce:
+    case Kind::kReduceScatter:
+    case Kind::kAllGather:
       break;
   }
   if (!op.has("use_global_device_ids") || !op.boolean("use_global_device_ids")) {

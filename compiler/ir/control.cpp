@@ -225,7 +225,7 @@ Range combined(Kind kind, const IntRange& a, const IntRange& b) {
         return std::nullopt;
       }
       return IntRange{0, std::min(a.high, b.high - 1)};
-    default:
+    default:  // no range is known
       return std::nullopt;
   }
 }

@@ -1,6 +1,8 @@
 // Dispatch of single ops to their evaluation, and conversions between constants and arrays.
 #include "ir/eval.hpp"
 
+#include "ir/op_traits.hpp"
+
 namespace tpu::compiler {
 
 Tensor make_tensor(const Type& type) {
@@ -11,29 +13,7 @@ Tensor to_tensor(const Dense& dense) { return {dense.type, dense.expanded()}; }
 
 Dense to_dense(Tensor tensor) { return make_dense(tensor.type, std::move(tensor.data)); }
 
-bool can_eval(Kind kind) {
-  switch (kind) {
-    case Kind::kConstant:
-    case Kind::kIota:
-    case Kind::kBroadcastInDim:
-    case Kind::kTranspose:
-    case Kind::kReshape:
-    case Kind::kSlice:
-    case Kind::kReverse:
-    case Kind::kConcatenate:
-    case Kind::kPad:
-    case Kind::kWindow:
-    case Kind::kGather:
-    case Kind::kIndexedRead:
-    case Kind::kIndexedWrite:
-    case Kind::kDynamicSlice:
-    case Kind::kDynamicUpdateSlice:
-    case Kind::kDotGeneral:
-      return true;
-    default:
-      return is_elementwise(kind);
-  }
-}
+bool can_eval(Kind kind) { return has_trait(kind, trait::kFolds) || is_elementwise(kind); }
 
 Tensor eval_op(const Op& op, const Tensors& operands, const EvalOptions& options) {
   if (op.kind == Kind::kDotGeneral) {

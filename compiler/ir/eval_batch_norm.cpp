@@ -104,8 +104,10 @@ std::vector<Tensor> batch_norm(const Op& op, const Tensors& in) {
       return norm.training();
     case Kind::kBatchNormInference:
       return norm.inference();
-    default:
+    case Kind::kBatchNormGrad:
       return norm.grad();
+    default:
+      fail_unknown_kind(op, "the interpreter of batch norms");
   }
 }
 

@@ -11,6 +11,7 @@
 #include "arith/trigonometric.hpp"
 #include "ir/compare_values.hpp"
 #include "ir/elements.hpp"
+#include "ir/op_traits.hpp"
 
 namespace tpu::compiler::eval {
 namespace {
@@ -61,100 +62,89 @@ float with_sign_rule(Kind kind, float x) {
                                                 : bits ^ spec::kF32SignMask);
 }
 
-float unary_float(Kind kind, float x) {
-  switch (kind) {
-    case Kind::kSign:
-      return sign_of(x);
-    case Kind::kSqrt:
-      return std::sqrt(x);
-    case Kind::kRsqrt:
-      return Law::rsqrt(x);
-    case Kind::kExp:
-      return Law::exp(x);
-    case Kind::kExpm1:
-      return Law::expm1(x);
-    case Kind::kLog:
-      return Law::log(x);
-    case Kind::kLog1p:
-      return Law::log1p(x);
-    case Kind::kTanh:
-      return Law::tanh(x);
-    case Kind::kLogistic:
-      return Law::logistic(x);
-    case Kind::kSine:
-      return Law::sin(x);
-    case Kind::kCosine:
-      return Law::cos(x);
-    case Kind::kTan:
-      return Law::tan(x);
-    case Kind::kCbrt:
-      return Law::cbrt(x);
-    case Kind::kErf:
-      return Law::erf(x);
-    case Kind::kFloor:
-      return std::floor(canonical(x));
-    case Kind::kCeil:
-      return std::ceil(canonical(x));
-    case Kind::kRoundEven:
-      return std::nearbyint(canonical(x));
-    case Kind::kRoundAfz:
-      return std::round(canonical(x));
-    default:
-      return canonical(x);
+constexpr bool takes_floats(Kind kind) {
+  const Takes takes = traits_of(kind).takes;
+  return takes == Takes::kAny || takes == Takes::kNumbers || takes == Takes::kFloats ||
+         takes == Takes::kFloatsOrComplex;
+}
+constexpr bool takes_integers(Kind kind) {
+  const Takes takes = traits_of(kind).takes;
+  return takes == Takes::kAny || takes == Takes::kNumbers || takes == Takes::kBits ||
+         takes == Takes::kIntegers;
+}
+constexpr bool is_unary(Kind kind) {  // those with attributes have functions of their own
+  return traits_of(kind).group == Group::kUnary && kind != Kind::kReducePrecision;
+}
+constexpr bool is_binary(Kind kind) { return traits_of(kind).group == Group::kBinary; }
+
+constexpr KindTable<float (*)(float)> kUnaryFloats{
+    {Kind::kAbs, [](float x) { return with_sign_rule(Kind::kAbs, x); }},
+    {Kind::kNegate, [](float x) { return with_sign_rule(Kind::kNegate, x); }},
+    {Kind::kSign, sign_of},
+    {Kind::kSqrt, [](float x) { return std::sqrt(x); }},
+    {Kind::kRsqrt, [](float x) { return Law::rsqrt(x); }},
+    {Kind::kExp, [](float x) { return Law::exp(x); }},
+    {Kind::kExpm1, [](float x) { return Law::expm1(x); }},
+    {Kind::kLog, [](float x) { return Law::log(x); }},
+    {Kind::kLog1p, [](float x) { return Law::log1p(x); }},
+    {Kind::kTanh, [](float x) { return Law::tanh(x); }},
+    {Kind::kLogistic, [](float x) { return Law::logistic(x); }},
+    {Kind::kSine, [](float x) { return Law::sin(x); }},
+    {Kind::kCosine, [](float x) { return Law::cos(x); }},
+    {Kind::kTan, [](float x) { return Law::tan(x); }},
+    {Kind::kCbrt, [](float x) { return Law::cbrt(x); }},
+    {Kind::kErf, [](float x) { return Law::erf(x); }},
+    {Kind::kFloor, [](float x) { return std::floor(canonical(x)); }},
+    {Kind::kCeil, [](float x) { return std::ceil(canonical(x)); }},
+    {Kind::kRoundEven, [](float x) { return std::nearbyint(canonical(x)); }},
+    {Kind::kRoundAfz, [](float x) { return std::round(canonical(x)); }},
+    {Kind::kReal, [](float x) { return canonical(x); }},
+    {Kind::kImag, [](float) { return 0.0f; }},
+};
+static_assert(kUnaryFloats.has_all([](Kind k) { return is_unary(k) && takes_floats(k); }));
+
+constexpr KindTable<int64_t (*)(int64_t, Elem)> kUnaryIntegers{
+    {Kind::kAbs,
+     [](int64_t x, Elem e) {
+       return is_signed(e) && x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x;
+     }},
+    {Kind::kNegate,
+     [](int64_t x, Elem) { return static_cast<int64_t>(-static_cast<uint64_t>(x)); }},
+    {Kind::kSign,
+     [](int64_t x, Elem e) -> int64_t { return x == 0 ? 0 : (is_signed(e) && x < 0 ? -1 : 1); }},
+    {Kind::kNot, [](int64_t x, Elem e) { return e == Elem::kI1 ? (x ^ 1) : ~x; }},
+    {Kind::kPopcnt,
+     [](int64_t x, Elem e) -> int64_t { return std::popcount(low_bits(x, width_of(e))); }},
+    {Kind::kClz,
+     [](int64_t x, Elem e) -> int64_t {
+       return std::countl_zero(low_bits(x, width_of(e))) - (64 - width_of(e));
+     }},
+};
+static_assert(kUnaryIntegers.has_all([](Kind k) { return is_unary(k) && takes_integers(k); }));
+
+template <bool kMaximum>
+float extreme_float(float a, float b) {
+  a = canonical(a);
+  b = canonical(b);
+  if (std::isnan(a) || std::isnan(b)) {
+    return std::numeric_limits<float>::quiet_NaN();
   }
+  const bool a_less = a < b || (a == b && std::signbit(a));
+  return kMaximum == a_less ? b : a;
 }
 
-int64_t unary_int(Kind kind, int64_t x, Elem e) {
-  const int width = width_of(e);
-  const uint64_t bits = low_bits(x, width);
-  switch (kind) {
-    case Kind::kAbs:
-      return is_signed(e) && x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x;
-    case Kind::kNegate:
-      return static_cast<int64_t>(-static_cast<uint64_t>(x));
-    case Kind::kSign:
-      return x == 0 ? 0 : (is_signed(e) && x < 0 ? -1 : 1);
-    case Kind::kNot:
-      return e == Elem::kI1 ? (x ^ 1) : ~x;
-    case Kind::kPopcnt:
-      return std::popcount(bits);
-    case Kind::kClz:
-      return std::countl_zero(bits) - (64 - width);
-    default:
-      return x;
-  }
-}
-
-float binary_float(Kind kind, float a, float b) {
-  switch (kind) {
-    case Kind::kAdd:
-      return a + b;
-    case Kind::kSubtract:
-      return a - b;
-    case Kind::kMultiply:
-      return a * b;
-    case Kind::kDivide:
-      return a / b;
-    case Kind::kPower:
-      return Law::pow(a, b);
-    case Kind::kAtan2:
-      return Law::atan2(a, b);
-    case Kind::kRemainder:
-      return std::fmod(canonical(a), canonical(b));
-    case Kind::kMaximum:
-    case Kind::kMinimum: {
-      a = canonical(a);
-      b = canonical(b);
-      if (std::isnan(a) || std::isnan(b)) {
-        return std::numeric_limits<float>::quiet_NaN();
-      }
-      const bool a_less = a < b || (a == b && std::signbit(a));
-      return (kind == Kind::kMaximum) == a_less ? b : a;
-    }
-    default:
-      return a;
-  }
-}
+constexpr KindTable<float (*)(float, float)> kBinaryFloats{
+    {Kind::kAdd, [](float a, float b) { return a + b; }},
+    {Kind::kSubtract, [](float a, float b) { return a - b; }},
+    {Kind::kMultiply, [](float a, float b) { return a * b; }},
+    {Kind::kDivide, [](float a, float b) { return a / b; }},
+    {Kind::kPower, [](float a, float b) { return Law::pow(a, b); }},
+    {Kind::kAtan2, [](float a, float b) { return Law::atan2(a, b); }},
+    {Kind::kRemainder, [](float a, float b) { return std::fmod(canonical(a), canonical(b)); }},
+    {Kind::kMaximum, extreme_float<true>},
+    {Kind::kMinimum, extreme_float<false>},
+};
+static_assert(kBinaryFloats.has_all([](Kind k) { return is_binary(k) && takes_floats(k); }));
 
 int64_t power_int(int64_t base, int64_t exponent, Elem e) {
   if (is_signed(e) && exponent < 0) {
@@ -169,74 +159,71 @@ int64_t power_int(int64_t base, int64_t exponent, Elem e) {
   return static_cast<int64_t>(result);
 }
 
-int64_t divide_int(Kind kind, int64_t a, int64_t b, Elem e) {
-  const bool quotient = kind == Kind::kDivide;
+template <bool kQuotient>
+int64_t divide_int(int64_t a, int64_t b, Elem e) {
   if (b == 0) {
-    return quotient ? -1 : a;
+    return kQuotient ? -1 : a;
   }
   if (!is_signed(e)) {
     const auto x = static_cast<uint64_t>(a);
     const auto y = static_cast<uint64_t>(b);
-    return static_cast<int64_t>(quotient ? x / y : x % y);
+    return static_cast<int64_t>(kQuotient ? x / y : x % y);
   }
   if (b == -1) {
-    return quotient ? static_cast<int64_t>(-static_cast<uint64_t>(a)) : 0;
+    return kQuotient ? static_cast<int64_t>(-static_cast<uint64_t>(a)) : 0;
   }
-  return quotient ? a / b : a % b;
+  return kQuotient ? a / b : a % b;
 }
 
-int64_t shift_int(Kind kind, int64_t a, int64_t b, Elem e) {
+template <Kind kKind>
+int64_t shift_int(int64_t a, int64_t b, Elem e) {
   const int width = width_of(e);
   const uint64_t amount = low_bits(b, width);
   const bool too_far = amount >= static_cast<uint64_t>(width);
-  if (kind == Kind::kShiftLeft) {
+  if constexpr (kKind == Kind::kShiftLeft) {
     return too_far ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << amount);
-  }
-  if (kind == Kind::kShiftRightLogical) {
+  } else if constexpr (kKind == Kind::kShiftRightLogical) {
     return too_far ? 0 : static_cast<int64_t>(low_bits(a, width) >> amount);
+  } else {
+    // Arithmetic: the sign bit of the element, also for unsigned types.
+    const int64_t extended =
+        width == 64 ? a : static_cast<int64_t>(low_bits(a, width) << (64 - width)) >> (64 - width);
+    return extended >> (too_far ? 63 : static_cast<int>(amount));
   }
-  // Arithmetic: the sign bit of the element, also for unsigned types.
-  const int64_t extended =
-      width == 64 ? a : static_cast<int64_t>(low_bits(a, width) << (64 - width)) >> (64 - width);
-  return extended >> (too_far ? 63 : static_cast<int>(amount));
 }
 
 bool less(int64_t a, int64_t b, Elem e) {
   return is_signed(e) ? a < b : static_cast<uint64_t>(a) < static_cast<uint64_t>(b);
 }
 
-int64_t binary_int(Kind kind, int64_t a, int64_t b, Elem e) {
-  const bool flag = e == Elem::kI1;
-  const auto x = static_cast<uint64_t>(a);
-  const auto y = static_cast<uint64_t>(b);
-  switch (kind) {
-    case Kind::kAdd:
-      return flag ? (a | b) : static_cast<int64_t>(x + y);
-    case Kind::kSubtract:
-      return static_cast<int64_t>(x - y);
-    case Kind::kMultiply:
-      return flag ? (a & b) : static_cast<int64_t>(x * y);
-    case Kind::kDivide:
-    case Kind::kRemainder:
-      return divide_int(kind, a, b, e);
-    case Kind::kMaximum:
-      return less(a, b, e) ? b : a;
-    case Kind::kMinimum:
-      return less(b, a, e) ? b : a;
-    case Kind::kPower:
-      return power_int(a, b, e);
-    case Kind::kAnd:
-      return a & b;
-    case Kind::kOr:
-      return a | b;
-    case Kind::kXor:
-      return a ^ b;
-    case Kind::kMultiplyHigh:
-      return static_cast<int64_t>((low_bits(a, 32) * low_bits(b, 32)) >> 32);
-    default:
-      return shift_int(kind, a, b, e);
-  }
-}
+int64_t wrapped(uint64_t x) { return static_cast<int64_t>(x); }
+uint64_t bits_of(int64_t x) { return static_cast<uint64_t>(x); }
+
+constexpr KindTable<int64_t (*)(int64_t, int64_t, Elem)> kBinaryIntegers{
+    {Kind::kAdd,
+     [](int64_t a, int64_t b, Elem e) {
+       return e == Elem::kI1 ? (a | b) : wrapped(bits_of(a) + bits_of(b));
+     }},
+    {Kind::kSubtract, [](int64_t a, int64_t b, Elem) { return wrapped(bits_of(a) - bits_of(b)); }},
+    {Kind::kMultiply,
+     [](int64_t a, int64_t b, Elem e) {
+       return e == Elem::kI1 ? (a & b) : wrapped(bits_of(a) * bits_of(b));
+     }},
+    {Kind::kDivide, divide_int<true>},
+    {Kind::kRemainder, divide_int<false>},
+    {Kind::kMaximum, [](int64_t a, int64_t b, Elem e) { return less(a, b, e) ? b : a; }},
+    {Kind::kMinimum, [](int64_t a, int64_t b, Elem e) { return less(b, a, e) ? b : a; }},
+    {Kind::kPower, power_int},
+    {Kind::kAnd, [](int64_t a, int64_t b, Elem) { return a & b; }},
+    {Kind::kOr, [](int64_t a, int64_t b, Elem) { return a | b; }},
+    {Kind::kXor, [](int64_t a, int64_t b, Elem) { return a ^ b; }},
+    {Kind::kMultiplyHigh,
+     [](int64_t a, int64_t b, Elem) { return wrapped((low_bits(a, 32) * low_bits(b, 32)) >> 32); }},
+    {Kind::kShiftLeft, shift_int<Kind::kShiftLeft>},
+    {Kind::kShiftRightLogical, shift_int<Kind::kShiftRightLogical>},
+    {Kind::kShiftRightArith, shift_int<Kind::kShiftRightArith>},
+};
+static_assert(kBinaryIntegers.has_all([](Kind k) { return is_binary(k) && takes_integers(k); }));
 
 // Orders all floats: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
 int32_t total_order_key(float x) {
@@ -340,19 +327,21 @@ Tensor select(const Tensors& in) {
 Tensor clamp(const Tensors& in) {
   Tensor out = make_tensor(in[1]->type);
   const Elem e = out.type.elem;
-  const auto run = [&](const auto& low, auto x, const auto& high, auto pick) {
+  const auto run = [](const auto& low, auto x, const auto& high, auto larger, auto smaller) {
     for (size_t i = 0; i < x.size(); ++i) {
-      x[i] = pick(Kind::kMaximum, x[i], low[low.size() == 1 ? 0 : i]);
-      x[i] = pick(Kind::kMinimum, x[i], high[high.size() == 1 ? 0 : i]);
+      x[i] = larger(x[i], low[low.size() == 1 ? 0 : i]);
+      x[i] = smaller(x[i], high[high.size() == 1 ? 0 : i]);
     }
     return x;
   };
   if (is_float(e)) {
-    store_floats(run(load_floats(*in[0]), load_floats(*in[1]), load_floats(*in[2]), binary_float),
+    store_floats(run(load_floats(*in[0]), load_floats(*in[1]), load_floats(*in[2]),
+                     extreme_float<true>, extreme_float<false>),
                  out);
   } else {
-    const auto pick = [e](Kind k, int64_t a, int64_t b) { return binary_int(k, a, b, e); };
-    store_ints(run(load_ints(*in[0]), load_ints(*in[1]), load_ints(*in[2]), pick), out);
+    const auto larger = [e](int64_t a, int64_t b) { return less(a, b, e) ? b : a; };
+    const auto smaller = [e](int64_t a, int64_t b) { return less(b, a, e) ? b : a; };
+    store_ints(run(load_ints(*in[0]), load_ints(*in[1]), load_ints(*in[2]), larger, smaller), out);
   }
   return out;
 }
@@ -410,27 +399,42 @@ Tensor reduce_precision(const Op& op, const Tensor& in) {
   return out;
 }
 
+template <typename Function>
+Function known(Function function, Kind kind, Elem e) {
+  if (function == nullptr) {
+    throw Error(
+        "internal: the interpreter has no function for this op on " + std::string(elem_name(e)),
+        source_name(kind));
+  }
+  return function;
+}
+
+Tensor is_finite(const Tensor& in) {
+  const auto x = load_floats(in);
+  std::vector<int64_t> y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    y[i] = std::isfinite(x[i]);
+  }
+  Tensor out = make_tensor({Elem::kI1, in.type.dims});
+  store_ints(y, out);
+  return out;
+}
+
 Tensor unary(Kind kind, const Tensor& in, Elem to) {
   Tensor out = make_tensor({to, in.type.dims});
   if (!is_float(in.type.elem)) {
+    const auto function = known(kUnaryIntegers.find(kind), kind, in.type.elem);
     auto x = load_ints(in);
     for (int64_t& v : x) {
-      v = unary_int(kind, v, in.type.elem);
+      v = function(v, in.type.elem);
     }
     store_ints(x, out);
     return out;
   }
+  const auto function = known(kUnaryFloats.find(kind), kind, in.type.elem);
   auto x = load_floats(in);
-  if (kind == Kind::kIsFinite) {
-    std::vector<int64_t> y(x.size());
-    for (size_t i = 0; i < x.size(); ++i) {
-      y[i] = std::isfinite(x[i]);
-    }
-    store_ints(y, out);
-    return out;
-  }
   for (float& v : x) {
-    v = is_sign_rule(kind) ? with_sign_rule(kind, v) : canonical(unary_float(kind, v));
+    v = is_sign_rule(kind) ? function(v) : canonical(function(v));
   }
   store_floats(x, out);
   return out;
@@ -439,45 +443,55 @@ Tensor unary(Kind kind, const Tensor& in, Elem to) {
 Tensor binary(Kind kind, const Tensors& in, const Type& type) {
   Tensor out = make_tensor(type);
   if (is_float(type.elem)) {
+    const auto function = known(kBinaryFloats.find(kind), kind, type.elem);
     auto x = load_floats(*in[0]);
     const auto y = load_floats(*in[1]);
     for (size_t i = 0; i < x.size(); ++i) {
-      x[i] = canonical(binary_float(kind, x[i], y[i]));
+      x[i] = canonical(function(x[i], y[i]));
     }
     store_floats(x, out);
   } else {
+    const auto function = known(kBinaryIntegers.find(kind), kind, type.elem);
     auto x = load_ints(*in[0]);
     const auto y = load_ints(*in[1]);
     for (size_t i = 0; i < x.size(); ++i) {
-      x[i] = binary_int(kind, x[i], y[i], type.elem);
+      x[i] = function(x[i], y[i], type.elem);
     }
     store_ints(x, out);
   }
   return out;
 }
 
+Tensor ternary(Kind kind, const Tensors& operands) {
+  static constexpr KindTable<Tensor (*)(const Tensors&)> kFunctions{
+      {Kind::kSelect, select}, {Kind::kClamp, clamp}, {Kind::kMultiplyAdd, multiply_add}};
+  static_assert(kFunctions.has_all([](Kind k) { return traits_of(k).group == Group::kTernary; }));
+  return kFunctions.find(kind)(operands);
+}
+
 }  // namespace
 
 Tensor elementwise(const Op& op, const Tensors& operands, const Dims& dims) {
-  switch (op.kind) {
-    case Kind::kCompare:
-      return compare(op, operands, dims);
-    case Kind::kSelect:
-      return select(operands);
-    case Kind::kClamp:
-      return clamp(operands);
-    case Kind::kMultiplyAdd:
-      return multiply_add(operands);
-    case Kind::kConvert:
-      return convert(*operands[0], {op.type().elem, dims});
-    case Kind::kReducePrecision:
-      return reduce_precision(op, *operands[0]);
-    case Kind::kBitcastConvert:
-      return {op.type(), operands[0]->data};
-    default:
-      return operands.size() == 1 ? unary(op.kind, *operands[0], op.type().elem)
-                                  : binary(op.kind, operands, {op.type().elem, dims});
+  if (op.kind == Kind::kCompare) {
+    return compare(op, operands, dims);
   }
+  if (op.kind == Kind::kConvert) {
+    return convert(*operands[0], {op.type().elem, dims});
+  }
+  if (op.kind == Kind::kReducePrecision) {
+    return reduce_precision(op, *operands[0]);
+  }
+  if (op.kind == Kind::kBitcastConvert) {
+    return {op.type(), operands[0]->data};
+  }
+  if (op.kind == Kind::kIsFinite) {
+    return is_finite(*operands[0]);
+  }
+  if (traits_of(op.kind).group == Group::kTernary) {
+    return ternary(op.kind, operands);
+  }
+  return operands.size() == 1 ? unary(op.kind, *operands[0], op.type().elem)
+                              : binary(op.kind, operands, {op.type().elem, dims});
 }
 
 }  // namespace tpu::compiler::eval

@@ -3,11 +3,19 @@
 
 #include <array>
 
+#include "ir/op_traits.hpp"
+
 namespace tpu::compiler {
 namespace {
 
 constexpr std::array kKindNames = {
-#define X(id, name, attrs, in, out, regions) std::string_view(name),
+#define X(id, name, ...) std::string_view(name),
+    TPU_OP_KINDS(X)
+#undef X
+};
+
+constexpr std::array kSourceNames = {
+#define X(id, name, attrs, in, out, regions, source, ...) std::string_view(source),
     TPU_OP_KINDS(X)
 #undef X
 };
@@ -17,36 +25,13 @@ constexpr std::array kKindNames = {
 std::string_view kind_name(Kind kind) { return kKindNames.at(static_cast<size_t>(kind)); }
 
 std::string source_name(Kind kind) {
-  switch (kind) {
-    case Kind::kErf:
-      return "chlo.erf";
-    case Kind::kMultiplyAdd:
-      return "stablehlo.add";
-    case Kind::kQr:
-    case Kind::kHouseholderProduct:
-    case Kind::kLu:
-    case Kind::kEigh:
-      return "stablehlo.custom_call";
-    case Kind::kIndexedRead:
-      return "stablehlo.gather";
-    case Kind::kIndexedWrite:
-    case Kind::kIndexedCombine:
-      return "stablehlo.scatter";
-    case Kind::kShardingConstraint:
-    case Kind::kReshard:
-    case Kind::kManualComputation:
-      return "sdy." + std::string(kind_name(kind));
-    default:
-      return "stablehlo." + std::string(kind_name(kind));
-  }
+  const std::string_view source = kSourceNames.at(static_cast<size_t>(kind));
+  return source.empty() ? "stablehlo." + std::string(kind_name(kind)) : std::string(source);
 }
 
-bool is_matrix_op(Kind kind) { return kind >= Kind::kCholesky && kind <= Kind::kEigh; }
+bool is_matrix_op(Kind kind) { return traits_of(kind).group == Group::kMatrix; }
 
-bool is_global_only(Kind kind) {
-  return kind == Kind::kShardingConstraint || kind == Kind::kReshard ||
-         kind == Kind::kManualComputation;
-}
+bool is_global_only(Kind kind) { return traits_of(kind).group == Group::kGlobal; }
 
 std::optional<Kind> kind_from_name(std::string_view name) {
   for (size_t i = 0; i < kKindNames.size(); ++i) {
@@ -57,10 +42,11 @@ std::optional<Kind> kind_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-bool is_elementwise(Kind kind) { return kind >= Kind::kAbs && kind <= Kind::kSelect; }
-bool is_collective(Kind kind) {
-  return kind >= Kind::kAllReduce && kind <= Kind::kCollectivePermute;
+bool is_elementwise(Kind kind) {
+  const Group group = traits_of(kind).group;
+  return group == Group::kUnary || group == Group::kBinary || group == Group::kTernary;
 }
+bool is_collective(Kind kind) { return traits_of(kind).group == Group::kCollective; }
 
 Value* Region::add_arg(Type type) {
   args.push_back(std::make_unique<Value>(
@@ -199,18 +185,12 @@ std::optional<Kind> simple_reducer(const Region& body) {
   const Value* b = body.args[1].get();
   const bool both =
       (op.operands[0] == a && op.operands[1] == b) || (op.operands[0] == b && op.operands[1] == a);
-  switch (op.kind) {
-    case Kind::kAdd:
-    case Kind::kMultiply:
-    case Kind::kMaximum:
-    case Kind::kMinimum:
-    case Kind::kAnd:
-    case Kind::kOr:
-    case Kind::kXor:
-      return both ? std::optional(op.kind) : std::nullopt;
-    default:
-      return std::nullopt;
-  }
+  return both && has_trait(op.kind, trait::kReducer) ? std::optional(op.kind) : std::nullopt;
+}
+
+void fail_unknown_kind(const Op& op, const char* where) {
+  throw Error("internal: " + std::string(where) + " has no rule for this op", source_name(op.kind),
+              op.loc);
 }
 
 static bool acts(const Op& op) {

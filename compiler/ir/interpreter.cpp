@@ -126,9 +126,21 @@ class Interpreter {
       case Kind::kScatter:
       case Kind::kIndexedCombine:
         return simple_reducer(*op.regions[0]) == Kind::kAdd;
-      default:
+        TPU_CASES(SOURCE, ELEMENTWISE, SHAPE, CONTROL, HOST, WHOLE, MATRIX, CALL, SIZED, GLOBAL,
+                  END)
+      case Kind::kFft:
+      case Kind::kSelectAndScatter:
+      case Kind::kIndexedRead:
+      case Kind::kIndexedWrite:
+      case Kind::kSort:
+      case Kind::kMap:
+      case Kind::kAllGather:
+      case Kind::kAllToAll:
+      case Kind::kCollectiveBroadcast:
+      case Kind::kCollectivePermute:
         return false;
     }
+    return false;
   }
 
   // Of a sum of floats: the cores with the op done on the magnitudes of its operands; else nothing.
@@ -192,7 +204,19 @@ class Interpreter {
           }
         }
         return;
-      default:
+        TPU_CASES(SOURCE, ELEMENTWISE, CONTRACTION, BODY, COLLECTIVE, HOST, WHOLE, MATRIX, CALL,
+                  SIZED, GLOBAL, END)
+      case Kind::kBroadcastInDim:
+      case Kind::kConcatenate:
+      case Kind::kDynamicSlice:
+      case Kind::kDynamicUpdateSlice:
+      case Kind::kGather:
+      case Kind::kPad:
+      case Kind::kReshape:
+      case Kind::kReverse:
+      case Kind::kSlice:
+      case Kind::kTranspose:
+      case Kind::kWindow:
         break;
     }
     for (Core* core : cores) {

@@ -1,6 +1,8 @@
 // Bodies on whole arrays, and the dispatch of ops that work on whole arrays.
 #include "ir/lifted_body.hpp"
 
+#include "ir/op_traits.hpp"
+
 namespace tpu::compiler::eval {
 namespace {
 
@@ -67,20 +69,7 @@ Ref LiftedBody::get(const Value* v) {
   return values_[v] = share(splat(*outer->second));
 }
 
-bool has_whole_op(Kind kind) {
-  switch (kind) {
-    case Kind::kReduceWindow:
-    case Kind::kSelectAndScatter:
-    case Kind::kSort:
-    case Kind::kMap:
-    case Kind::kBatchNormTraining:
-    case Kind::kBatchNormInference:
-    case Kind::kBatchNormGrad:
-      return true;
-    default:
-      return false;
-  }
-}
+bool has_whole_op(Kind kind) { return has_trait(kind, trait::kWholeArray); }
 
 std::vector<Tensor> whole_op(const Op& op, const Tensors& in, const Env& env) {
   switch (op.kind) {
@@ -95,8 +84,12 @@ std::vector<Tensor> whole_op(const Op& op, const Tensors& in, const Env& env) {
       out[0].type = op.type();
       return out;
     }
-    default:
+    case Kind::kBatchNormTraining:
+    case Kind::kBatchNormInference:
+    case Kind::kBatchNormGrad:
       return batch_norm(op, in);
+    default:
+      fail_unknown_kind(op, "the interpreter of whole arrays");
   }
 }
 

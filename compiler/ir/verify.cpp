@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "ir/op_traits.hpp"
 #include "ir/verify_types.hpp"
 
 namespace tpu::compiler {
@@ -17,30 +18,14 @@ struct KindFacts {
 };
 
 constexpr KindFacts kKindFacts[] = {
-#define X(id, name, attrs, in, out, regions) \
+#define X(id, name, attrs, in, out, regions, ...) \
   {in, out, regions, [](const Attrs& a) { return std::holds_alternative<attrs>(a); }},
     TPU_OP_KINDS(X)
 #undef X
 };
 
 // Bodies that may use values of the enclosing regions.
-bool may_capture(Kind kind) {
-  switch (kind) {
-    case Kind::kWhile:
-    case Kind::kIf:
-    case Kind::kCase:
-    case Kind::kReduce:
-    case Kind::kReduceWindow:
-    case Kind::kSelectAndScatter:
-    case Kind::kScatter:
-    case Kind::kIndexedCombine:
-    case Kind::kSort:
-    case Kind::kMap:
-      return true;
-    default:
-      return false;
-  }
-}
+bool may_capture(Kind kind) { return has_trait(kind, trait::kCaptures); }
 
 class Verifier {
  public:

@@ -51,10 +51,12 @@ void TypeRule::matrix_op() const {
       is(out(0), a.elem, {rows, columns});
       is(out(1), Elem::kI32, {steps});
       return is(out(2), Elem::kI32, {rows});
-    default:  // eigh
+    case Kind::kEigh:
       check(rows == columns, "the matrix must be square");
       is(out(0), a.elem, {rows, rows});
       return is(out(1), is_complex(a.elem) ? Elem::kF32 : a.elem, {rows});
+    default:
+      fail_unknown_kind(op_, "the verifier of matrices");
   }
 }
 

@@ -3,14 +3,40 @@
 
 #include <algorithm>
 
+#include "ir/op_traits.hpp"
 #include "ir/verify_rule.hpp"
 
 namespace tpu::compiler {
+namespace {
+
+// Why an elementwise op cannot take operands of this type; null if it can.
+const char* objection(Kind kind, Elem e) {
+  switch (traits_of(kind).takes) {
+    case Takes::kOwn:
+      return "internal: no rule for the types of this op";
+    case Takes::kAny:
+      return nullptr;
+    case Takes::kNumbers:
+      return e != Elem::kI1 ? nullptr : "must take numbers";
+    case Takes::kBits:
+      return !is_float(e) && !is_complex(e) ? nullptr : "must take integers or i1";
+    case Takes::kIntegers:
+      return is_integer(e) ? nullptr : "must take integers";
+    case Takes::kFloats:
+      return is_float(e) ? nullptr : "must take floats";
+    case Takes::kFloatsOrComplex:
+      return is_float(e) || is_complex(e) ? nullptr : "must take floats";
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 void TypeRule::run() {
-  if (op_.kind >= Kind::kAbs && op_.kind <= Kind::kBitcastConvert) {
+  const Group group = traits_of(op_.kind).group;
+  if (group == Group::kUnary) {
     unary();
-  } else if (op_.kind >= Kind::kAdd && op_.kind <= Kind::kXor) {
+  } else if (group == Group::kBinary) {
     binary();
   } else if (is_collective(op_.kind)) {
     collective();
@@ -62,42 +88,22 @@ void TypeRule::unary() const {
     return;
   }
   check(in(0).dims == out().dims, "operand and result must have one shape");
-  switch (op_.kind) {
-    case Kind::kConvert:
-      return;
-    case Kind::kReal:
-    case Kind::kImag:
-      check(e == Elem::kF32 || is_complex(e), "must take f32 or complex64");
-      return check_result(in(0).dims, Elem::kF32);
-    case Kind::kIsFinite:
-      check(is_float(e) && out().elem == Elem::kI1, "must take floats and give i1");
-      return;
-    case Kind::kNot:
-      check(!is_float(e) && !is_complex(e), "must take integers or i1");
-      break;
-    case Kind::kClz:
-    case Kind::kPopcnt:
-      check(is_integer(e), "must take integers");
-      break;
-    case Kind::kAbs:
-      check(e != Elem::kI1, "must take numbers");
-      return check_result(in(0).dims, is_complex(e) ? Elem::kF32 : e);
-    case Kind::kSign:
-    case Kind::kNegate:
-      check(e != Elem::kI1, "must take numbers");
-      break;
-    case Kind::kCeil:
-    case Kind::kErf:
-    case Kind::kFloor:
-    case Kind::kReducePrecision:
-    case Kind::kRoundAfz:
-    case Kind::kRoundEven:
-      check(is_float(e), "must take floats");
-      break;
-    default:
-      check(is_float(e) || is_complex(e), "must take floats");
-      break;
+  if (op_.kind == Kind::kConvert) {
+    return;
   }
+  if (op_.kind == Kind::kReal || op_.kind == Kind::kImag) {
+    check(e == Elem::kF32 || is_complex(e), "must take f32 or complex64");
+    return check_result(in(0).dims, Elem::kF32);
+  }
+  if (op_.kind == Kind::kIsFinite) {
+    return check(is_float(e) && out().elem == Elem::kI1, "must take floats and give i1");
+  }
+  if (op_.kind == Kind::kAbs) {
+    check(e != Elem::kI1, "must take numbers");
+    return check_result(in(0).dims, is_complex(e) ? Elem::kF32 : e);
+  }
+  const char* why = objection(op_.kind, e);
+  check(why == nullptr, why);
   check(out().elem == e, "operand and result must have one type");
 }
 
@@ -126,29 +132,8 @@ void TypeRule::binary() const {
     return check_result(in(0).dims, Elem::kComplex64);
   }
   check_result(in(0).dims, e);
-  switch (op_.kind) {
-    case Kind::kAnd:
-    case Kind::kOr:
-    case Kind::kXor:
-      check(!is_float(e) && !is_complex(e), "must take integers or i1");
-      break;
-    case Kind::kShiftLeft:
-    case Kind::kShiftRightArith:
-    case Kind::kShiftRightLogical:
-      check(is_integer(e), "must take integers");
-      break;
-    case Kind::kAtan2:
-      check(is_float(e) || is_complex(e), "must take floats");
-      break;
-    case Kind::kSubtract:
-    case Kind::kDivide:
-    case Kind::kRemainder:
-    case Kind::kPower:
-      check(e != Elem::kI1, "must take numbers");
-      break;
-    default:
-      break;
-  }
+  const char* why = objection(op_.kind, e);
+  check(why == nullptr, why);
 }
 
 void TypeRule::ternary() const {
@@ -160,12 +145,15 @@ void TypeRule::ternary() const {
     case Kind::kMultiplyAdd:
       return check(out().elem == Elem::kF32 && in(0) == out() && in(1) == out() && in(2) == out(),
                    "operands and result must have one type, f32");
-    default:
+    case Kind::kClamp:
       check(in(1) == out(), "operand and result must have one type");
       for (const size_t i : {0u, 2u}) {
         check(in(i) == out() || in(i) == Type{out().elem, {}},
               "the bounds must be scalars or of the operand's type");
       }
+      return;
+    default:
+      fail_unknown_kind(op_, "the verifier of types");
   }
 }
 
@@ -236,7 +224,20 @@ void TypeRule::other() const {
     case Kind::kBatchNormInference:
     case Kind::kBatchNormGrad:
       return batch_norm();
-    default:
+      TPU_CASES(UNARY, BINARY, COLLECTIVE, MATRIX, SIZED, END)
+    case Kind::kBroadcastInDim:
+    case Kind::kConcatenate:
+    case Kind::kDynamicSlice:
+    case Kind::kDynamicUpdateSlice:
+    case Kind::kPad:
+    case Kind::kReshape:
+    case Kind::kReverse:
+    case Kind::kSlice:
+    case Kind::kTranspose:
+    case Kind::kWindow:
+    case Kind::kRngBitGenerator:
+    case Kind::kRng:
+    case Kind::kCustomCall:
       return movement();
   }
 }
@@ -290,7 +291,14 @@ void TypeRule::movement() const {
       return sizes_as_operands();
     case Kind::kRng:
       return rng();
-    default:
+      TPU_CASES(SOURCE, ELEMENTWISE, CONTRACTION, BODY, CONTROL, COLLECTIVE, HOST, MATRIX, CALL,
+                GLOBAL, END)
+    case Kind::kGather:
+    case Kind::kOptimizationBarrier:
+    case Kind::kBatchNormTraining:
+    case Kind::kBatchNormInference:
+    case Kind::kBatchNormGrad:
+    case Kind::kRngBitGenerator:
       return;  // kinds whose results follow no rule that a pass could break
   }
 }

@@ -113,7 +113,7 @@ ControlFacts::ScalarCost ControlFacts::cost_of(const Op& op) const {
       need(2, 1);
       need(0, 2);
       return all;
-    default:
+    default:  // is not computed by the sequencer
       return {};
   }
 }

@@ -10,6 +10,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "ir/op_traits.hpp"
 #include "kernel/kernel_index.hpp"
 #include "program/estimate.hpp"
 
@@ -21,28 +22,7 @@ constexpr size_t kMostOps = 16;  // recomputed for one value; vector time is hid
 constexpr int kMostRounds = 3;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
 
-bool is_recomputable(Kind kind) {
-  switch (kind) {
-    case Kind::kAbs:
-    case Kind::kAdd:
-    case Kind::kAnd:
-    case Kind::kClamp:
-    case Kind::kCompare:
-    case Kind::kConvert:
-    case Kind::kMaximum:
-    case Kind::kMinimum:
-    case Kind::kMultiply:
-    case Kind::kMultiplyAdd:
-    case Kind::kNegate:
-    case Kind::kNot:
-    case Kind::kOr:
-    case Kind::kSelect:
-    case Kind::kSubtract:
-      return true;
-    default:
-      return false;
-  }
-}
+bool is_recomputable(Kind kind) { return has_trait(kind, trait::kCheap); }
 
 int64_t bytes_of(const Value* v) { return v->type.count() * elem_bytes(v->type.elem); }
 

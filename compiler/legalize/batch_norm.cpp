@@ -88,8 +88,10 @@ std::vector<Value*> batch_norm(Op& op, Rewriter& rw) {
       return norm.training();
     case Kind::kBatchNormInference:
       return norm.inference();
-    default:
+    case Kind::kBatchNormGrad:
       return norm.grad();
+    default:
+      fail_unknown_kind(op, "the expansion of batch norms");
   }
 }
 

@@ -95,7 +95,11 @@ class Collective {
           }
           out.push_back(combined(gathered(x)));
           break;
-        default:
+          TPU_CASES(SOURCE, ELEMENTWISE, SHAPE, CONTRACTION, BODY, CONTROL, HOST, WHOLE, MATRIX,
+                    CALL, SIZED, GLOBAL, END)
+        case Kind::kAllGather:
+        case Kind::kAllToAll:
+        case Kind::kCollectivePermute:
           return {};
       }
     }

@@ -50,7 +50,7 @@ std::vector<Value*> legalize_op(Op& op, Rewriter& rw, int64_t cores) {
       return legalization::scatter(op, rw);
     case Kind::kBitcastConvert:
       return legalization::bitcast(op, rw);
-    default:
+    default:  // has a kernel; else formation rejects it
       return {};
   }
 }
@@ -136,7 +136,7 @@ std::vector<Value*> legalize_wide_op(Op& op, Rewriter& rw, int64_t cores) {
                  : std::vector<Value*>{};
     case Kind::kReduce:
       return wide ? wide_extreme(op, rw) : std::vector<Value*>{};
-    default:
+    default:  // by halves, or rejected by the pass `split_wide`
       return {};
   }
 }

@@ -42,8 +42,12 @@ Dense identity_of(Kind reducer, const Type& type) {
       return real ? make_splat(type, kInf) : make_splat_int(type, highest_int(type.elem));
     case Kind::kAnd:
       return make_splat_int(type, type.elem == Elem::kI1 ? 1 : -1);
-    default:
+    case Kind::kAdd:
+    case Kind::kOr:
+    case Kind::kXor:
       return real ? make_splat(type, 0) : make_splat_int(type, 0);
+    default:
+      throw Error("internal: the identity of this reducer is not known", source_name(reducer));
   }
 }
 

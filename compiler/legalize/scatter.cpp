@@ -308,8 +308,12 @@ class Scatter {
                               : b_.splat_int(type, 0);
       case Kind::kMinimum:
         return is_float(e) ? b_.splat(type, __builtin_inf()) : b_.splat_int(type, top);
-      default:
+      case Kind::kAdd:
+      case Kind::kOr:
+      case Kind::kXor:
         return b_.splat_int(type, 0);
+      default:
+        throw Error("internal: the identity of this reducer is not known", source_name(kind));
     }
   }
 

@@ -59,9 +59,13 @@ class Placer {
         return results(op);
       case Kind::kCustomCall:
         return false;
-      default:
+        TPU_CASES(SOURCE, ELEMENTWISE, SHAPE, CONTRACTION, BODY, CONTROL, COLLECTIVE, HOST, WHOLE,
+                  MATRIX, SIZED)
+      case Kind::kCall:
+      case Kind::kComposite:
         return on_every_core(op);
     }
+    return false;
   }
 
   bool manual_computation(const Op& op) {

@@ -22,9 +22,30 @@ int round_of(const Op& op) {
       return 1;
     case Kind::kBroadcastInDim:
       return op.operand_type(0).count() < op.type().count() ? 2 : 0;
-    default:
+      TPU_CASES(SOURCE, ELEMENTWISE, CONTROL, COLLECTIVE, HOST, WHOLE, MATRIX, CALL, SIZED, GLOBAL,
+                END)
+    case Kind::kConcatenate:
+    case Kind::kDynamicSlice:
+    case Kind::kDynamicUpdateSlice:
+    case Kind::kGather:
+    case Kind::kPad:
+    case Kind::kReshape:
+    case Kind::kReverse:
+    case Kind::kSlice:
+    case Kind::kTranspose:
+    case Kind::kWindow:
+    case Kind::kOptimizationBarrier:
+    case Kind::kFft:
+    case Kind::kReduceWindow:
+    case Kind::kSelectAndScatter:
+    case Kind::kIndexedRead:
+    case Kind::kIndexedWrite:
+    case Kind::kIndexedCombine:
+    case Kind::kSort:
+    case Kind::kMap:
       return 0;
   }
+  return 0;
 }
 
 // Collectives treat every position alike but along the dimensions that they cut and join.
@@ -69,9 +90,24 @@ bool is_free(const Value* v) {
       return true;
     case Kind::kBroadcastInDim:
       return v->def->operand_type(0).is_scalar();
-    default:
+      TPU_CASES(ELEMENTWISE, CONTRACTION, BODY, CONTROL, COLLECTIVE, HOST, WHOLE, MATRIX, CALL,
+                SIZED, GLOBAL, END)
+    case Kind::kPartitionId:
+    case Kind::kReplicaId:
+    case Kind::kConcatenate:
+    case Kind::kDynamicSlice:
+    case Kind::kDynamicUpdateSlice:
+    case Kind::kGather:
+    case Kind::kPad:
+    case Kind::kReshape:
+    case Kind::kReverse:
+    case Kind::kSlice:
+    case Kind::kTranspose:
+    case Kind::kWindow:
+    case Kind::kOptimizationBarrier:
       return false;
   }
+  return false;
 }
 
 FactorRule rule_for(const Op& op) {
@@ -260,7 +296,8 @@ void Placements::relate(const Region& region) {
           relate_same(same);
         }
         break;
-      default:
+        TPU_CASES(SOURCE, ELEMENTWISE, SHAPE, CONTRACTION, BODY, COLLECTIVE, WHOLE, MATRIX, CALL,
+                  SIZED)
         if (op->results.size() != 1 || !is_free(op->result())) {
           relate_op(*op);
         }

@@ -138,7 +138,10 @@ void Rewrite::emit(const Op& op) {
     case Kind::kCase:
       control(op);
       return;
-    default:
+      TPU_CASES(SOURCE, ELEMENTWISE, SHAPE, CONTRACTION, BODY, COLLECTIVE, WHOLE, MATRIX, SIZED,
+                END)
+    case Kind::kCall:
+    case Kind::kComposite:
       compute(op);
   }
 }

@@ -98,7 +98,7 @@ class SumMerger {
         return added(op, rw);
       case Kind::kWhile:
         return looped(op, rw);
-      default:
+      default:  // partial sums are added before it
         return {};
     }
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/op_traits.hpp"
 #include "passes/rewriter.hpp"
 
 namespace tpu::compiler {
@@ -26,50 +27,53 @@ bool converts_sums(const Op& op) {
                               elem_bytes(to) <= elem_bytes(from);
 }
 
+// Linear under conditions: LinearIn::kSometimes.
+Linear conditionally_linear(const Op& op) {
+  const auto first_if = [](bool condition) { return condition ? Linear{{0}} : Linear{}; };
+  if (op.kind == Kind::kBroadcastInDim) {  // a scalar is summed: its broadcast is free anywhere
+    return first_if(!op.operand_type(0).is_scalar());
+  }
+  if (op.kind == Kind::kDivide) {
+    return first_if(is_float(op.type().elem));
+  }
+  if (op.kind == Kind::kConvert) {
+    return first_if(converts_sums(op));
+  }
+  if (op.kind == Kind::kPad) {
+    return first_if(is_zero(op.operands[1]));
+  }
+  if (op.kind == Kind::kReduce) {
+    return first_if(op.operands.size() == 2 && adds(op) && is_zero(op.operands[1]));
+  }
+  if (op.kind == Kind::kScatter) {
+    return op.operands.size() == 3 && adds(op) ? Linear{{0, 2}} : Linear{};
+  }
+  throw Error("internal: no rule says when this op is linear", source_name(op.kind), op.loc);
+}
+
 Linear linear_operands(const Op& op) {
-  switch (op.kind) {
-    case Kind::kAdd:
-    case Kind::kSubtract:
-      return {{0, 1}};
-    case Kind::kSelect:
-      return {{1, 2}};
-    case Kind::kNegate:
-    case Kind::kTranspose:
-    case Kind::kReshape:
-    case Kind::kSlice:
-    case Kind::kReverse:
-    case Kind::kDynamicSlice:
-    case Kind::kGather:
+  switch (traits_of(op.kind).linear) {
+    case LinearIn::kNone:
+      return {};
+    case LinearIn::kFirst:
       return {{0}};
-    case Kind::kBroadcastInDim:  // a scalar is summed: what is made of it is free anywhere
-      return op.operand_type(0).is_scalar() ? Linear{} : Linear{{0}};
-    case Kind::kDivide:
-      return is_float(op.type().elem) ? Linear{{0}} : Linear{};
-    case Kind::kConvert:
-      return converts_sums(op) ? Linear{{0}} : Linear{};
-    case Kind::kPad:
-      return is_zero(op.operands[1]) ? Linear{{0}} : Linear{};
-    case Kind::kReduce:
-      return op.operands.size() == 2 && adds(op) && is_zero(op.operands[1]) ? Linear{{0}}
-                                                                            : Linear{};
-    case Kind::kScatter:
-      return op.operands.size() == 3 && adds(op) ? Linear{{0, 2}} : Linear{};
-    case Kind::kDynamicUpdateSlice:
+    case LinearIn::kFirstTwo:
       return {{0, 1}};
-    case Kind::kConcatenate: {
+    case LinearIn::kChoices:
+      return {{1, 2}};
+    case LinearIn::kAll: {
       Linear all;
       for (size_t i = 0; i < op.operands.size(); ++i) {
         all.operands.push_back(i);
       }
       return all;
     }
-    case Kind::kMultiply:
-    case Kind::kDotGeneral:
-    case Kind::kConvolution:
+    case LinearIn::kProduct:
       return {{0, 1}, true};
-    default:
-      return {};
+    case LinearIn::kSometimes:
+      return conditionally_linear(op);
   }
+  return {};
 }
 
 // Ops that a contraction may have behind it in what JAX takes for one.
@@ -156,7 +160,7 @@ void UnreducedArrays::follow(const Region& region) {
       case Kind::kCase:
         follow_branches(*op);
         break;
-      default:
+      default:  // as its column `linear` says
         follow_linear(*op);
     }
   }

@@ -87,7 +87,7 @@ bool is_never_negative_zero(const Value* v, int depth) {
     case Kind::kBroadcastInDim:
     case Kind::kSlice:
       return is_never_negative_zero(op.operands[0], depth + 1);
-    default:
+    default:  // may be -0
       return false;
   }
 }
@@ -222,7 +222,7 @@ std::vector<Value*> apply(Op& op, Rewriter& rw, const Facts& facts) {
       auto out = rules::transpose(op, rw);
       return out.empty() ? rules::transpose_of_dot(op, rw, uses) : out;
     }
-    default:
+    default:  // without a rule, or a rule of shapes
       return rules::shape(op, rw);
   }
 }

@@ -182,7 +182,7 @@ std::vector<Value*> shape(Op& op, Rewriter& rw) {
       return reverse(op, rw);
     case Kind::kConcatenate:
       return concatenate(op, rw);
-    default:
+    default:  // has no rule
       return {};
   }
 }

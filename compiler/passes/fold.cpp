@@ -11,16 +11,12 @@ namespace tpu::compiler {
 namespace {
 
 bool is_foldable(const Op& op) {
-  switch (op.kind) {
-    case Kind::kConstant:
-    case Kind::kIota:  // cheaper to make than to load
-    case Kind::kDotGeneral:
-      return false;
-    case Kind::kBitcastConvert:
-      return elem_bytes(op.operand_type(0).elem) == elem_bytes(op.type().elem);
-    default:
-      return can_eval(op.kind);
+  if (op.kind == Kind::kConstant || op.kind == Kind::kDotGeneral ||
+      op.kind == Kind::kIota) {  // an iota is cheaper to make than to load
+    return false;
   }
+  return can_eval(op.kind) && (op.kind != Kind::kBitcastConvert ||
+                               elem_bytes(op.operand_type(0).elem) == elem_bytes(op.type().elem));
 }
 
 // One repeated element in, one repeated element out: evaluated once.

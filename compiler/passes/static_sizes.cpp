@@ -173,7 +173,7 @@ std::vector<Value*> make_static(Op& op, KnownSizes& known, Rewriter& rw) {
       break;
     case Kind::kSetDimensionSize:
       return dimension_size(op, known, rw);
-    default:
+    default:  // has no sizes as operands
       return {};
   }
   if (!takes_sizes(op.kind) || !made.empty()) {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "ir/control.hpp"
+#include "ir/op_traits.hpp"
 #include "passes/rewriter.hpp"
 
 namespace tpu::compiler {
@@ -14,21 +15,7 @@ constexpr int64_t kMaxTrips = 8;
 constexpr int64_t kMostUnrolled = 400;  // after unrolling
 
 bool is_plain(const Op& op) {
-  switch (op.kind) {
-    case Kind::kConstant:
-    case Kind::kIota:
-    case Kind::kBroadcastInDim:
-    case Kind::kReshape:
-    case Kind::kTranspose:
-    case Kind::kSlice:
-    case Kind::kReverse:
-    case Kind::kConcatenate:
-    case Kind::kOptimizationBarrier:
-    case Kind::kReturn:
-      return true;
-    default:
-      return is_elementwise(op.kind);
-  }
+  return has_trait(op.kind, trait::kUnrolls) || is_elementwise(op.kind);
 }
 
 std::optional<int64_t> scalar_constant(const Value* v) {

@@ -49,7 +49,7 @@ class PossibleValues {
       case Kind::kTranspose:
       case Kind::kOptimizationBarrier:
         return visit(op.operands[static_cast<size_t>(v->index)]);
-      default:
+      default:  // its values are not known
         return false;
     }
   }
@@ -77,7 +77,7 @@ std::optional<Operand> fold_integer(Kind kind, const std::vector<Operand>& in) {
       return known(a * b);
     case Kind::kShiftLeft:
       return known(b < 32 ? a << b : 0);
-    default:
+    default:  // is computed by the vector unit
       return std::nullopt;
   }
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "arith/bf16.hpp"
+#include "ir/op_traits.hpp"
 
 namespace tpu::compiler {
 
@@ -127,7 +128,7 @@ View through(const Op& op, const View& view, const std::vector<Loop>& loops) {
         }
         break;
       }
-      default: {  // reverse
+      case Kind::kReverse: {
         const Dims& rev = op.as<DimsAttrs>().dims;
         index[j] = r[j];
         if (std::find(rev.begin(), rev.end(), static_cast<int64_t>(j)) != rev.end()) {
@@ -138,25 +139,14 @@ View through(const Op& op, const View& view, const std::vector<Loop>& loops) {
         }
         break;
       }
+      default:
+        fail_unknown_kind(op, "the index of views");
     }
   }
   return from_dims(index, to, loops.size());
 }
 
-bool is_view(Kind kind) {
-  switch (kind) {
-    case Kind::kBroadcastInDim:
-    case Kind::kReshape:
-    case Kind::kTranspose:
-    case Kind::kSlice:
-    case Kind::kReverse:
-    case Kind::kWindow:
-    case Kind::kOptimizationBarrier:
-      return true;
-    default:
-      return false;
-  }
-}
+bool is_view(Kind kind) { return has_trait(kind, trait::kView); }
 
 class Builder {
  public:

@@ -2,6 +2,7 @@
 #include <bit>
 #include <limits>
 
+#include "ir/op_traits.hpp"
 #include "vpu/vpu_build.hpp"
 
 namespace tpu::compiler {
@@ -41,119 +42,21 @@ VpuOp pick(const Op& op, const Forms& forms, Elem e) {
   return out;
 }
 
-Forms unary_forms(Kind kind) {
-  constexpr VpuOp kNone = VpuOp::kLoad;
-  switch (kind) {
-    case Kind::kAbs:
-      return {VpuOp::kAbsF, VpuOp::kAbsI, VpuOp::kMov, kNone};
-    case Kind::kNegate:
-      return {VpuOp::kNegF, VpuOp::kNegI, VpuOp::kNegI, kNone};
-    case Kind::kSign:
-      return {VpuOp::kSignF, VpuOp::kSignI, kNone, kNone};
-    case Kind::kSine:
-      return {VpuOp::kSinF};
-    case Kind::kCosine:
-      return {VpuOp::kCosF};
-    case Kind::kTan:
-      return {VpuOp::kTanF};
-    case Kind::kCbrt:
-      return {VpuOp::kCbrtF};
-    case Kind::kErf:
-      return {VpuOp::kErfF};
-    case Kind::kNot:
-      return {kNone, VpuOp::kNot, VpuOp::kNot, kNone};
-    case Kind::kPopcnt:
-      return {kNone, VpuOp::kPopcnt, VpuOp::kPopcnt, kNone};
-    case Kind::kClz:
-      return {kNone, VpuOp::kClz, VpuOp::kClz, kNone};
-    case Kind::kCeil:
-      return {VpuOp::kCeilF};
-    case Kind::kFloor:
-      return {VpuOp::kFloorF};
-    case Kind::kRoundAfz:
-      return {VpuOp::kRoundAfzF};
-    case Kind::kRoundEven:
-      return {VpuOp::kRoundRneF};
-    case Kind::kExp:
-      return {VpuOp::kExpF};
-    case Kind::kExpm1:
-      return {VpuOp::kExpm1F};
-    case Kind::kLog:
-      return {VpuOp::kLogF};
-    case Kind::kLog1p:
-      return {VpuOp::kLog1pF};
-    case Kind::kLogistic:
-      return {VpuOp::kLogisticF};
-    case Kind::kTanh:
-      return {VpuOp::kTanhF};
-    case Kind::kSqrt:
-      return {VpuOp::kSqrtF};
-    case Kind::kRsqrt:
-      return {VpuOp::kRsqrtF};
-    default:
-      return {};
-  }
-}
-
-Forms binary_forms(Kind kind) {
-  constexpr VpuOp kNone = VpuOp::kLoad;
-  switch (kind) {
-    case Kind::kAdd:
-      return {VpuOp::kAddF, VpuOp::kAddI, VpuOp::kAddI, VpuOp::kOr};
-    case Kind::kSubtract:
-      return {VpuOp::kSubF, VpuOp::kSubI, VpuOp::kSubI, kNone};
-    case Kind::kMultiply:
-      return {VpuOp::kMulF, VpuOp::kMulI, VpuOp::kMulI, VpuOp::kAnd};
-    case Kind::kDivide:
-      return {VpuOp::kDivF, VpuOp::kDivS, VpuOp::kDivU, kNone};
-    case Kind::kRemainder:
-      return {VpuOp::kRemF, VpuOp::kRemS, VpuOp::kRemU, kNone};
-    case Kind::kMaximum:
-      return {VpuOp::kMaxF, VpuOp::kMaxS, VpuOp::kMaxU, VpuOp::kOr};
-    case Kind::kMinimum:
-      return {VpuOp::kMinF, VpuOp::kMinS, VpuOp::kMinU, VpuOp::kAnd};
-    case Kind::kPower:
-      return {VpuOp::kPowF, VpuOp::kPowS, VpuOp::kPowU, kNone};
-    case Kind::kAtan2:
-      return {VpuOp::kAtan2F};
-    case Kind::kMultiplyHigh:
-      return {kNone, kNone, VpuOp::kMulhiU, kNone};
-    case Kind::kAnd:
-      return {kNone, VpuOp::kAnd, VpuOp::kAnd, VpuOp::kAnd};
-    case Kind::kOr:
-      return {kNone, VpuOp::kOr, VpuOp::kOr, VpuOp::kOr};
-    case Kind::kXor:
-      return {kNone, VpuOp::kXor, VpuOp::kXor, VpuOp::kXor};
-    case Kind::kShiftLeft:
-      return {kNone, VpuOp::kShl, VpuOp::kShl, kNone};
-    case Kind::kShiftRightArith:
-      return {kNone, VpuOp::kSar, VpuOp::kSar, kNone};
-    case Kind::kShiftRightLogical:
-      return {kNone, VpuOp::kShr, VpuOp::kShr, kNone};
-    default:
-      return {};
-  }
+Forms forms_of(Kind kind) {
+  using enum VpuOp;
+  constexpr VpuOp kNo = VpuOp::kLoad;
+  static constexpr Forms kForms[] = {
+#define TPU_FORMS(...) {__VA_ARGS__},
+#define X(id, name, attrs, in, out, regions, source, takes, linear, traits, forms) TPU_FORMS forms
+      TPU_OP_KINDS(X)
+#undef X
+#undef TPU_FORMS
+  };
+  return kForms[static_cast<size_t>(kind)];
 }
 
 // True if lanes of 32 bits may hold bits beyond the width of a narrow integer afterwards.
-bool may_leave_width(Kind kind) {
-  switch (kind) {
-    case Kind::kAdd:
-    case Kind::kSubtract:
-    case Kind::kMultiply:
-    case Kind::kDivide:
-    case Kind::kPower:
-    case Kind::kNegate:
-    case Kind::kAbs:
-    case Kind::kNot:
-    case Kind::kShiftLeft:
-    case Kind::kShiftRightLogical:
-    case Kind::kShiftRightArith:
-      return true;
-    default:
-      return false;
-  }
-}
+bool may_leave_width(Kind kind) { return has_trait(kind, trait::kWraps); }
 
 constexpr uint32_t kOneF = 0x3f800000u;
 constexpr uint32_t kInfF = 0x7f800000u;
@@ -187,15 +90,15 @@ int VpuSelector::elementwise(const Op& op, const std::vector<int>& in) {
     case Kind::kMultiplyAdd:
       return make(VpuOp::kFmaF, in[0], in[1], in[2]);
     case Kind::kClamp: {
-      const VpuOp hi = pick(op, binary_forms(Kind::kMinimum), e);
-      const int low = make(pick(op, binary_forms(Kind::kMaximum), e), in[1], in[0]);
+      const VpuOp hi = pick(op, forms_of(Kind::kMinimum), e);
+      const int low = make(pick(op, forms_of(Kind::kMaximum), e), in[1], in[0]);
       return make(hi, low, in[2]);
     }
     case Kind::kCompare:
       return compare(op, in[0], in[1]);
     case Kind::kConvert:
       return convert(op, in[0]);
-    default:
+    default:  // by its column of the table, or rejected
       out = in.size() == 1 ? unary(op, in[0]) : binary(op, in[0], in[1]);
       break;
   }
@@ -210,7 +113,7 @@ int VpuSelector::unary(const Op& op, int x) {
   switch (op.kind) {
     case Kind::kNot:
       return e == Elem::kI1 ? make(VpuOp::kXor, x, imm(1))
-                            : make(pick(op, unary_forms(op.kind), e), x);
+                            : make(pick(op, forms_of(op.kind), e), x);
     case Kind::kSign:
       if (e == Elem::kU32) {
         return make(VpuOp::kMinU, x, imm(1));
@@ -233,16 +136,16 @@ int VpuSelector::unary(const Op& op, int x) {
       }
       break;
     case Kind::kPopcnt:
-      return make(pick(op, unary_forms(op.kind), e), unsigned_bits(x, e));
-    default:
+      return make(pick(op, forms_of(op.kind), e), unsigned_bits(x, e));
+    default:  // by its column of the table, or rejected
       break;
   }
-  return make(pick(op, unary_forms(op.kind), e), x);
+  return make(pick(op, forms_of(op.kind), e), x);
 }
 
 int VpuSelector::binary(const Op& op, int a, int b) {
   const Elem e = op.operand_type(0).elem;
-  const VpuOp form = pick(op, binary_forms(op.kind), e);
+  const VpuOp form = pick(op, forms_of(op.kind), e);
   if (op.kind == Kind::kShiftRightLogical) {
     a = unsigned_bits(a, e);
   } else if (op.kind == Kind::kShiftRightArith && is_unsigned(e)) {
@@ -410,7 +313,7 @@ uint32_t reduce_identity(const Op& op, Kind kind, Elem elem) {
   }
 }
 
-VpuOp reduce_op(const Op& op, Kind kind, Elem elem) { return pick(op, binary_forms(kind), elem); }
+VpuOp reduce_op(const Op& op, Kind kind, Elem elem) { return pick(op, forms_of(kind), elem); }
 
 spec::VpuReduce reduce_tree(const Op& op, Kind kind, Elem elem) {
   switch (reduce_op(op, kind, elem)) {

@@ -38,6 +38,34 @@ class OptionNames(Tree):
         self.fails("has no SimOptions::wave_path", self.SCRIPT)
 
 
+class KindSwitches(Tree):
+    SCRIPT = "tests/lint/kind_switches_test.py"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.write("compiler/ir/op_kinds.hpp", '#define TPU_A_KINDS(X) \\\n  X(kAdd, "add") \\\n  X(kSort, "sort")\n')
+
+    def switch(self, label: str, default: str) -> None:
+        self.write("compiler/passes/fold.cpp",
+                   f"bool f(Kind kind) {{\n  switch (kind) {{\n    {label}\n      return true;\n"
+                   f"    {default}\n  }}\n}}\n")
+
+    def test_a_silent_default_is_refused(self) -> None:
+        for label in ("case Kind::kAdd:", "TPU_CASES(A)"):
+            self.switch(label, "default:\n      return false;")
+            self.fails("fold\\.cpp:5: this default may ignore a new kind", self.SCRIPT)
+
+    def test_groups_errors_and_reasons_pass(self) -> None:
+        for default in ("TPU_CASES(B)\n      return false;", 'default:\n      throw Error("internal");',
+                        "default:  // has no rule\n      return false;"):
+            self.switch("case Kind::kAdd:", default)
+            self.passes(self.SCRIPT)
+
+    def test_switches_over_other_enumerations_pass(self) -> None:
+        self.switch("case Kind::kLoop:", "default:\n      return false;")
+        self.passes(self.SCRIPT)
+
+
 class Layering(Tree):
     SCRIPT = "tests/lint/layering_test.py"
 

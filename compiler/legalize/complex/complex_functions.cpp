@@ -33,7 +33,7 @@ std::optional<Complex> ComplexMath::unary(Kind kind, const Complex& a) {
       return tan(a);
     case Kind::kTanh:
       return tanh(a);
-    default:
+    default:  // rejected by the caller
       return std::nullopt;
   }
 }
@@ -55,7 +55,7 @@ std::optional<Complex> ComplexMath::binary(Kind kind, const Complex& a, const Co
     case Kind::kMaximum:
     case Kind::kMinimum:
       return extreme(kind, a, b);
-    default:
+    default:  // rejected by the caller
       return std::nullopt;
   }
 }

@@ -166,8 +166,10 @@ std::vector<Complex> complex_matrix_op(const Op& op, const std::vector<Complex>&
       return {blocks.cholesky(op, operands.at(0))};
     case Kind::kTriangularSolve:
       return {blocks.triangular_solve(op, operands.at(0), operands.at(1))};
-    default:
+    case Kind::kEigh:
       return complex_eigh(op, operands.at(0), rw);
+    default:
+      fail_unknown_kind(op, "complex linear algebra");
   }
 }
 

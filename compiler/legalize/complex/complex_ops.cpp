@@ -96,9 +96,21 @@ bool has_bodies_of_parts(const Op& op) {
       return simple_reducer(body) == Kind::kAdd;
     case Kind::kScatter:
       return simple_reducer(body) == Kind::kAdd || takes_update(body);
-    default:
+      TPU_CASES(SOURCE, ELEMENTWISE, SHAPE, CONTRACTION, CONTROL, HOST, WHOLE, MATRIX, CALL, SIZED,
+                GLOBAL, END)
+    case Kind::kSelectAndScatter:
+    case Kind::kIndexedRead:
+    case Kind::kIndexedWrite:
+    case Kind::kIndexedCombine:
+    case Kind::kSort:
+    case Kind::kMap:
+    case Kind::kAllGather:
+    case Kind::kAllToAll:
+    case Kind::kCollectiveBroadcast:
+    case Kind::kCollectivePermute:
       return false;
   }
+  return false;
 }
 
 void part_body(const Op& op, Op& made) {

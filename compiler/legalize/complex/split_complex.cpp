@@ -5,6 +5,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "ir/op_traits.hpp"
 #include "legalize/complex/complex_ops.hpp"
 #include "legalize/complex/fft.hpp"
 #include "legalize/legalize.hpp"
@@ -232,7 +233,7 @@ class ComplexSplitter {
         words.dims.push_back(2);
         return set(op, unpack_complex(rw_.make(op.kind, {}, words, op.attrs), rw_));
       }
-      default:
+      default:  // rejects what it does not know
         return structural(op);
     }
   }
@@ -247,27 +248,14 @@ class ComplexSplitter {
               op, *rw_.make_op(op.kind, expanded(op.operands), expanded_types(op), op.attrs));
         }
         return by_parts(op);
-      case Kind::kBroadcastInDim:
-      case Kind::kReshape:
-      case Kind::kTranspose:
-      case Kind::kSlice:
-      case Kind::kReverse:
-      case Kind::kConcatenate:
-      case Kind::kPad:
-      case Kind::kSelect:
-      case Kind::kGather:
-      case Kind::kDynamicSlice:
-      case Kind::kDynamicUpdateSlice:
-      case Kind::kCollectiveBroadcast:
-      case Kind::kCollectivePermute:
-      case Kind::kShardingConstraint:
-      case Kind::kReshard:
-        return by_parts(op);
       case Kind::kCustomCall:
         return set_expanded(
             op, *rw_.make_op(op.kind, expanded(op.operands), expanded_types(op), op.attrs));
-      default:
+      default:  // by parts, of matrices, elementwise, or rejected below
         break;
+    }
+    if (has_trait(op.kind, trait::kByParts)) {
+      return by_parts(op);
     }
     if (is_matrix_op(op.kind)) {
       return matrices(op);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "ir/op_traits.hpp"
 #include "legalize/int64/wide_collectives.hpp"
 #include "legalize/int64/wide_halves.hpp"
 #include "legalize/int64/wide_math.hpp"
@@ -184,21 +185,11 @@ class Splitter {
           }
         }
         return;
-      case Kind::kBroadcastInDim:
-      case Kind::kReshape:
-      case Kind::kTranspose:
-      case Kind::kSlice:
-      case Kind::kReverse:
-      case Kind::kConcatenate:
-      case Kind::kPad:
-      case Kind::kWindow:
-      case Kind::kAllToAll:
-      case Kind::kAllGather:
-      case Kind::kCollectiveBroadcast:
-      case Kind::kCollectivePermute:
-        return by_halves(op);
-      default:
+      default:  // by halves, elementwise, or rejected below
         break;
+    }
+    if (has_trait(op.kind, trait::kByHalves)) {
+      return by_halves(op);
     }
     if (!is_elementwise(op.kind) || !wide_in) {
       refuse(op, "not supported on 64-bit integers; use 32-bit integers");

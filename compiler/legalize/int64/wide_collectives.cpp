@@ -32,8 +32,12 @@ class CoreReduction {
       case Kind::kMaximum:
       case Kind::kMinimum:
         return extreme(body);
-      default:
+      case Kind::kAnd:
+      case Kind::kOr:
+      case Kind::kXor:
         return {over_cores(body, x_.lo), over_cores(body, x_.hi)};
+      default:
+        fail_unknown_kind(op_, "the reduction of 64-bit integers over cores");
     }
   }
 
@@ -118,7 +122,11 @@ class CoreReduction {
 }  // namespace
 
 bool reduces_by_halves(const Op& op) {
-  switch (simple_reducer(*op.regions[0]).value_or(Kind::kReturn)) {
+  const std::optional<Kind> reducer = simple_reducer(*op.regions[0]);
+  if (!reducer) {
+    return false;
+  }
+  switch (*reducer) {
     case Kind::kAdd: {
       const auto& groups = op.as<CollectiveAttrs>().groups;
       return std::all_of(groups.begin(), groups.end(),
@@ -131,8 +139,10 @@ bool reduces_by_halves(const Op& op) {
     case Kind::kMaximum:
     case Kind::kMinimum:  // a half of a part is told from another by the whole array
       return op.kind == Kind::kAllReduce;
-    default:
+    case Kind::kMultiply:
       return false;
+    default:
+      fail_unknown_kind(op, "the choice of 64-bit reductions over cores");
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ir/op_traits.hpp"
+
 namespace tpu::compiler {
 namespace {
 
@@ -22,20 +24,15 @@ std::vector<Value*> expand(const Op& op, Rewriter& rw) {
   if (op.operand_type(0).count() == 0 || op.type().count() == 0) {
     return empty_results(op, rw);
   }
-  switch (op.kind) {
-    case Kind::kCholesky:
-      return legalization::cholesky(op, rw);
-    case Kind::kTriangularSolve:
-      return legalization::triangular_solve(op, rw);
-    case Kind::kQr:
-      return legalization::qr(op, rw);
-    case Kind::kHouseholderProduct:
-      return legalization::householder_product(op, rw);
-    case Kind::kLu:
-      return legalization::lu(op, rw);
-    default:
-      return legalization::eigh(op, rw);
-  }
+  static constexpr KindTable<std::vector<Value*> (*)(const Op&, Rewriter&)> kExpansions{
+      {Kind::kCholesky, legalization::cholesky},
+      {Kind::kTriangularSolve, legalization::triangular_solve},
+      {Kind::kQr, legalization::qr},
+      {Kind::kHouseholderProduct, legalization::householder_product},
+      {Kind::kLu, legalization::lu},
+      {Kind::kEigh, legalization::eigh}};
+  static_assert(kExpansions.has_all([](Kind k) { return traits_of(k).group == Group::kMatrix; }));
+  return kExpansions.find(op.kind)(op, rw);
 }
 
 }  // namespace

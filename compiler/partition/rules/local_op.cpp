@@ -54,9 +54,25 @@ Attrs local_attrs(const Op& op, const std::vector<Type>& local_operands,
     case Kind::kConvolution:
       return local_convolution(op.as<ConvAttrs>(), local_operands[0], local_operands[1],
                                local_results[0]);
-    default:
+      TPU_CASES(ELEMENTWISE, BODY, CONTROL, COLLECTIVE, HOST, WHOLE, MATRIX, CALL, SIZED, GLOBAL,
+                END)
+    case Kind::kIota:
+    case Kind::kPartitionId:
+    case Kind::kReplicaId:
+    case Kind::kBroadcastInDim:
+    case Kind::kConcatenate:
+    case Kind::kDynamicUpdateSlice:
+    case Kind::kPad:
+    case Kind::kReshape:
+    case Kind::kReverse:
+    case Kind::kTranspose:
+    case Kind::kWindow:
+    case Kind::kOptimizationBarrier:
+    case Kind::kDotGeneral:
+    case Kind::kFft:
       return op.attrs;
   }
+  return op.attrs;
 }
 
 std::optional<size_t> combined_once(const Op& op, Kind reducer) {

@@ -365,13 +365,18 @@ void other(RuleBuilder& b) {
 
 FactorRule rule_of(const Op& op) {
   RuleBuilder b(op);
+  if (op.kind == Kind::kBitcastConvert) {
+    bitcast(b);
+    return b.done();
+  }
+  if (is_elementwise(op.kind) || op.kind == Kind::kMap) {
+    elementwise(b);
+    return b.done();
+  }
   switch (op.kind) {
     case Kind::kConstant:
     case Kind::kIota:
       source(b);
-      break;
-    case Kind::kBitcastConvert:
-      bitcast(b);
       break;
     case Kind::kOptimizationBarrier:
     case Kind::kShardingConstraint:
@@ -399,8 +404,16 @@ FactorRule rule_of(const Op& op) {
     case Kind::kDynamicUpdateSlice:
       dynamic_update_slice(b);
       break;
-    default:
-      is_elementwise(op.kind) || op.kind == Kind::kMap ? elementwise(b) : other(b);
+      TPU_CASES(ELEMENTWISE, CONTRACTION, BODY, CONTROL, COLLECTIVE, HOST, WHOLE, MATRIX, CALL,
+                SIZED, END)
+    case Kind::kPartitionId:
+    case Kind::kReplicaId:
+    case Kind::kConcatenate:
+    case Kind::kGather:
+    case Kind::kReverse:
+    case Kind::kWindow:
+    case Kind::kManualComputation:
+      other(b);
   }
   return b.done();
 }

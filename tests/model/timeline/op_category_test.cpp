@@ -50,7 +50,7 @@ TEST(OpCategory, FollowsXla) {
 
 // A kind that the compiler gets has to be sorted here too.
 TEST(OpCategory, KnowsTheElementwiseKinds) {
-#define KIND(id, name, attrs, operands, results, regions) \
+#define KIND(id, name, ...) \
   EXPECT_EQ(hlo_category(name) == "non-fusion elementwise", elementwise(Kind::id)) << name;
   const auto elementwise = [](Kind kind) { return compiler::is_elementwise(kind); };
   TPU_OP_KINDS(KIND)
