@@ -104,12 +104,12 @@ struct Ends {
 }  // namespace
 
 struct ChangedSteps::Shared {
-  Shared(const spec::StepRecord& of, const StepTiming& unchanged)
-      : record(of), timing(unchanged), program(of) {}
+  Shared(const spec::StepRecord& of, const ReplayProgram& its_program, const StepTiming& unchanged)
+      : record(of), program(its_program), timing(unchanged) {}
 
   const spec::StepRecord& record;
+  const ReplayProgram& program;
   const StepTiming& timing;
-  ReplayProgram program;
   CostChange none;
   std::vector<Lean::Moment> moments{};  // of the replay without a change, the first at its begin
   Stretches stretches;
@@ -236,8 +236,9 @@ ChangedSteps::Times ChangedSteps::Shared::in_part(const CostChange& change, Abou
   return span.times();
 }
 
-ChangedSteps::ChangedSteps(const spec::StepRecord& record, const StepTiming& timing) {
-  auto shared = std::make_unique<Shared>(record, timing);
+ChangedSteps::ChangedSteps(const spec::StepRecord& record, const ReplayProgram& program,
+                           const StepTiming& timing) {
+  auto shared = std::make_unique<Shared>(record, program, timing);
   shared->find_moments();
   shared->find_stretches();
   shared_ = std::move(shared);

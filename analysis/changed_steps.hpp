@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "analysis/replay_program.hpp"
 #include "analysis/retime.hpp"
 #include "record/step_record.hpp"
 
@@ -21,8 +22,9 @@ class ChangedSteps {
     uint64_t skew = 0;  ///< of them: from the first core's begin to the last one's
   };
 
-  /// `timing`: the record retimed without a change. Both outlive it.
-  ChangedSteps(const spec::StepRecord& record, const StepTiming& timing);
+  /// `program`: of the record; `timing`: that retimed without a change. All outlive it.
+  ChangedSteps(const spec::StepRecord& record, const ReplayProgram& program,
+               const StepTiming& timing);
   ~ChangedSteps();
 
   /// The same as retime(). Any thread.

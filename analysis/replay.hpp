@@ -172,16 +172,17 @@ class Replay final : private ReplayFabric {
     uint64_t cycles = 1;
     for (const spec::SemaphoreUse& use : command.signal) {
       if (use.amount != 0 && command.remote) {
-        cycles =
-            std::max(cycles, routes_.links().control_latency(routes_.board_core(core), use.core));
+        const ReplayProgram::Core& me = program_.cores[core];
+        cycles = std::max(cycles, routes_.links().control_latency(me.core, me.reached(use.core)));
       }
     }
     return cycles;
   }
 
   // What the first core of all does to another one, another one does to it.
-  void signal(uint64_t now, const spec::SemaphoreUse& use, const Cause& from) override {
-    Core& to = groups_.one() ? cores_.front() : *at_[use.core];
+  void signal(uint64_t now, uint32_t board_core, const spec::SemaphoreUse& use,
+              const Cause& from) override {
+    Core& to = groups_.one() ? cores_.front() : *at_[board_core];
     to.signal(now, use.semaphore, use.amount, from);
   }
   void landing(uint64_t now, uint32_t board_core, int count, const Cause& from) override {
@@ -304,7 +305,7 @@ class Replay final : private ReplayFabric {
     }
     const auto parts = [&](uint32_t core) {
       return cores_[core].any_under_way([&](uint32_t q, uint32_t i) {
-        return program_.cores[core].queues[q][i].apart && !may_be_under_way(wider, q, i);
+        return program_.cores[core].command(q, i).apart && !may_be_under_way(wider, q, i);
       });
     };
     if (std::ranges::any_of(groups_.firsts(), parts)) {

@@ -45,6 +45,7 @@ ReplayCore<kTraced>::ReplayCore(const ReplayProgram& program, uint32_t index,
                                 const CostChange& change, const Offsets& offsets,
                                 ReplayFabric& fabric, ReplayPulse& pulse)
     : core_(program.cores[index]),
+      stream_(*core_.stream),
       index_(index),
       change_(change),
       offsets_(offsets),
@@ -72,7 +73,7 @@ ReplayCore<kTraced>::ReplayCore(const ReplayProgram& program, uint32_t index,
     changes_.resize(state_.semaphores.size());
     timing_.begin = begin_;
     timing_.commands.resize(core_.commands);
-    timing_.items.resize(core_.items.size());
+    timing_.items.resize(stream_.items.size());
   }
   next_item(begin_);
 }
@@ -213,7 +214,7 @@ bool ReplayCore<kTraced>::finish(size_t q, uint64_t now) {
   if (queue.done == queue.started || end_of(q, queue.done) > now) {
     return false;
   }
-  const ReplayCommand& command = commands(q)[queue.done];
+  const ReplayCommand& command = core_.command(q, queue.done);
   const Cause from = done_cause(index_, command.number);
   if constexpr (kTraced) {
     CommandTimes& at = timing_.commands[command.number];
@@ -231,11 +232,11 @@ bool ReplayCore<kTraced>::finish(size_t q, uint64_t now) {
   ++queue.done;
   progress_ += weight_;
   if (command.transfers && command.remote) {
-    fabric_.landing(now, command.to_core, -1, from);
+    fabric_.landing(now, core_.reached(command.to_core), -1, from);
   }
   for (const spec::SemaphoreUse& use : command.signal) {
     if (use.amount != 0) {
-      fabric_.signal(now, use, from);
+      fabric_.signal(now, core_.reached(use.core), use, from);
     }
   }
   return true;
@@ -261,7 +262,7 @@ bool ReplayCore<kTraced>::start(size_t q, uint64_t now) {
       queue.started - queue.done == in_flight_[q]) {
     return false;
   }
-  const ReplayCommand& command = commands(q)[queue.started];
+  const ReplayCommand& command = core_.command(q, queue.started);
   if (!waits_met(command)) {
     return false;
   }
@@ -273,14 +274,15 @@ bool ReplayCore<kTraced>::start(size_t q, uint64_t now) {
     timing_.commands[command.number].start_cause = cause_of(q, command, now);
   }
   constexpr size_t kAhead = 3;  // of one of many queues: the host's caches do not foresee it
-  __builtin_prefetch(&commands(q)[std::min(queue.started + kAhead, commands(q).size() - 1)]);
+  const std::vector<ReplayCommand>& commands = stream_.queues[q];
+  __builtin_prefetch(&commands[std::min(queue.started + kAhead, commands.size() - 1)]);
   begin(q, command, now);
   ++queue.started;
   progress_ += weight_;
   // A matmul onto a result in flight keeps its distance from the one in front.
   queue.held = 0;
-  if (queue.started < commands(q).size()) {
-    const uint64_t distance = commands(q)[queue.started].held_after;
+  if (queue.started < commands.size()) {
+    const uint64_t distance = core_.command(q, queue.started).held_after;
     queue.held = distance == 0 ? 0 : now + scaled(q, command, distance);
   }
   return true;
@@ -296,10 +298,10 @@ Cause ReplayCore<kTraced>::cause_of(size_t q, const ReplayCommand& command, uint
     }
   }
   if (queue.started != 0 && now == std::max(queue.next_start, queue.held)) {
-    return {Cause::Kind::kQueue, index_, commands(q)[queue.started - 1].number};
+    return {Cause::Kind::kQueue, index_, core_.command(q, queue.started - 1).number};
   }
   if (queue.started >= in_flight_[q]) {
-    const uint32_t room = commands(q)[queue.started - in_flight_[q]].number;
+    const uint32_t room = core_.command(q, queue.started - in_flight_[q]).number;
     if (timing_.commands[room].done == now) {
       return done_cause(index_, room);
     }
@@ -321,7 +323,7 @@ void ReplayCore<kTraced>::begin(size_t q, const ReplayCommand& command, uint64_t
     transfer.fixed_cycles = times(fabric_.route(command, transfer), factor);
     end = kNever;
     if (command.remote) {
-      fabric_.landing(now, command.to_core, 1, {});
+      fabric_.landing(now, core_.reached(command.to_core), 1, {});
     }
     fabric_.start(transfer);
   } else if (!command.timed) {
@@ -338,14 +340,14 @@ uint64_t ReplayCore<kTraced>::least_gap(const ReplayItem& item) const {
   if (item.kind == ReplayItem::Kind::kIssue) {
     gap = static_cast<uint64_t>(std::max<int64_t>(0, static_cast<int64_t>(gap) + offsets_.issue));
   }
-  const uint64_t waits = item.kind == ReplayItem::Kind::kHost ? core_.host_waits[item.amount] : 0;
+  const uint64_t waits = item.kind == ReplayItem::Kind::kHost ? stream_.host_waits[item.amount] : 0;
   return times(gap, change_.sequencer) + waits;
 }
 
 template <bool kTraced>
 void ReplayCore<kTraced>::next_item(uint64_t now) {
   if (!ended()) {
-    state_.ready = now + least_gap(core_.items[state_.item]);
+    state_.ready = now + least_gap(stream_.items[state_.item]);
     if constexpr (kTraced) {
       timing_.items[state_.item].ready = state_.ready;
     }
@@ -363,7 +365,7 @@ bool ReplayCore<kTraced>::go(const ReplayItem& item, uint64_t now, Cause& cause)
         return false;
       }
       if (queue.started != 0) {
-        cause = {Cause::Kind::kStart, index_, commands(item.index)[queue.started - 1].number};
+        cause = {Cause::Kind::kStart, index_, core_.command(item.index, queue.started - 1).number};
       }
       ++queue.issued;
       queue.due = now;
@@ -397,7 +399,7 @@ bool ReplayCore<kTraced>::run_sequencer(uint64_t now) {
   bool any = false;
   while (!ended() && state_.ready <= now) {
     Cause cause = kTraced ? timing_.items[state_.item].cause : Cause();
-    const bool went = go(core_.items[state_.item], now, cause);
+    const bool went = go(stream_.items[state_.item], now, cause);
     if constexpr (kTraced) {
       timing_.items[state_.item].cause = cause;
     }

@@ -44,7 +44,8 @@ class ReplayFabric {
   virtual bool may_issue(uint32_t queue, uint32_t index) = 0;
   /// Of a command without data, from its start to its end.
   virtual uint64_t control_cycles(uint32_t core, const ReplayCommand& command) = 0;
-  virtual void signal(uint64_t now, const spec::SemaphoreUse& use, const Cause& from) = 0;
+  virtual void signal(uint64_t now, uint32_t board_core, const spec::SemaphoreUse& use,
+                      const Cause& from) = 0;
   /// A write to another core begins (1) or has landed (-1).
   virtual void landing(uint64_t now, uint32_t board_core, int count, const Cause& from) = 0;
 };
@@ -102,7 +103,7 @@ class ReplayCore {
     state_.queues[queue].due = now;
     wake_at(now);
   }
-  bool ended() const { return state_.item == core_.items.size(); }
+  bool ended() const { return state_.item == stream_.items.size(); }
   uint64_t begin() const { return begin_; }
   uint64_t end() const { return state_.end; }
   const ReplayState& state() const { return state_; }
@@ -118,7 +119,7 @@ class ReplayCore {
     for (size_t q = 0; q < in_flight_.size(); ++q) {
       for (size_t i = state_.queues[q].done; i != state_.queues[q].started; ++i) {
         if (state_.ends[slot(q, i)] == kNever && flows_[flow(q, i)].active()) {
-          take(commands(q)[i], flows_[flow(q, i)]);
+          take(core_.command(q, i), flows_[flow(q, i)]);
         }
       }
     }
@@ -150,7 +151,6 @@ class ReplayCore {
     Cause from{};  // of the last signal
   };
 
-  const std::vector<ReplayCommand>& commands(size_t q) const { return core_.queues[q]; }
   // Rings of a power of two, as long as the commands in flight at least.
   size_t slot(size_t q, size_t number) const { return first_slot_[q] + (number & mask_[q]); }
   // Queues that transfer have flows too.
@@ -180,6 +180,7 @@ class ReplayCore {
                   const ReplayFlow* other_flows) const;
 
   const ReplayProgram::Core& core_;
+  const ReplayProgram::Stream& stream_;
   const uint32_t index_;
   const CostChange& change_;
   const Offsets offsets_;

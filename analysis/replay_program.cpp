@@ -29,15 +29,23 @@ uint32_t short_time(uint64_t cycles) {
   return static_cast<uint32_t>(std::min<uint64_t>(cycles, UINT32_MAX));
 }
 
-ReplayCommand compact(const RecordedCommand& command, uint32_t number,
+ReplayCommand compact(const RecordedCommand& command, uint32_t core, uint32_t number,
                       const RecordedCommand* front) {
   ReplayCommand to;
   to.size = command.bytes;
   to.number = number;
   to.op_id = command.op_id;
+  const auto name = [&](uint16_t reached) { return reached == core ? kOwnCore : reached; };
   to.wait = command.wait;
   to.signal = command.signal;
-  to.to_core = command.to_core;
+  for (spec::SemaphoreUse& use : to.wait) {
+    use.core = 0;  // always its own
+  }
+  for (spec::SemaphoreUse& use : to.signal) {
+    use.core = use.amount != 0 ? name(use.core) : kOwnCore;
+  }
+  to.to_core = command.transfers() ? name(command.to_core) : kOwnCore;
+  to.apart = reaches_others(command, core);
   to.from = command.from;
   to.to = command.to;
   to.transfers = command.transfers();
@@ -72,7 +80,7 @@ ReplayItem::Kind compact(SequencerItem::Kind kind) {
   return To::kHalt;
 }
 
-void add_item(ReplayProgram::Core& to, const spec::RecordedCore& core, size_t index) {
+void add_item(ReplayProgram::Stream& to, const spec::RecordedCore& core, size_t index) {
   const SequencerItem& item = core.items[index];
   const uint64_t before = index == 0 ? core.begin : core.items[index - 1].went;
   ReplayItem each{.gap = item.arrived - before, .amount = item.amount, .kind = compact(item.kind)};
@@ -90,8 +98,8 @@ void add_item(ReplayProgram::Core& to, const spec::RecordedCore& core, size_t in
   to.items.push_back(each);
 }
 
-ReplayProgram::Core compact(const spec::RecordedCore& core) {
-  ReplayProgram::Core to{.core = core.core, .begin = core.begin, .commands = core.commands.size()};
+ReplayProgram::Stream compact(const spec::RecordedCore& core) {
+  ReplayProgram::Stream to;
   std::array<size_t, spec::kQueueCount> count{};
   for (const RecordedCommand& command : core.commands) {
     ++count[command.queue];
@@ -102,8 +110,7 @@ ReplayProgram::Core compact(const spec::RecordedCore& core) {
   for (uint32_t i = 0; i < core.commands.size(); ++i) {
     auto& queue = to.queues[core.commands[i].queue];
     const RecordedCommand* front = queue.empty() ? nullptr : &core.commands[queue.back().number];
-    queue.push_back(compact(core.commands[i], i, front));
-    queue.back().apart = reaches_others(core.commands[i], core.core);
+    queue.push_back(compact(core.commands[i], core.core, i, front));
   }
   to.items.reserve(core.items.size());
   for (size_t i = 0; i < core.items.size(); ++i) {
@@ -116,13 +123,14 @@ bool same(const spec::SemaphoreUse& a, const spec::SemaphoreUse& b) {
   return a.amount == b.amount && a.semaphore == b.semaphore && a.takes == b.takes;
 }
 
+// But for the cores that it reaches.
 bool same(const ReplayCommand& a, const ReplayCommand& b) {
   return a.size == b.size && a.free_after == b.free_after && a.held_after == b.held_after &&
          a.number == b.number && a.op_id == b.op_id && same(a.wait[0], b.wait[0]) &&
          same(a.wait[1], b.wait[1]) && same(a.signal[0], b.signal[0]) &&
          same(a.signal[1], b.signal[1]) && a.from == b.from && a.to == b.to &&
          a.transfers == b.transfers && a.remote == b.remote && a.fills == b.fills &&
-         a.timed == b.timed;
+         a.timed == b.timed && a.apart == b.apart;
 }
 
 bool same(const ReplayItem& a, const ReplayItem& b) {
@@ -134,17 +142,26 @@ struct Place {
   size_t queue, index;
 };
 
-// Whether two cores have the same to do but for a few commands, and these.
-bool alike(const ReplayProgram::Core& a, const ReplayProgram::Core& b, std::vector<Place>& others) {
+using Own = std::array<std::vector<ReplayProgram::Core::Own>, spec::kQueueCount>;
+
+// Whether two cores have the same to do but for a few commands, and these. `own`: those of `b` that
+// are apart.
+bool alike(const ReplayProgram::Stream& a, const ReplayProgram::Stream& b,
+           std::vector<Place>& others, Own& own) {
   constexpr size_t kMost = 100;
   const auto same_items = [](const ReplayItem& i, const ReplayItem& k) { return same(i, k); };
   if (a.host_waits != b.host_waits || !std::ranges::equal(a.items, b.items, same_items)) {
     return false;
   }
   for (size_t q = 0; q < a.queues.size(); ++q) {
-    for (size_t i = 0; i < a.queues[q].size(); ++i) {
-      if (!same(a.queues[q][i], b.queues[q][i])) {
+    for (uint32_t i = 0; i < a.queues[q].size(); ++i) {
+      const ReplayCommand& each = b.queues[q][i];
+      const bool other = !same(a.queues[q][i], each);
+      if (other) {
         others.push_back({q, i});
+      }
+      if (other || each.apart) {
+        own[q].push_back({i, each});
       }
     }
   }
@@ -153,28 +170,16 @@ bool alike(const ReplayProgram::Core& a, const ReplayProgram::Core& b, std::vect
 
 // Commands of some cores that are others. Those in front of them, too: how far apart they start is
 // known when the first one starts.
-void set_apart(ReplayProgram& program, std::vector<Place> places) {
-  for (size_t i = places.size(); i-- > 0;) {
-    if (places[i].index > 0) {
-      places.push_back({places[i].queue, places[i].index - 1});
-    }
+void set_apart(ReplayProgram::Stream& stream, const std::vector<Place>& others) {
+  for (const Place& place : others) {
+    auto& queue = stream.queues[place.queue];
+    queue[place.index].apart = true;
+    queue[place.index - std::min<size_t>(place.index, 1)].apart = true;
   }
-  for (const Place& place : places) {
-    for (ReplayProgram::Core& core : program.cores) {
-      if (place.index < core.queues[place.queue].size()) {
-        core.queues[place.queue][place.index].apart = true;
-      }
-    }
-    if (place.index < program.ways[place.queue].size()) {
-      program.ways[place.queue][place.index] = ReplayProgram::kNoWay;
-    }
-  }
-  for (ReplayProgram::Core& core : program.cores) {
-    std::array<size_t, spec::kQueueCount> issued{};
-    for (ReplayItem& item : core.items) {
-      if (item.kind == ReplayItem::Kind::kIssue) {
-        item.apart = core.queues[item.index][issued[item.index]++].apart;
-      }
+  std::array<size_t, spec::kQueueCount> issued{};
+  for (ReplayItem& item : stream.items) {
+    if (item.kind == ReplayItem::Kind::kIssue) {
+      item.apart = stream.queues[item.index][issued[item.index]++].apart;
     }
   }
 }
@@ -188,10 +193,13 @@ class Ways {
     std::vector<uint32_t> to_core;
     std::array<std::vector<uint32_t>, 2> signals;
     for (const ReplayProgram::Core& core : program_.cores) {
-      const ReplayCommand& each = core.queues[queue][index];
-      to_core.push_back(each.transfers ? each.to_core : core.core);
+      const ReplayCommand& each = core.command(queue, index);
+      if (!same(each, program_.cores.front().command(queue, index))) {
+        return ReplayProgram::kNoWay;
+      }
+      to_core.push_back(core.reached(each.to_core));
       for (size_t i = 0; i < signals.size(); ++i) {
-        signals[i].push_back(each.signal[i].amount != 0 ? each.signal[i].core : core.core);
+        signals[i].push_back(core.reached(each.signal[i].core));
       }
     }
     const uint32_t way = number(to_core);
@@ -234,14 +242,21 @@ class Ways {
   std::map<std::vector<uint32_t>, uint32_t> numbers_{};
 };
 
+// A command that is apart though it reaches no other core is in front of one that is another one.
 void find_ways(ReplayProgram& program) {
   Ways ways(program);
   const ReplayProgram::Core& core = program.cores.front();
-  for (size_t q = 0; q < core.queues.size(); ++q) {
-    for (size_t i = 0; i < core.queues[q].size(); ++i) {
-      if (core.queues[q][i].apart) {
+  for (size_t q = 0; q < core.stream->queues.size(); ++q) {
+    const std::vector<ReplayCommand>& commands = core.stream->queues[q];
+    for (size_t i = 0; i < commands.size(); ++i) {
+      const bool next_is_other =
+          i + 1 < commands.size() && commands[i + 1].apart &&
+          !std::ranges::all_of(program.cores, [&](const ReplayProgram::Core& each) {
+            return same(each.command(q, i + 1), commands[i + 1]);
+          });
+      if (commands[i].apart) {
         program.ways[q].resize(i + 1, ReplayProgram::kNoWay);
-        program.ways[q][i] = ways.number(q, i);
+        program.ways[q][i] = next_is_other ? ReplayProgram::kNoWay : ways.number(q, i);
       }
     }
   }
@@ -249,26 +264,49 @@ void find_ways(ReplayProgram& program) {
 
 }  // namespace
 
+const ReplayCommand& ReplayProgram::Core::own_or(size_t queue, size_t index,
+                                                 const ReplayCommand& shared) const {
+  const auto found = std::ranges::lower_bound(own[queue], index, {}, &Own::index);
+  return found != own[queue].end() && found->index == index ? found->command : shared;
+}
+
 ReplayProgram::ReplayProgram(const spec::StepRecord& record) : board(spec::board_of(record)) {
-  for (const spec::RecordedCore& core : record.cores) {
-    cores.push_back(compact(core));
-  }
-  std::vector<Place> apart;
-  for (uint32_t i = 0; i < cores.size(); ++i) {
-    uint32_t& like = cores[i].like;
-    for (like = 0; like < i; ++like) {
+  struct First {
+    uint32_t core;
+    std::shared_ptr<Stream> stream;
+    std::vector<Place> others{};
+  };
+  std::vector<First> firsts;
+  for (uint32_t i = 0; i < record.cores.size(); ++i) {
+    const spec::RecordedCore& each = record.cores[i];
+    Core& core = cores.emplace_back();
+    core.core = each.core;
+    core.begin = each.begin;
+    core.commands = each.commands.size();
+    Stream stream = compact(each);
+    const auto like = std::ranges::find_if(firsts, [&](First& first) {
       std::vector<Place> others;
-      if (cores[like].like == like && alike(cores[like], cores[i], others)) {
-        apart.insert(apart.end(), others.begin(), others.end());
-        break;
+      core.own = {};
+      const bool is = alike(*first.stream, stream, others, core.own);
+      if (is) {
+        first.others.insert(first.others.end(), others.begin(), others.end());
       }
+      return is;
+    });
+    const size_t index = static_cast<size_t>(like - firsts.begin());
+    if (like == firsts.end()) {
+      core.own = {};
+      firsts.push_back({i, std::make_shared<Stream>(std::move(stream))});
     }
+    const First& first = firsts[index];
+    core.like = first.core;
+    core.stream = first.stream;
   }
-  if (cores.size() > 1 && std::ranges::all_of(cores, [](const Core& c) { return c.like == 0; })) {
+  for (const First& first : firsts) {
+    set_apart(*first.stream, first.others);
+  }
+  if (cores.size() > 1 && firsts.size() == 1) {
     find_ways(*this);
-  }
-  if (!apart.empty()) {
-    set_apart(*this, std::move(apart));
   }
 }
 

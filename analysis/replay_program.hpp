@@ -1,14 +1,18 @@
 // What replays need of a record, compact and in the order in which it is used: the commands of each
-// queue, and what the sequencers do. All replays of a record share it.
+// queue, and what the sequencers do. All replays of a record share it, and so do cores that have
+// the same to do.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "record/step_record.hpp"
 
 namespace tpu::driver {
+
+inline constexpr uint16_t kOwnCore = UINT16_MAX;
 
 // One line of a host's cache. No command keeps an engine for 2^32 cycles.
 struct ReplayCommand {
@@ -18,7 +22,7 @@ struct ReplayCommand {
   uint32_t number = 0;      // in RecordedCore::commands
   uint32_t op_id = 0;
   std::array<spec::SemaphoreUse, 2> wait{}, signal{};
-  uint16_t to_core = 0;
+  uint16_t to_core = 0;  // as those of signals: kOwnCore, or of the board
   spec::RecordedMemory from = spec::RecordedMemory::kNone, to = spec::RecordedMemory::kNone;
   bool transfers = false;
   bool remote = false;
@@ -50,14 +54,34 @@ struct ReplayProgram {
     return index < ways[queue].size() ? ways[queue][index] : kNoWay;
   }
 
-  struct Core {
-    uint32_t core = 0;
-    uint64_t begin = 0;
+  /// What one core has to do, or several.
+  struct Stream {
     std::array<std::vector<ReplayCommand>, spec::kQueueCount> queues{};
     std::vector<ReplayItem> items{};
     std::vector<uint64_t> host_waits{};  // cycles
+  };
+  struct Core {
+    uint32_t core = 0;
+    uint64_t begin = 0;
     size_t commands = 0;
-    uint32_t like = 0;  // the first core that has the same commands and items, but for those apart
+    uint32_t like = 0;  // the first core that has the same to do, but for commands apart
+    std::shared_ptr<const Stream> stream{};  // of that core
+    // Of a core that is like another one: its own commands apart, in order of their index.
+    struct Own {
+      uint32_t index;
+      ReplayCommand command;
+    };
+    std::array<std::vector<Own>, spec::kQueueCount> own{};
+
+    const ReplayCommand& command(size_t queue, size_t index) const {
+      const ReplayCommand& shared = stream->queues[queue][index];
+      return shared.apart && !own[queue].empty() ? own_or(queue, index, shared) : shared;
+    }
+    /// The core of the board that a command of it names.
+    uint32_t reached(uint16_t named) const { return named == kOwnCore ? core : named; }
+
+   private:
+    const ReplayCommand& own_or(size_t queue, size_t index, const ReplayCommand& shared) const;
   };
   spec::BoardParams board;  // that the record is of
   std::vector<Core> cores{};

@@ -39,7 +39,8 @@ ReplayRoutes::ReplayRoutes(const ReplayProgram& program, const spec::BoardParams
 uint64_t ReplayRoutes::fixed_cycles(uint32_t core, const ReplayCommand& command) const {
   const uint64_t fixed =
       spec::transfer_fixed_cycles(board_, reads_hbm(command), writes_hbm(command), command.remote);
-  return command.remote ? fixed + links_.data_latency(board_core(core), command.to_core) : fixed;
+  return command.remote ? fixed + links_.data_latency(board_core(core), to_core(core, command))
+                        : fixed;
 }
 
 void ReplayRoutes::add_alone(uint32_t core, const ReplayCommand& command,
@@ -48,10 +49,10 @@ void ReplayRoutes::add_alone(uint32_t core, const ReplayCommand& command,
     transfer.add(hbm_[chip_of(core)]);
   }
   if (writes_hbm(command)) {
-    transfer.add(hbm_[command.to_core / static_cast<uint32_t>(board_.board.cores_per_chip)]);
+    transfer.add(hbm_[to_core(core, command) / static_cast<uint32_t>(board_.board.cores_per_chip)]);
   }
   if (command.remote) {
-    links_.add_path(board_core(core), command.to_core, transfer);
+    links_.add_path(board_core(core), to_core(core, command), transfer);
   } else if (!reads_hbm(command) && !writes_hbm(command)) {
     transfer.add(local_[core]);
   }
@@ -88,7 +89,7 @@ void ReplayRoutes::add(uint32_t core, const ReplayCommand& command,
     const uint32_t me = board_core(core);
     transfer.add(links_.out_port(me));
     // Each of the links that the transfers of the group use is used by as many of them as it has.
-    add_times(transfer, links_.link({}), links_.hops(me, command.to_core));
+    add_times(transfer, links_.link({}), links_.hops(me, to_core(core, command)));
     transfer.add(links_.in_port(me));
   } else if (times == 0) {
     transfer.add(local_[core]);
@@ -104,7 +105,7 @@ bool ReplayRoutes::can_use(const CoreGroups& groups) const {
 bool ReplayRoutes::fair(const std::vector<const ReplayFlow*>& flows) {
   std::vector<uint32_t> kinds;
   for (const ReplayFlow* flow : flows) {
-    const ReplayCommand& command = program_.cores[flow->core].queues[flow->queue][flow->index];
+    const ReplayCommand& command = program_.cores[flow->core].command(flow->queue, flow->index);
     kinds.push_back(program_.way_of(flow->queue, flow->index) << 2 |
                     static_cast<uint32_t>(reads_hbm(command)) << 1 |
                     static_cast<uint32_t>(writes_hbm(command)));
@@ -120,7 +121,7 @@ bool ReplayRoutes::fair(const std::vector<const ReplayFlow*>& flows) {
     for (uint32_t i = 0; i < program_.cores.size(); ++i) {
       spec::Transfer& each = all.emplace_back();
       each.set_bytes(1);
-      add_alone(i, program_.cores[i].queues[flow->queue][flow->index], each);
+      add_alone(i, program_.cores[i].command(flow->queue, flow->index), each);
       share.start(each, 0);
     }
   }

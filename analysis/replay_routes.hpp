@@ -39,6 +39,9 @@ class ReplayRoutes {
   bool fair(const std::vector<const ReplayFlow*>& flows);
 
  private:
+  uint32_t to_core(uint32_t core, const ReplayCommand& command) const {
+    return program_.cores[core].reached(command.to_core);
+  }
   uint32_t on_chip(const CoreGroups& groups, uint32_t core) const;
   void add_alone(uint32_t core, const ReplayCommand& command, spec::Transfer& transfer) const;
 

@@ -34,7 +34,10 @@ uint64_t StepTiming::skew() const {
 CostChange no_change(const spec::StepRecord& record) { return {.board = spec::board_of(record)}; }
 
 StepTiming retime(const spec::StepRecord& record, const CostChange& change) {
-  const ReplayProgram program(record);
+  return retime(ReplayProgram(record), change);
+}
+
+StepTiming retime(const ReplayProgram& program, const CostChange& change) {
   Replay<true> replay(program, change);
   replay.run([](const Replay<true>&) { return false; });
   StepTiming timing;

@@ -15,6 +15,8 @@
 
 namespace tpu::driver {
 
+struct ReplayProgram;
+
 /// A change of costs; factors of the recorded cycles.
 struct CostChange {
   spec::BoardParams board{};  ///< of bandwidths, latencies, queues
@@ -71,5 +73,6 @@ CostChange no_change(const spec::StepRecord& record);
 
 /// Deterministic. The record is one that read_record() has given.
 StepTiming retime(const spec::StepRecord& record, const CostChange& change);
+StepTiming retime(const ReplayProgram& program, const CostChange& change);
 
 }  // namespace tpu::driver

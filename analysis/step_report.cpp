@@ -45,7 +45,8 @@ class Report {
       watch.early(json);
     };
     early(figures(), "causes_to_come");
-    timing_ = retime(record_, no_change(record_));
+    const ReplayProgram program(record_);
+    timing_ = retime(program, no_change(record_));
     find_causes(record_, *timing_, account_);
     path_ = critical_path(record_, *timing_);
     Json json = figures();
@@ -54,7 +55,7 @@ class Report {
       early(json, "changes_to_come");
     }
     for (const WhatIf& change :
-         best_changes(record_, account_, *timing_, changes, threads_, watch.done)) {
+         best_changes(record_, program, account_, *timing_, changes, threads_, watch.done)) {
       json["changes"].push_back({{"name", change.name},
                                  {"source", source_of(change.op)},
                                  {"is_op", change.op != spec::kNoRecordedOp},

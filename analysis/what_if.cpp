@@ -114,13 +114,13 @@ class Count {
 
 }  // namespace
 
-std::vector<WhatIf> best_changes(const spec::StepRecord& record, const StepAccount& account,
-                                 const StepTiming& timing, size_t most, unsigned threads,
-                                 const std::function<void(double)>& done) {
+std::vector<WhatIf> best_changes(const spec::StepRecord& record, const ReplayProgram& program,
+                                 const StepAccount& account, const StepTiming& timing, size_t most,
+                                 unsigned threads, const std::function<void(double)>& done) {
   if (most == 0) {
     return {};
   }
-  const ChangedSteps steps(record, timing);
+  const ChangedSteps steps(record, program, timing);
   std::vector<Cost> costs = costs_of(record, account);
   Count count(costs.size() + std::min(costs.size(), most), done);
   const auto times_with = [&](const Cost& cost, double factor) {

@@ -25,8 +25,8 @@ struct WhatIf {
 /// The `most` that shorten the step most when they are removed, best first; only such as do.
 /// `timing`: the record retimed without a change. `threads`: of the host; the result does not
 /// depend on it. `done` is told the share of the work that is over, by any thread, one at a time.
-std::vector<WhatIf> best_changes(const spec::StepRecord& record, const StepAccount& account,
-                                 const StepTiming& timing, size_t most, unsigned threads,
-                                 const std::function<void(double)>& done);
+std::vector<WhatIf> best_changes(const spec::StepRecord& record, const ReplayProgram& program,
+                                 const StepAccount& account, const StepTiming& timing, size_t most,
+                                 unsigned threads, const std::function<void(double)>& done);
 
 }  // namespace tpu::driver

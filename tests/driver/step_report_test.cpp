@@ -230,8 +230,9 @@ TEST_F(StepReport, WithoutACostTheStepIsShorterByWhatWaitedForIt) {
 TEST_F(StepReport, TheBestChangesDoNotDependOnThreads) {
   const StepTiming timing = retime(record_, no_change(record_));
   const StepAccount step = account(record_, 1);
-  const auto one = best_changes(record_, step, timing, 10, 1, [](double) {});
-  const auto four = best_changes(record_, step, timing, 10, 4, [](double) {});
+  const ReplayProgram program(record_);
+  const auto one = best_changes(record_, program, step, timing, 10, 1, [](double) {});
+  const auto four = best_changes(record_, program, step, timing, 10, 4, [](double) {});
   ASSERT_EQ(one.size(), four.size());
   ASSERT_FALSE(one.empty());
   EXPECT_EQ(one[0].name, "matrix units");
@@ -312,7 +313,8 @@ TEST_F(StepReport, ChangedStepsAreWhatAReplayFromTheBeginTells) {
   }
   take_times(retime(record_, no_change(record_)));
   const StepTiming timing = retime(record_, no_change(record_));
-  const ChangedSteps steps(record_, timing);
+  const ReplayProgram program(record_);
+  const ChangedSteps steps(record_, program, timing);
   const auto compare = [&](const auto& apply) {
     CostChange change = no_change(record_);
     apply(change);
