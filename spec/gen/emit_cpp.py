@@ -170,6 +170,86 @@ def emit_regs(block: Block, out: Path) -> None:
     (out / f"{block.name}_regs.hpp").write_text("\n".join(text))
 
 
+REGISTER_TABLE = """#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace tpu::spec {
+
+/// kClears: a 1 that is written clears its bit.
+enum class RegisterAccess : uint8_t { kReadWrite, kReadOnly, kWriteOnly, kClears };
+
+/// What a block does itself for a register, as bits: see HANDLERS in spec/gen/parse.py.
+inline constexpr uint8_t kHandlesValue = 1;
+inline constexpr uint8_t kHandlesPeek = 2;
+inline constexpr uint8_t kHandlesRead = 4;
+inline constexpr uint8_t kHandlesBefore = 8;
+inline constexpr uint8_t kHandlesWrite = 16;
+
+/// One register of a block, or an array of them.
+struct RegisterRow {
+  std::string_view name;
+  uint32_t offset;
+  uint32_t count;
+  uint32_t stride;
+  RegisterAccess access;
+  uint32_t reset;
+  uint32_t mask;     ///< bits that a write changes
+  uint8_t handlers;  ///< kHandles*
+  bool untimed_read;
+  bool untimed_write;
+  bool constant;  ///< set once by the block: not reset, not saved
+
+  constexpr bool handles(uint8_t what) const { return (handlers & what) != 0; }
+  constexpr bool readable() const { return access != RegisterAccess::kWriteOnly; }
+  constexpr bool writable() const { return access != RegisterAccess::kReadOnly; }
+};
+
+/// Bytes of a block, and the row of each of its words.
+inline constexpr uint32_t kRegisterBlockBytes = 4096;
+inline constexpr uint8_t kNoRegister = 0xff;
+using RegisterIndex = std::array<uint8_t, kRegisterBlockBytes / 4>;
+
+constexpr RegisterIndex register_index(std::span<const RegisterRow> rows) {
+  RegisterIndex index{};
+  index.fill(kNoRegister);
+  for (size_t row = 0; row < rows.size(); ++row) {
+    for (uint32_t i = 0; i < rows[row].count; ++i) {
+      index[(rows[row].offset + i * rows[row].stride) / 4] = static_cast<uint8_t>(row);
+    }
+  }
+  return index;
+}
+
+}  // namespace tpu::spec
+"""
+ROW_ACCESS = {"rw": "kReadWrite", "ro": "kReadOnly", "wo": "kWriteOnly", "w1c": "kClears"}
+
+
+def emit_register_table(out: Path) -> None:
+    """Writes register_table.hpp: the type of the rows of <block>_table.hpp."""
+    (out / "register_table.hpp").write_text(HEAD.format(source="spec/regs/*.toml") + REGISTER_TABLE)
+
+
+def emit_block_table(block: Block, out: Path) -> None:
+    """Writes <block>_table.hpp: how the block's registers behave."""
+    rows = []
+    for reg in block.regs:
+        handlers = " | ".join(f"kHandles{pascal(h)}" for h in reg.handlers) or "0"
+        flags = ", ".join("true" if flag else "false"
+                          for flag in ("read" in reg.untimed, "write" in reg.untimed, reg.constant))
+        rows.append(f'    RegisterRow{{"{reg.name}", {reg.offset:#x}, {reg.count}, {reg.stride}, '
+                    f"RegisterAccess::{ROW_ACCESS[reg.access]}, {reg.reset:#x}, {reg.mask:#x}, {handlers}, {flags}}},")
+    (out / f"{block.name}_table.hpp").write_text("\n".join([
+        HEAD.format(source=f"spec/regs/{block.name}.toml") + '#include "tpu/spec/register_table.hpp"\n',
+        f"namespace tpu::spec::{block.name} {{\n",
+        f"inline constexpr std::array<RegisterRow, {len(rows)}> kTable = {{{{", *rows, "}};",
+        "inline constexpr RegisterIndex kTableIndex = register_index(kTable);",
+        f"\n}}  // namespace tpu::spec::{block.name}\n"]))
+
+
 def register_rows(block: Block, base: int) -> list[str]:
     """Rows of RegisterInfo of a block at an address."""
     return [f'    RegisterInfo{{"{block.name}", "{reg.name}", {base + reg.offset:#x}, {reg.count}, {reg.stride}, '

@@ -121,7 +121,12 @@ def register_table(block: Block) -> list[str]:
 
 def registers_page(blocks: list[Block], formats: list[Format]) -> str:
     """The page docs/registers.md: register blocks, then ring and image formats."""
-    text = ["# Registers, rings and image formats", NOTE.format(source="spec/regs and spec/formats")]
+    text = ["# Registers, rings and image formats", NOTE.format(source="spec/regs and spec/formats"),
+            *paragraph("Access: `rw` reads and writes; `ro` reads, `wo` writes only; `w1c`: a 1 that is written "
+                       "clears its bit; `w1s`: a 1 that is written acts, and reads 0. An access in another direction "
+                       "is a fault of the control hart in its own blocks (not in seq, sem, fault and perf, which read "
+                       "all ones there, as the host's pages do). Bits outside of the fields of an `rw` register "
+                       "read 0. Without another value a register resets to 0."), ""]
     for block in blocks:
         text += [f"## {block.name}", "", *paragraph(block.desc), "", *register_table(block)]
         if block.values:

@@ -41,10 +41,12 @@ def emit_all(out: Path) -> None:
     blocks = [parse_block(path) for path in sorted((SPEC / "regs").glob("*.toml"))]
     for block in blocks:
         emit_cpp.emit_regs(block, include)
+        emit_cpp.emit_block_table(block, include)
         emit_c.emit_regs(block, include)
     formats = {path.stem: parse_format(path) for path in sorted((SPEC / "formats").glob("*.toml"))}
     for fmt in formats.values():
         emit_c.emit_format(fmt, include)
+    emit_cpp.emit_register_table(include)
     emit_cpp.emit_registers(blocks, formats["hart_map"], include)
     emit_cpp.emit_ring_names(formats["rings"], include)
     keys, entries, texts = read_boards()

@@ -15,7 +15,12 @@ from typing import Any
 SCALAR_BYTES = {"u8": 1, "i8": 1, "u16": 2, "i16": 2, "u32": 4, "i32": 4, "u64": 8, "i64": 8}
 BOARD_TYPES = {"int", "real", "string"}
 ORIGINS = {"published", "measured_v4", "chosen", "calibrated"}
-ACCESS = {"rw", "ro", "wo", "w1c", "w1s"}
+ACCESS = {"rw", "ro", "wo", "w1c"}
+FIELD_ACCESS = ACCESS | {"w1s"}
+# What a block does itself for a register. value: computes what is read, so nothing is stored; peek: what a debugger
+# sees, where it differs; read, write: the effect of an access; before: may drop a write.
+HANDLERS = ("value", "peek", "read", "before", "write")
+DIRECTIONS = ("read", "write")
 
 
 class SpecError(Exception):
@@ -285,7 +290,11 @@ class RegField:
 
 @dataclass
 class Reg:
-    """One 32-bit register; `count` > 1 makes an array with `stride` bytes."""
+    """One 32-bit register; `count` > 1 makes an array with `stride` bytes.
+
+    `mask` has the bits that a write changes. A `constant` one is set by the block once: it is not reset and not saved.
+    Accesses in an `untimed` direction need not wait for their cycle.
+    """
 
     name: str
     offset: int
@@ -295,6 +304,10 @@ class Reg:
     count: int
     stride: int
     fields: list[RegField]
+    mask: int
+    handlers: list[str]
+    untimed: list[str]
+    constant: bool
 
 
 @dataclass
@@ -322,7 +335,8 @@ def parse_block(path: Path) -> Block:
     used: dict[int, str] = {}
     for entry in data.get("reg", []):
         where = f"{path}: reg {entry.get('name', '?')}"
-        check_keys(entry, {"name", "offset", "access", "reset", "desc", "count", "stride", "field"},
+        check_keys(entry, {"name", "offset", "access", "reset", "desc", "count", "stride", "field", "mask", "handlers",
+                           "untimed", "constant"},
                    {"name", "offset", "access", "desc"}, where)
         require(entry["access"] in ACCESS, where, f"access must be one of {sorted(ACCESS)}")
         require(entry["offset"] % 4 == 0, where, "offset must be a multiple of 4")
@@ -334,8 +348,34 @@ def parse_block(path: Path) -> Block:
             used[at] = entry["name"]
         fields = parse_reg_fields(entry, where)
         block.regs.append(Reg(entry["name"], entry["offset"], entry["access"], entry.get("reset", 0),
-                              entry["desc"], count, stride, fields))
+                              entry["desc"], count, stride, fields, write_mask(entry, fields),
+                              entry.get("handlers", []), entry.get("untimed", []), entry.get("constant", False)))
+        check_behaviour(block.regs[-1], where)
     return block
+
+
+def write_mask(entry: dict[str, Any], fields: list[RegField]) -> int:
+    """Bits that a write changes: as given, or those of the writable fields, or all."""
+    kept = sum(((1 << (f.hi - f.lo + 1)) - 1) << f.lo for f in fields if f.access not in {"ro", "w1s"})
+    return entry.get("mask", kept if fields and entry["access"] in {"rw", "w1c"} else 0xFFFFFFFF)
+
+
+def check_behaviour(reg: Reg, where: str) -> None:
+    """Refuses keys that contradict the access of a register."""
+    reads, writes = reg.access != "wo", reg.access != "ro"
+    require(set(reg.handlers) <= set(HANDLERS), where, f"handlers must be some of {list(HANDLERS)}")
+    require(set(reg.untimed) <= set(DIRECTIONS), where, f"untimed must be some of {list(DIRECTIONS)}")
+    require(reads or not {"value", "peek", "read"} & set(reg.handlers), where, "has a handler for reads, but is wo")
+    require(writes or not {"before", "write"} & set(reg.handlers), where, "has a handler for writes, but is ro")
+    require((reads or "read" not in reg.untimed) and (writes or "write" not in reg.untimed), where,
+            "untimed names a direction that the register has not")
+    require(writes or reg.mask == 0xFFFFFFFF, where, "has a mask for writes, but is ro")
+    require(not reg.constant or (reg.access == "ro" and not reg.handlers), where,
+            "a constant register is ro and has no handlers")
+    require("value" not in reg.handlers or reg.reset == 0, where, "a computed value has no reset value")
+    require("value" not in reg.handlers or not writes or {"before", "write"} & set(reg.handlers), where,
+            "a computed value that is written needs the handler `write`")
+    require(reg.access != "wo" or "write" in reg.handlers, where, "a wo register needs the handler `write`")
 
 
 def parse_reg_fields(entry: dict[str, Any], where: str) -> list[RegField]:
@@ -344,6 +384,8 @@ def parse_reg_fields(entry: dict[str, Any], where: str) -> list[RegField]:
     taken = 0
     for item in entry.get("field", []):
         check_keys(item, {"name", "bits", "access", "desc"}, {"name", "bits", "desc"}, where)
+        require(item.get("access", entry["access"]) in FIELD_ACCESS, where,
+                f"access of {item['name']} must be one of {sorted(FIELD_ACCESS)}")
         hi, lo = item["bits"]
         require(0 <= lo <= hi < 32, where, f"bits of {item['name']} must be [hi, lo] inside 31..0")
         mask = ((1 << (hi - lo + 1)) - 1) << lo

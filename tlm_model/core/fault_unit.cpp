@@ -6,10 +6,12 @@
 #include "core/program.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/fault_regs.hpp"
+#include "tpu/spec/fault_table.hpp"
 
 namespace tpu::model {
 
 static_assert(sizeof(tpu_fault_record_t) == spec::fault::kRecordBytes);
+static_assert(spec::fault::kRecordBytes == spec::fault::kRecordCount * sizeof(uint32_t));
 static_assert(sizeof(tpu_fault_record_t::heads) == spec::kQueueCount * sizeof(tpu_queue_head_t));
 
 FaultInfo fault_of(const DecodedCommand& command, uint16_t code, int unit) {
@@ -35,7 +37,8 @@ std::string two_waiters_text(uint32_t semaphore, int first, int unit) {
 
 FaultUnit::FaultUnit(sc_core::sc_module_name name, uint32_t core_id, const LaunchState& launch,
                      Heads heads, CoreProbe& probe, std::function<void()> on_fault)
-    : RegisterBlock(name),
+    : sc_module(name),
+      RegisterBlock(registers()),
       core_id_(core_id),
       launch_(launch),
       heads_(heads),
@@ -43,7 +46,7 @@ FaultUnit::FaultUnit(sc_core::sc_module_name name, uint32_t core_id, const Launc
       on_fault_(std::move(on_fault)) {}
 
 void FaultUnit::raise(const FaultInfo& info, std::string text) {
-  ++count_;
+  ++cell(spec::fault::kCount);
   probe_.fault([&] {
     return FaultEvent{.cycle = now_cycles(),
                       .source = {.core = core_id_,
@@ -72,7 +75,7 @@ void FaultUnit::raise(const FaultInfo& info, std::string text) {
 
 void FaultUnit::fill(const FaultInfo& info) {
   record_ = {};
-  record_.fault_seq = count_;
+  record_.fault_seq = reg(spec::fault::kCount);
   record_.code = info.code;
   record_.engine =
       static_cast<uint8_t>(info.unit == kSequencerUnit ? spec::fault::kEngineSequencer
@@ -110,32 +113,33 @@ void FaultUnit::clear() {
   record_ = {};
 }
 
-uint32_t FaultUnit::read_register(uint32_t offset) const {
-  if (offset >= spec::fault::kRecord && offset - spec::fault::kRecord < spec::fault::kRecordBytes) {
-    uint32_t word;
-    std::memcpy(&word, reinterpret_cast<const uint8_t*>(&record_) + (offset - spec::fault::kRecord),
-                sizeof word);
-    return word;
-  }
-  switch (offset) {
-    case spec::fault::kValid:
-      return valid_ ? 1 : 0;
-    case spec::fault::kCount:
-      return count_;
-    default:
-      return kUndefined;
+RegisterMap FaultUnit::registers() {
+  namespace regs = spec::fault;
+  static constexpr auto kMap =
+      make_register_map(regs::kTable, {on_value<&FaultUnit::record_word>(regs::kRecord),
+                                       on_value<&FaultUnit::valid_register>(regs::kValid),
+                                       on_write<&FaultUnit::valid_written>(regs::kValid),
+                                       on_write<&FaultUnit::raise_written>(regs::kRaise)});
+  return kMap.view();
+}
+
+uint32_t FaultUnit::record_word(uint32_t index) const {
+  uint32_t word;
+  std::memcpy(&word, reinterpret_cast<const uint8_t*>(&record_) + index * sizeof word, sizeof word);
+  return word;
+}
+
+void FaultUnit::valid_written(uint32_t value) {
+  if ((value & 1) != 0) {
+    clear();
   }
 }
 
-void FaultUnit::write_register(uint32_t offset, uint32_t value) {
-  if (offset == spec::fault::kValid && (value & 1) != 0) {
-    clear();
-  } else if (offset == spec::fault::kRaise) {
-    FaultInfo info;
-    info.code = static_cast<uint16_t>(value);
-    info.detail = value >> 16;
-    raise(info, "raised by the control hart");
-  }
+void FaultUnit::raise_written(uint32_t value) {
+  FaultInfo info;
+  info.code = static_cast<uint16_t>(value);
+  info.detail = value >> 16;
+  raise(info, "raised by the control hart");
 }
 
 }  // namespace tpu::model

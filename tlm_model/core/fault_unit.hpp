@@ -10,14 +10,16 @@
 #include <systemc>
 
 #include "core/ports.hpp"
-#include "kernel/register_block.hpp"
+#include "kernel/register_socket.hpp"
 #include "probe/core_probe.hpp"
 #include "tpu/spec/rings.h"
 
 namespace tpu::model {
 
-class FaultUnit : public RegisterBlock, public FaultIf {
+class FaultUnit : public sc_core::sc_module, public RegisterBlock, public FaultIf {
  public:
+  RegisterSocket csr_tsock{"csr_tsock", *this};
+
   // Queues in order of spec::Queue, null where the core lacks the engine; for the record's heads.
   using Heads = std::array<CommandQueueIf*, spec::kQueueCount>;
 
@@ -35,14 +37,16 @@ class FaultUnit : public RegisterBlock, public FaultIf {
   uint64_t text_cycle() const { return text_cycle_; }  // as in its record
   void visit_state(spec::Archive& archive) {
     archive.bytes(std::as_writable_bytes(std::span(&record_, 1)));
-    archive(valid_, count_, text_, text_cycle_);
+    archive(valid_, text_, text_cycle_);
+    visit_registers(archive);
   }
 
- protected:
-  uint32_t read_register(uint32_t offset) const override;
-  void write_register(uint32_t offset, uint32_t value) override;
-
  private:
+  static RegisterMap registers();
+  uint32_t record_word(uint32_t index) const;
+  uint32_t valid_register() const { return valid_ ? 1 : 0; }
+  void valid_written(uint32_t value);
+  void raise_written(uint32_t value);
   void fill(const FaultInfo& info);
 
   const uint32_t core_id_;
@@ -52,7 +56,6 @@ class FaultUnit : public RegisterBlock, public FaultIf {
   const std::function<void()> on_fault_;
   tpu_fault_record_t record_{};
   bool valid_ = false;
-  uint32_t count_ = 0;
   std::string text_;
   uint64_t text_cycle_ = 0;
 };

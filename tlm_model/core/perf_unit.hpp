@@ -5,38 +5,38 @@
 #include <functional>
 #include <systemc>
 
-#include "kernel/register_block.hpp"
+#include "kernel/register_socket.hpp"
 #include "probe/perf_counters.hpp"
 #include "tpu/spec/perf_regs.hpp"
+#include "tpu/spec/perf_table.hpp"
 
 namespace tpu::model {
 
-class PerfUnit : public RegisterBlock {
+class PerfUnit : public sc_core::sc_module, public RegisterBlock {
  public:
+  RegisterSocket csr_tsock{"csr_tsock", *this};
+
   using Values = PerfCounters::Values;
 
   // `now` gives all counters at the present cycle.
   PerfUnit(sc_core::sc_module_name name, std::function<Values()> now)
-      : RegisterBlock(name), now_(std::move(now)) {}
+      : sc_module(name), RegisterBlock(registers()), now_(std::move(now)) {}
 
   void visit_state(spec::Archive& archive) { archive(copy_); }
 
- protected:
-  uint32_t read_register(uint32_t offset) const override {
-    if (offset < spec::perf::kCounter ||
-        offset >= spec::perf::kCounter + spec::perf::kCounterCount * spec::perf::kCounterStride) {
-      return kUndefined;
-    }
-    const uint32_t word = (offset - spec::perf::kCounter) / spec::perf::kCounterStride;
-    return word / 2 < copy_.size() ? static_cast<uint32_t>(copy_[word / 2] >> (word % 2 * 32)) : 0;
+ private:
+  static RegisterMap registers() {
+    static constexpr auto kMap =
+        make_register_map(spec::perf::kTable, {on_write<&PerfUnit::snapshot>(spec::perf::kSnapshot),
+                                               on_value<&PerfUnit::word>(spec::perf::kCounter)});
+    return kMap.view();
   }
-  void write_register(uint32_t offset, uint32_t /*value*/) override {
-    if (offset == spec::perf::kSnapshot) {
-      copy_ = now_();
-    }
+  void snapshot() { copy_ = now_(); }
+  uint32_t word(uint32_t index) const {
+    return index / 2 < copy_.size() ? static_cast<uint32_t>(copy_[index / 2] >> (index % 2 * 32))
+                                    : 0;
   }
 
- private:
   const std::function<Values()> now_;
   Values copy_{};
 };

@@ -5,14 +5,15 @@
 
 #include "kernel/cycles.hpp"
 #include "tpu/spec/rings.h"
-#include "tpu/spec/sem_regs.hpp"
+#include "tpu/spec/sem_table.hpp"
 
 namespace tpu::model {
 
 Semaphores::Semaphores(sc_core::sc_module_name name, uint32_t core_id,
                        const spec::BoardParams& params, Activity& activity, const CoreProbe& probe,
                        const VerilogUse& verilog)
-    : RegisterBlock(name),
+    : sc_module(name),
+      RegisterBlock(registers()),
       core_id_(core_id),
       delay_(static_cast<uint64_t>(params.core.semaphore_cycles)),
       activity_(activity),
@@ -184,29 +185,23 @@ void Semaphores::forget_waiters() {
   }
 }
 
-uint32_t Semaphores::read_register(uint32_t offset) const {
-  if (offset < spec::sem::kValue + spec::sem::kValueCount * spec::sem::kValueStride) {
-    const uint32_t index = (offset - spec::sem::kValue) / spec::sem::kValueStride;
-    return index < entries_.size() ? entries_[index].value : 0;
-  }
-  switch (offset) {
-    case spec::sem::kNonzero:
-      return nonzero();
-    case spec::sem::kFirstNonzero:
-      return first_nonzero() < count() ? first_nonzero() : kUndefined;
-    case spec::sem::kCount:
-      return count();
-    case spec::sem::kStale:
-      return stale_;
-    default:
-      return kUndefined;
-  }
+RegisterMap Semaphores::registers() {
+  namespace regs = spec::sem;
+  static constexpr auto kMap = make_register_map(
+      regs::kTable,
+      {on_value<&Semaphores::value_register>(regs::kValue),
+       on_write<&Semaphores::clear>(regs::kClear), on_value<&Semaphores::nonzero>(regs::kNonzero),
+       on_value<&Semaphores::first_nonzero_register>(regs::kFirstNonzero),
+       on_value<&Semaphores::count>(regs::kCount)});
+  return kMap.view();
 }
 
-void Semaphores::write_register(uint32_t offset, uint32_t /*value*/) {
-  if (offset == spec::sem::kClear) {
-    clear();
-  }
+uint32_t Semaphores::value_register(uint32_t index) const {
+  return index < entries_.size() ? entries_[index].value : 0;
+}
+
+uint32_t Semaphores::first_nonzero_register() const {
+  return first_nonzero() < count() ? first_nonzero() : kUndefined;
 }
 
 }  // namespace tpu::model

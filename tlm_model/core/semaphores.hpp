@@ -14,15 +14,17 @@
 #include "core/verilog/semaphore_verilog.hpp"
 #include "core/verilog/verilog_use.hpp"
 #include "kernel/activity.hpp"
-#include "kernel/register_block.hpp"
+#include "kernel/register_socket.hpp"
 #include "probe/core_probe.hpp"
 #include "tpu/spec/board_params.hpp"
+#include "tpu/spec/sem_regs.hpp"
 
 namespace tpu::model {
 
-class Semaphores : public RegisterBlock, public SemaphoreIf {
+class Semaphores : public sc_core::sc_module, public RegisterBlock, public SemaphoreIf {
  public:
   SC_HAS_PROCESS(Semaphores);
+  RegisterSocket csr_tsock{"csr_tsock", *this};
   sc_core::sc_port<FaultIf> fault_port{"fault_port"};
 
   // Throws std::runtime_error when Verilog is wanted that does not exist for this board or host.
@@ -45,16 +47,12 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
   uint32_t first_nonzero() const;
   void clear();
   void forget_waiters();  // a new program starts
-  void count_stale() { ++stale_; }
+  void count_stale() { ++cell(spec::sem::kStale); }
   // With no signal on its way.
   void visit_state(spec::Archive& archive) {
     archive.fixed(entries_);
-    archive(stale_);
+    visit_registers(archive);
   }
-
- protected:
-  uint32_t read_register(uint32_t offset) const override;
-  void write_register(uint32_t offset, uint32_t value) override;
 
  private:
   struct Entry {
@@ -77,6 +75,10 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
     bool fits;
   };
 
+  static RegisterMap registers();
+  uint32_t value_register(uint32_t index) const;
+  uint32_t first_nonzero_register() const;
+
   void apply_method();
   bool apply(uint32_t semaphore, uint32_t amount);
   bool raise_value(uint32_t semaphore, uint32_t amount);
@@ -91,7 +93,6 @@ class Semaphores : public RegisterBlock, public SemaphoreIf {
   std::vector<Entry> entries_;
   std::deque<Pending> pending_;   // in order of time
   std::vector<Applied> applied_;  // in this cycle
-  uint32_t stale_ = 0;
   const VerilogUse use_;
   std::unique_ptr<SemaphoreVerilog> verilog_;
   sc_core::sc_event pending_event_{"pending_event"};

@@ -20,14 +20,14 @@ constexpr int kMaxRun = 4096;
 Sequencer::Sequencer(sc_core::sc_module_name name, uint32_t core_id,
                      const spec::BoardParams& params, Activity& activity, CoreProbe& probe,
                      LaunchState& launch)
-    : RegisterBlock(name),
+    : sc_module(name),
+      registers_(*this, launch),
       core_id_(core_id),
       params_(params),
       probe_(probe),
       launch_(launch),
       activity_(activity),
-      state_(seq::kStateIdle),
-      irq_enable_(seq::kIrqEnableReset) {
+      state_(seq::kStateIdle) {
   SC_METHOD(run_method);
   sensitive << wake_event_;
   dont_initialize();

@@ -20,12 +20,13 @@
 #include "core/ports.hpp"
 #include "core/program.hpp"
 #include "core/semaphores.hpp"
+#include "core/sequencer_registers.hpp"
 #include "core/slots.hpp"
 #include "core/unknown_words.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/hbm_if.hpp"
 #include "kernel/lazy_alarm.hpp"
-#include "kernel/register_block.hpp"
+#include "kernel/register_socket.hpp"
 #include "kernel/step_counter.hpp"
 #include "probe/core_probe.hpp"
 #include "tpu/board_report.hpp"
@@ -52,9 +53,12 @@ struct SequencerParts {
   std::function<GangWork()> gang_work;
 };
 
-class Sequencer : public RegisterBlock {
+class Sequencer : public sc_core::sc_module, private SequencerControl {
+  SequencerRegisters registers_;
+
  public:
   SC_HAS_PROCESS(Sequencer);
+  RegisterSocket csr_tsock{"csr_tsock", registers_};
   sc_core::sc_port<HbmIf> hbm_port{"hbm_port"};
   sc_core::sc_port<FaultIf> fault_port{"fault_port"};
   sc_core::sc_out<bool> done_irq_o{"done_irq_o"};
@@ -71,7 +75,7 @@ class Sequencer : public RegisterBlock {
   // The last write of a peer that was under way has landed.
   void on_landed();
   // Registers, state and engines as after power-on; HBM, VMEM, slot banks and TAG stay.
-  void reset();
+  void reset() override;
 
   // Of one that runs nothing. Programs are decoded again when they start.
   void visit_state(spec::Archive& archive);
@@ -84,16 +88,12 @@ class Sequencer : public RegisterBlock {
     std::vector<LoopMarks::Position> loops;  // that it is in, by its marks, the outermost first
   };
   Progress progress() const { return {launch_.step, marks_.all(op())}; }
-  uint32_t pc() const { return pc_; }
+  uint32_t pc() const override { return pc_; }
   uint32_t op() const;  // that the instruction at pc() works for, or OP_NONE
   const Program* program() const { return program_.get(); }
   uint64_t scalar_register(size_t index) const { return x_[index]; }
   // What it waits for, if anything. For reports of hangs.
   std::optional<spec::UnitWait> waits() const;
-
- protected:
-  uint32_t read_register(uint32_t offset) const override;
-  void write_register(uint32_t offset, uint32_t value) override;
 
  private:
   enum class Stall { kNone, kQueueFull, kSemaphore, kHalt, kHost };
@@ -103,9 +103,16 @@ class Sequencer : public RegisterBlock {
   void step_too_long();
   void irq_method();
 
-  void start();
+  // SequencerControl.
+  void start() override;
+  void abort() override;
+  void answer() override;
+  void lines_changed() override { irq_event_.notify(sc_core::SC_ZERO_TIME); }
+  uint32_t state_register() const override;
+  uint32_t commands() const override { return issued_; }
+  uint32_t call() const override { return call_; }
+
   bool load_program();
-  void abort();
   void stop(uint32_t state);
   void finish_program();
   void check_drained();
@@ -122,7 +129,6 @@ class Sequencer : public RegisterBlock {
   bool execute_timed(const ProgramItem& item, uint64_t now);
   bool issue(const DecodedCommand& command, uint64_t now);
   bool call_host(uint32_t number);
-  void answer();
   void end_call();
   void fill_slot(const DecodedCommand& command, QueuedCommand& slot, uint64_t now);
   bool halt();
@@ -152,12 +158,6 @@ class Sequencer : public RegisterBlock {
   uint32_t state_;
   bool refused_ = false;
   bool draining_ = false;
-  uint32_t irq_status_ = 0;
-  uint32_t irq_enable_;
-  uint64_t program_address_ = 0;
-  uint32_t program_version_ = 0;
-  uint32_t slot_result_ = 0;
-  uint64_t watchdog_cycles_ = 0;
 
   struct Loaded {
     uint32_t version;

@@ -13,15 +13,11 @@ namespace {
 
 namespace seq = spec::seq;
 
-uint64_t with_low(uint64_t value, uint32_t low) { return (value & ~uint64_t{0xffffffff}) | low; }
-uint64_t with_high(uint64_t value, uint32_t high) {
-  return (value & 0xffffffff) | static_cast<uint64_t>(high) << 32;
-}
-
 }  // namespace
 
 void Sequencer::connect(const SequencerParts& parts) {
   parts_ = parts;
+  registers_.connect(*parts.slots);
   engine_events_ |= wake_event_;
   engine_events_ |= parts_.semaphores->settled_event();
   for (size_t i = 0; i < parts_.queues.size(); ++i) {
@@ -39,8 +35,7 @@ void Sequencer::start() {
     return;
   }
   draining_ = false;
-  irq_status_ = 0;
-  irq_event_.notify(sc_core::SC_ZERO_TIME);
+  registers_.clear_causes();
   fault_port->clear();
   parts_.semaphores->forget_waiters();
   for (CommandQueueIf* queue : parts_.queues) {
@@ -74,8 +69,8 @@ void Sequencer::start() {
   }
   pc_ = program_->entry();
   seen_work_ = parts_.gang_work().done;
-  if (watchdog_cycles_ != 0) {
-    watchdog_.set(watchdog_cycles_);
+  if (registers_.watchdog_cycles() != 0) {
+    watchdog_.set(registers_.watchdog_cycles());
   }
   wake_event_.notify(sc_core::SC_ZERO_TIME);
 }
@@ -83,12 +78,13 @@ void Sequencer::start() {
 // Checks slots and image; decodes the image unless this address and version are known.
 bool Sequencer::load_program() {
   pc_ = 0;
-  const auto refuse = [this](uint32_t detail, std::string text, uint32_t slot = 0) {
+  const uint64_t address = registers_.program_address();
+  const auto refuse = [&](uint32_t detail, std::string text, uint32_t slot = 0) {
     FaultInfo info;
     info.code = TPU_FAULT_DESCRIPTOR;
     info.detail = detail;
     info.slot = slot;
-    info.address = program_address_;
+    info.address = address;
     fault_port->raise(info, std::move(text));
     return false;
   };
@@ -97,29 +93,28 @@ bool Sequencer::load_program() {
     return refuse(spec::fault::kDetailSlotTable,
                   "slot " + std::to_string(bad) + " of the table is wrong", bad);
   }
-  const auto known = loaded_.find(program_address_);
-  if (known != loaded_.end() && known->second.version == program_version_) {
+  const auto known = loaded_.find(address);
+  if (known != loaded_.end() && known->second.version == registers_.program_version()) {
     program_ = known->second.program;
     return true;
   }
   tpu_program_image_header_t header{};
   const uint64_t size = hbm_port->bytes();
-  if (program_address_ > size || sizeof header > size - program_address_) {
+  if (address > size || sizeof header > size - address) {
     return refuse(spec::fault::kDetailImage, "program address outside of HBM");
   }
   const auto header_bytes = std::as_writable_bytes(std::span(&header, 1));
-  hbm_port->read(program_address_,
-                 {reinterpret_cast<uint8_t*>(header_bytes.data()), header_bytes.size()});
+  hbm_port->read(address, {reinterpret_cast<uint8_t*>(header_bytes.data()), header_bytes.size()});
   if (const auto error = Program::check_header(header_bytes); error) {
     return refuse(spec::fault::kDetailImage, error->text);
   }
   std::vector<std::byte> image(sizeof header + header.code_bytes);
-  if (image.size() > size - program_address_) {
+  if (image.size() > size - address) {
     return refuse(spec::fault::kDetailImage, "program image leaves HBM");
   }
-  hbm_port->read(program_address_, {reinterpret_cast<uint8_t*>(image.data()), image.size()});
+  hbm_port->read(address, {reinterpret_cast<uint8_t*>(image.data()), image.size()});
   program_ = parts_.programs->get(image);
-  loaded_[program_address_] = {program_version_, program_};
+  loaded_[address] = {registers_.program_version(), program_};
   return true;
 }
 
@@ -139,8 +134,7 @@ void Sequencer::abort() {
 
 void Sequencer::on_fault() {
   launch_.tag_open = false;
-  irq_status_ |= seq::kIrqStatusFaultMask;
-  irq_event_.notify(sc_core::SC_ZERO_TIME);
+  registers_.raise(seq::kIrqStatusFaultMask);
   if (state_ == seq::kStateRunning) {
     stop(seq::kStateFaulted);
   } else if (state_ != seq::kStateAborted && !draining_) {
@@ -188,8 +182,7 @@ void Sequencer::finish_program() {
   launch_.first_open_step = launch_.step + 1;
   probe_.program_end(now_cycles(), true, [&] { return program_event(false, true); });
   watchdog_.cancel();
-  irq_status_ |= seq::kIrqStatusDoneMask;
-  irq_event_.notify(sc_core::SC_ZERO_TIME);
+  registers_.raise(seq::kIrqStatusDoneMask);
   activity_.set(false);
   next_trigger(wake_event_);
 }
@@ -203,8 +196,7 @@ void Sequencer::check_drained() {
         queue->watch(false);
       }
     }
-    irq_status_ |= seq::kIrqStatusDrainedMask;
-    irq_event_.notify(sc_core::SC_ZERO_TIME);
+    registers_.raise(seq::kIrqStatusDrainedMask);
     return;
   }
   for (CommandQueueIf* queue : parts_.queues) {
@@ -216,7 +208,7 @@ void Sequencer::check_drained() {
 }
 
 void Sequencer::watchdog_method() {
-  if (!watchdog_.due() || state_ != seq::kStateRunning || watchdog_cycles_ == 0) {
+  if (!watchdog_.due() || state_ != seq::kStateRunning || registers_.watchdog_cycles() == 0) {
     return;
   }
   const GangWork work = parts_.gang_work();
@@ -229,12 +221,12 @@ void Sequencer::watchdog_method() {
     return;
   }
   if (now_cycles() - probe_.counters().run_since() >=
-      static_cast<uint64_t>(params_.mgmt.step_watchdogs) * watchdog_cycles_) {
+      static_cast<uint64_t>(params_.mgmt.step_watchdogs) * registers_.watchdog_cycles()) {
     step_too_long();
     return;
   }
   seen_work_ = work.done;
-  watchdog_.set(watchdog_cycles_);
+  watchdog_.set(registers_.watchdog_cycles());
 }
 
 // Commands work and end, but the step does not: a loop that never ends.
@@ -270,7 +262,7 @@ void Sequencer::end_call() {
 }
 
 void Sequencer::irq_method() {
-  const uint32_t active = irq_status_ & irq_enable_;
+  const uint32_t active = registers_.active_causes();
   done_irq_o.write((active & seq::kIrqStatusDoneMask) != 0);
   fault_irq_o.write((active & seq::kIrqStatusFaultMask) != 0);
   drained_irq_o.write((active & seq::kIrqStatusDrainedMask) != 0);
@@ -295,19 +287,16 @@ void Sequencer::reset() {
   state_ = seq::kStateIdle;
   draining_ = false;
   refused_ = false;
-  irq_status_ = 0;
-  irq_enable_ = seq::kIrqEnableReset;
+  registers_.reset();
   loaded_.clear();
   // What the peers still send to this gang is told from an unknown one by the tag.
   launch_ = {.tag = launch_.tag, .inbound = launch_.inbound};
-  watchdog_cycles_ = 0;
   irq_event_.notify(sc_core::SC_ZERO_TIME);
 }
 
 // The lines follow in the next delta cycle.
 void Sequencer::visit_state(spec::Archive& archive) {
-  archive(state_, refused_, irq_status_, irq_enable_, program_address_, program_version_,
-          slot_result_, watchdog_cycles_, x_, unknown_, pc_, time_, charged_, call_, issued_,
+  archive(registers_, state_, refused_, x_, unknown_, pc_, time_, charged_, call_, issued_,
           issued_ever_, seen_work_);
   archive.need(state_ <= seq::kStateAborted && state_ != seq::kStateRunning && is_near(time_),
                "a sequencer is in a state that cannot be saved");
@@ -316,123 +305,9 @@ void Sequencer::visit_state(spec::Archive& archive) {
   }
 }
 
-uint32_t Sequencer::read_register(uint32_t offset) const {
-  switch (offset) {
-    case seq::kId:
-      return seq::kIdValue;
-    case seq::kState:
-      return state_ | (engines_idle() && launch_.inbound == 0 ? 0 : seq::kStateBusyMask) |
-             (refused_ ? seq::kStateRefusedMask : 0);
-    case seq::kIrqStatus:
-      return irq_status_;
-    case seq::kIrqEnable:
-      return irq_enable_;
-    case seq::kProgramLo:
-      return static_cast<uint32_t>(program_address_);
-    case seq::kProgramHi:
-      return static_cast<uint32_t>(program_address_ >> 32);
-    case seq::kProgramVersion:
-      return program_version_;
-    case seq::kSlotBank:
-      return launch_.slot_bank;
-    case seq::kSlotCount:
-      return launch_.slot_count;
-    case seq::kSlotResult:
-      return slot_result_;
-    case seq::kStep:
-      return launch_.step;
-    case seq::kReplica:
-      return launch_.replica;
-    case seq::kCores:
-      return launch_.cores;
-    case seq::kMask:
-      return launch_.mask;
-    case seq::kTag:
-      return launch_.tag;
-    case seq::kLaunch:
-      return launch_.launch;
-    case seq::kWatchdogLo:
-      return static_cast<uint32_t>(watchdog_cycles_);
-    case seq::kWatchdogHi:
-      return static_cast<uint32_t>(watchdog_cycles_ >> 32);
-    case seq::kPc:
-      return pc_;
-    case seq::kCommands:
-      return issued_;
-    case seq::kCall:
-      return call_;
-    default:
-      return kUndefined;
-  }
-}
-
-void Sequencer::write_register(uint32_t offset, uint32_t value) {
-  switch (offset) {
-    case seq::kStart:
-      return start();
-    case seq::kAbort:
-      return abort();
-    case seq::kReset:
-      return reset();
-    case seq::kAnswer:
-      return answer();
-    case seq::kIrqStatus:
-      irq_status_ &= ~value;
-      return irq_event_.notify(sc_core::SC_ZERO_TIME);
-    case seq::kIrqEnable:
-      irq_enable_ = value;
-      return irq_event_.notify(sc_core::SC_ZERO_TIME);
-    case seq::kProgramLo:
-      program_address_ = with_low(program_address_, value);
-      break;
-    case seq::kProgramHi:
-      program_address_ = with_high(program_address_, value);
-      break;
-    case seq::kProgramVersion:
-      program_version_ = value;
-      break;
-    case seq::kSlotBank:
-      launch_.slot_bank = value % seq::kSlotBanks;
-      break;
-    case seq::kSlotCount:
-      launch_.slot_count = std::min(value, seq::kSlotEntries);
-      break;
-    case seq::kSlotCheck: {
-      const uint32_t count = std::min(value & seq::kSlotCheckCountMask, seq::kSlotEntries);
-      const uint32_t bad =
-          parts_.slots->check((value & seq::kSlotCheckBankMask) != 0 ? 1 : 0, count);
-      slot_result_ = bad < count ? (bad | seq::kSlotResultBadMask) : 0;
-      break;
-    }
-    case seq::kStep:
-      launch_.step = value;
-      break;
-    case seq::kReplica:
-      launch_.replica = value;
-      break;
-    case seq::kCores:
-      launch_.cores = value;
-      break;
-    case seq::kMask:
-      launch_.mask = value;
-      break;
-    case seq::kTag:
-      launch_.tag = value;
-      launch_.tag_open = true;
-      launch_.first_open_step = 0;
-      break;
-    case seq::kLaunch:
-      launch_.launch = value;
-      break;
-    case seq::kWatchdogLo:
-      watchdog_cycles_ = with_low(watchdog_cycles_, value);
-      break;
-    case seq::kWatchdogHi:
-      watchdog_cycles_ = with_high(watchdog_cycles_, value);
-      break;
-    default:
-      break;
-  }
+uint32_t Sequencer::state_register() const {
+  return state_ | (engines_idle() && launch_.inbound == 0 ? 0 : seq::kStateBusyMask) |
+         (refused_ ? seq::kStateRefusedMask : 0);
 }
 
 }  // namespace tpu::model

@@ -5,6 +5,7 @@
 #include "mgmt/log_format.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/spec/console_regs.hpp"
+#include "tpu/spec/console_table.hpp"
 
 namespace tpu::model {
 
@@ -27,29 +28,23 @@ std::vector<ConsoleLog::Line> ConsoleLog::take_lines() {
   return taken;
 }
 
-bool Console::read(uint32_t /*offset*/, uint32_t& /*value*/) { return false; }
+RegisterMap Console::registers() {
+  namespace regs = spec::console;
+  static constexpr auto kMap = make_register_map(
+      regs::kTable, {on_write<&Console::trace>(regs::kTrace), on_write<&Console::put>(regs::kChar),
+                     on_write<&Console::add_log_argument>(regs::kLogArg),
+                     on_write<&Console::end_log>(regs::kLog)});
+  return kMap.view();
+}
 
-bool Console::write(uint32_t offset, uint32_t value) {
-  switch (offset) {
-    case spec::console::kTrace:
-      return true;  // heard as the hart's access
-    case spec::console::kChar:
-      put(static_cast<char>(value));
-      return true;
-    case spec::console::kLogArg:
-      if (args_.size() < spec::console::kLogArgs) {
-        args_.push_back(value);
-      }
-      return true;
-    case spec::console::kLog:
-      end_log(value);
-      return true;
-    default:
-      return false;
+void Console::add_log_argument(uint32_t value) {
+  if (args_.size() < spec::console::kLogArgs) {
+    args_.push_back(value);
   }
 }
 
-void Console::put(char c) {
+void Console::put(uint32_t character) {
+  const char c = static_cast<char>(character);
   if (c != '\n') {
     line_.push_back(c);
   }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "mgmt/reg_block.hpp"
+#include "kernel/register_block.hpp"
 #include "probe/probe_set.hpp"
 #include "tpu/spec/console_regs.hpp"
 
@@ -34,17 +34,19 @@ class ConsoleLog {
   uint64_t lost_ = 0;
 };
 
-class Console : public RegBlock {
+class Console : public RegisterBlock {
  public:
   // A text of the hart's memory up to its end, at most so many bytes.
   using TextAt = std::function<std::string(uint32_t address, size_t most)>;
 
   // `probes` may be null.
   Console(uint32_t core, ConsoleLog& log, const ProbeSet* probes, TextAt text_at)
-      : core_(core), log_(log), probes_(probes), text_at_(std::move(text_at)) {}
+      : RegisterBlock(registers()),
+        core_(core),
+        log_(log),
+        probes_(probes),
+        text_at_(std::move(text_at)) {}
 
-  bool read(uint32_t offset, uint32_t& value) override;
-  bool write(uint32_t offset, uint32_t value) override;
   // Ends a line that has begun: nobody goes on writing it.
   void flush();
   void visit_state(spec::Archive& archive) {
@@ -55,8 +57,11 @@ class Console : public RegBlock {
 
  private:
   static constexpr size_t kLineBytes = 256;
-  void put(char c);
+  static RegisterMap registers();
+  void trace() {}  // heard as the hart's access
+  void put(uint32_t character);
   void end_line();
+  void add_log_argument(uint32_t value);
   void end_log(uint32_t format);
   template <class Text>
   void tell(const Text& text) const;

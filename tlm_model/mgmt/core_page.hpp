@@ -3,10 +3,10 @@
 // spec/regs/core_page.toml, sysctl.toml.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <span>
 
-#include "mgmt/reg_block.hpp"
+#include "kernel/register_block.hpp"
 #include "probe/register_probe.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
@@ -25,7 +25,9 @@ class CorePageOwner {
   virtual void send_msi(uint32_t vector) = 0;
 };
 
-class CorePage : public RegBlock {
+// The hart's side (block sysctl) holds the registers; the host's side shows those of them that both
+// have, by its own table of accesses.
+class CorePage : public RegisterBlock {
  public:
   struct Identity {
     uint32_t core;
@@ -38,40 +40,51 @@ class CorePage : public RegBlock {
     uint32_t watchdog_kcycles;
   };
 
-  CorePage(const Identity& identity, CorePageOwner& owner, const RegisterProbe& probe)
-      : identity_(identity), owner_(owner), probe_(probe) {}
+  CorePage(const Identity& identity, CorePageOwner& owner, const RegisterProbe& probe);
 
   // Host side. Undefined offsets read all ones, writes to them and to the device's registers are
   // dropped.
-  uint32_t host_read(uint32_t offset) const;
-  void host_write(uint32_t offset, uint32_t value);
+  uint32_t host_read(uint32_t offset);
+  void host_write(uint32_t offset, uint32_t value) { host_.write(offset, value); }
 
-  // Hart side.
-  bool read(uint32_t offset, uint32_t& value) override;
-  bool write(uint32_t offset, uint32_t value) override;
-  bool untimed(uint32_t offset, bool write) const override;
-
-  // Hardware side.
+  // Hardware side; `page_reg` by offsets of core_page.
   void reset();
-  void visit_state(spec::Archive& archive) { archive(regs_, record_, hbm_window_); }
-  uint32_t reg(uint32_t offset) const { return regs_[offset / 4]; }
-  void set_reg(uint32_t offset, uint32_t value) {
-    regs_[offset / 4] = value;
-    probe_.tell(offset, value);
-  }
-  uint32_t& record_word(uint32_t index) { return record_[index]; }
-  uint64_t hbm_window() const { return hbm_window_; }
+  void visit_state(spec::Archive& archive);
+  uint32_t page_reg(uint32_t offset) const { return host_.reg(offset); }
+  void set_page_reg(uint32_t offset, uint32_t value) { host_.set_reg(offset, value); }
+  // FAULT_RECORD, whole.
+  void set_record(std::span<const uint32_t> words);
+  uint64_t hbm_window() const;
 
  private:
-  static constexpr uint32_t kShared = 0x80;  // bytes that host and hart see at the same offsets
-  static constexpr uint32_t kRecordWords = spec::core_page::kFaultRecordCount;
+  class HostSide : public RegisterBlock {
+   public:
+    explicit HostSide(CorePage& page);
+    using RegisterBlock::reg;
+    using RegisterBlock::reset_registers;
+    using RegisterBlock::set_reg;
+    using RegisterBlock::visit_registers;
 
-  const Identity identity_;
+   private:
+    static RegisterMap registers();
+    void stored(uint32_t offset, uint32_t value) override { page_.stored(offset, value); }
+    bool before_control(uint32_t value);
+    void control(uint32_t value);
+    void doorbell() { page_.owner_.doorbell(); }
+    void request() { page_.owner_.host_request(); }
+    void abort(uint32_t tag);
+    CorePage& page_;
+  };
+
+  static constexpr uint32_t kShared = 0x80;  // bytes of the page that are told to probes
+
+  static RegisterMap registers();
+  void stored(uint32_t offset, uint32_t value) override;
+  void send_msi(uint32_t vector) { owner_.send_msi(vector); }
+
   CorePageOwner& owner_;
   const RegisterProbe probe_;
-  std::array<uint32_t, kShared / 4> regs_{};
-  std::array<uint32_t, kRecordWords> record_{};
-  uint64_t hbm_window_ = 0;
+  HostSide host_;
 };
 
 }  // namespace tpu::model

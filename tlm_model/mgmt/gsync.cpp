@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "kernel/cycles.hpp"
-#include "tpu/spec/gsync_regs.hpp"
+#include "tpu/spec/gsync_table.hpp"
 #include "tpu/spec/irq_regs.hpp"
 
 namespace tpu::model {
@@ -21,7 +21,12 @@ int32_t age(uint32_t tag, uint32_t other) { return static_cast<int32_t>(tag - ot
 
 Gsync::Gsync(sc_core::sc_module_name name, uint32_t core, Fabric& fabric, Irq& irq,
              GsyncOwner& owner)
-    : sc_module(name), core_(core), fabric_(fabric), irq_(irq), owner_(owner) {
+    : sc_module(name),
+      RegisterBlock(registers()),
+      core_(core),
+      fabric_(fabric),
+      irq_(irq),
+      owner_(owner) {
   SC_METHOD(inbox_method);
   sensitive << inbox_event_;
   dont_initialize();
@@ -31,17 +36,15 @@ Gsync::Gsync(sc_core::sc_module_name name, uint32_t core, Fabric& fabric, Irq& i
 }
 
 void Gsync::reset() {
-  tag_ = mask_ = step_ = 0;
-  abort_tag_ = abort_mask_ = abort_info_ = abort_count_ = 0;
-  peer_timeout_ = 0;
+  reset_registers();
   waiting_ = released_ = aborted_ = peer_lost_ = false;
   barriers_.clear();
   timeout_event_.cancel();
 }
 
 void Gsync::visit_state(spec::Archive& archive) {
-  archive(tag_, mask_, step_, abort_tag_, abort_mask_, abort_info_, abort_count_, peer_timeout_,
-          waiting_kind_, released_, aborted_, peer_lost_, barriers_, aborted_tags_, next_aborted_,
+  visit_registers(archive);
+  archive(waiting_kind_, released_, aborted_, peer_lost_, barriers_, aborted_tags_, next_aborted_,
           packets_);
   archive.need(next_aborted_ < kAbortedKept, "an aborted gang has no place");
   const auto in_board = [this](uint32_t mask) { return (mask & ~all_cores()) == 0; };
@@ -79,86 +82,37 @@ uint32_t Gsync::state() const {
          (aborted_ ? regs::kStateAbortedMask : 0) | (peer_lost_ ? regs::kStatePeerLostMask : 0);
 }
 
-bool Gsync::read(uint32_t offset, uint32_t& value) {
-  switch (offset) {
-    case regs::kTag:
-      value = tag_;
-      return true;
-    case regs::kMask:
-      value = mask_;
-      return true;
-    case regs::kRoot:
-      value = root_of(mask_);
-      return true;
-    case regs::kStep:
-      value = step_;
-      return true;
-    case regs::kAbortTag:
-      value = abort_tag_;
-      return true;
-    case regs::kAbortMask:
-      value = abort_mask_;
-      return true;
-    case regs::kState:
-      value = state();
-      return true;
-    case regs::kAbortInfo:
-      value = abort_info_;
-      return true;
-    case regs::kPeerTimeout:
-      value = peer_timeout_;
-      return true;
-    case regs::kAbortCount:
-      value = abort_count_;
-      return true;
-    default:
-      return false;
-  }
+RegisterMap Gsync::registers() {
+  static constexpr auto kMap = make_register_map(
+      regs::kTable,
+      {on_write<&Gsync::tag_written>(regs::kTag), on_write<&Gsync::mask_written>(regs::kMask),
+       on_value<&Gsync::root>(regs::kRoot), on_write<&Gsync::arrive>(regs::kArrive),
+       on_write<&Gsync::abort_mask_written>(regs::kAbortMask),
+       on_write<&Gsync::abort_written>(regs::kAbort), on_value<&Gsync::state>(regs::kState)});
+  return kMap.view();
 }
 
-bool Gsync::write(uint32_t offset, uint32_t value) {
-  const uint32_t all = all_cores();
-  switch (offset) {
-    case regs::kTag:
-      tag_ = value;
-      aborted_ = false;
-      abort_info_ = 0;
-      return true;
-    case regs::kMask:
-      mask_ = value & all;
-      return true;
-    case regs::kStep:
-      step_ = value;
-      return true;
-    case regs::kArrive:
-      arrive(value);
-      return true;
-    case regs::kAbortTag:
-      abort_tag_ = value;
-      return true;
-    case regs::kAbortMask:
-      abort_mask_ = value & all;
-      return true;
-    case regs::kAbort:
-      send_abort(abort_tag_, abort_mask_, value);
-      return true;
-    case regs::kPeerTimeout:
-      peer_timeout_ = value;
-      return true;
-    default:
-      return false;
-  }
+void Gsync::tag_written() {
+  aborted_ = false;
+  cell(regs::kAbortInfo) = 0;
 }
+
+void Gsync::mask_written() { mask_ &= all_cores(); }
+
+void Gsync::abort_mask_written() { abort_mask_ &= all_cores(); }
+
+void Gsync::abort_written(uint32_t code) { send_abort(reg(regs::kAbortTag), abort_mask_, code); }
 
 void Gsync::arrive(uint32_t kind) {
   waiting_ = true;
   waiting_kind_ = kind;
   released_ = peer_lost_ = false;
-  send(root_of(mask_),
-       {ControlPacket::Type::kArrive, static_cast<uint8_t>(kind), 0, 0, tag_, mask_, step_});
-  if (kind == regs::kKindDrain && peer_timeout_ != 0) {
+  send(root_of(mask_), {ControlPacket::Type::kArrive, static_cast<uint8_t>(kind), 0, 0, tag_, mask_,
+                        reg(regs::kStep)});
+  const uint32_t peer_timeout = reg(regs::kPeerTimeout);
+  if (kind == regs::kKindDrain && peer_timeout != 0) {
     timeout_event_.cancel();
-    timeout_event_.notify(from_cycles(peer_timeout_ * kCyclesPerTimeoutUnit));
+    timeout_event_.notify(from_cycles(peer_timeout * kCyclesPerTimeoutUnit));
   }
 }
 
@@ -322,7 +276,7 @@ void Gsync::released(const ControlPacket& packet) {
 }
 
 void Gsync::aborted(const ControlPacket& packet) {
-  ++abort_count_;
+  ++cell(regs::kAbortCount);
   if (mask_ == 0 || aborted_ || age(packet.tag, tag_) > 0) {
     return;  // this core is not in the gang yet: its arrival will be answered by the root
   }
@@ -335,8 +289,8 @@ void Gsync::aborted(const ControlPacket& packet) {
   }
   aborted_ = true;
   waiting_ = false;
-  abort_info_ = static_cast<uint32_t>(packet.origin) << regs::kAbortInfoOriginShift |
-                static_cast<uint32_t>(packet.code) << regs::kAbortInfoCodeShift;
+  cell(regs::kAbortInfo) = static_cast<uint32_t>(packet.origin) << regs::kAbortInfoOriginShift |
+                           static_cast<uint32_t>(packet.code) << regs::kAbortInfoCodeShift;
   owner_.stop_sequencer();
   irq_.raise(spec::irq::kAbort);
 }

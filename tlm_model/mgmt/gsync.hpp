@@ -12,9 +12,10 @@
 #include <tuple>
 #include <vector>
 
+#include "kernel/register_block.hpp"
 #include "mgmt/fabric.hpp"
 #include "mgmt/irq.hpp"
-#include "mgmt/reg_block.hpp"
+#include "tpu/spec/gsync_regs.hpp"
 
 namespace tpu::model {
 
@@ -25,7 +26,7 @@ class GsyncOwner {
   virtual void stop_sequencer() = 0;
 };
 
-class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
+class Gsync : public sc_core::sc_module, public RegisterBlock, public ControlIf {
  public:
   SC_HAS_PROCESS(Gsync);
   Gsync(sc_core::sc_module_name name, uint32_t core, Fabric& fabric, Irq& irq, GsyncOwner& owner);
@@ -40,8 +41,6 @@ class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
   void abort_running(uint32_t code);
   void abort_if_tag(uint32_t tag, uint32_t code);
 
-  bool read(uint32_t offset, uint32_t& value) override;
-  bool write(uint32_t offset, uint32_t value) override;
   void control_packet(uint64_t at, uint32_t from, const ControlPacket& packet) override;
 
  private:
@@ -71,9 +70,14 @@ class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
     void visit_state(spec::Archive& archive) { archive(at, from, number, packet); }
   };
 
+  static RegisterMap registers();
   void inbox_method();
   void timeout_method();
+  void tag_written();
+  void mask_written();
+  void abort_mask_written();
   void arrive(uint32_t kind);
+  void abort_written(uint32_t code);
   void send(uint32_t to, const ControlPacket& packet);
   void send_abort(uint32_t tag, uint32_t mask, uint32_t code);
   void handle(uint32_t from, const ControlPacket& packet);
@@ -86,6 +90,7 @@ class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
   void aborted(const ControlPacket& packet);
   uint32_t all_cores() const;  // a bit each
   uint32_t root_of(uint32_t mask) const;
+  uint32_t root() const { return root_of(mask_); }
   uint32_t state() const;
 
   static constexpr size_t kAbortedKept = 64;
@@ -95,14 +100,9 @@ class Gsync : public sc_core::sc_module, public RegBlock, public ControlIf {
   Irq& irq_;
   GsyncOwner& owner_;
 
-  uint32_t tag_ = 0;
-  uint32_t mask_ = 0;
-  uint32_t step_ = 0;
-  uint32_t abort_tag_ = 0;
-  uint32_t abort_mask_ = 0;
-  uint32_t abort_info_ = 0;
-  uint32_t abort_count_ = 0;
-  uint32_t peer_timeout_ = 0;
+  uint32_t& tag_ = cell(spec::gsync::kTag);
+  uint32_t& mask_ = cell(spec::gsync::kMask);
+  uint32_t& abort_mask_ = cell(spec::gsync::kAbortMask);
   uint32_t waiting_kind_ = 0;
   bool waiting_ = false;
   bool released_ = false;

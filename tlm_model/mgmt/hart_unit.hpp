@@ -28,7 +28,7 @@ class HartUnit : public sc_core::sc_module, private HartClock::Sleeper {
 
   struct Callbacks {
     std::function<void()> on_dead;  // once: a trap inside a trap handler, or the hart is lost
-    std::function<bool(const MmioAccess&)> untimed;  // see RegBlock::untimed(); never waits
+    std::function<bool(const MmioAccess&)> untimed;  // see RegisterBlock::untimed(); never waits
   };
 
   // Who looks at the hart; either may be null.

@@ -8,6 +8,7 @@
 #include "file/crc32c.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/hart_map.h"
+#include "tpu/spec/hostdma_table.hpp"
 #include "tpu/spec/irq_regs.hpp"
 #include "tpu/spec/rings.h"
 
@@ -18,7 +19,6 @@ namespace hostdma = spec::hostdma;
 namespace {
 
 constexpr uint64_t kCrcPiece = 64 * 1024;
-constexpr uint32_t kContextBytes = hostdma::kStartStride;
 
 uint32_t field(uint32_t value, uint32_t mask, uint32_t shift) { return (value & mask) >> shift; }
 uint32_t direction(uint32_t start) {
@@ -47,6 +47,7 @@ std::span<const uint8_t> as_u8(std::span<const std::byte> data) {
 HostDma::HostDma(sc_core::sc_module_name name, const spec::BoardParams& params, uint32_t core,
                  int completion_vector, Fabric& fabric, Irq& irq, HostDmaOwner& owner)
     : sc_module(name),
+      RegisterBlock(registers()),
       params_(params),
       core_(core),
       completion_vector_(completion_vector),
@@ -62,117 +63,62 @@ HostDma::HostDma(sc_core::sc_module_name name, const spec::BoardParams& params, 
 void HostDma::reset() {
   for (Context& context : contexts_) {
     ++context.generation;
-    context.host = context.local = context.bytes = 0;
-    context.pattern = context.crc = context.entry_bad = context.error = 0;
+    context.error = 0;
   }
-  done_ = 0;
+  reset_registers();
 }
 
-bool HostDma::read(uint32_t offset, uint32_t& value) {
-  if (offset == hostdma::kDone) {
-    value = done_;
-    return true;
-  }
-  if (offset == hostdma::kActive) {
-    value = 0;
-    for (uint32_t i = 0; i < kContexts; ++i) {
-      value |= contexts_[i].busy ? 1U << i : 0;
-    }
-    return true;
-  }
-  if (offset >= kContexts * kContextBytes) {
-    return false;
-  }
-  const Context& context = contexts_[offset / kContextBytes];
-  switch (offset % kContextBytes) {
-    case hostdma::kHostLo:
-      value = static_cast<uint32_t>(context.host);
-      return true;
-    case hostdma::kHostHi:
-      value = static_cast<uint32_t>(context.host >> 32);
-      return true;
-    case hostdma::kLocalLo:
-      value = static_cast<uint32_t>(context.local);
-      return true;
-    case hostdma::kLocalHi:
-      value = static_cast<uint32_t>(context.local >> 32);
-      return true;
-    case hostdma::kLenLo:
-      value = static_cast<uint32_t>(context.bytes);
-      return true;
-    case hostdma::kLenHi:
-      value = static_cast<uint32_t>(context.bytes >> 32);
-      return true;
-    case hostdma::kPattern:
-      value = context.pattern;
-      return true;
-    case hostdma::kStatus:
-      value = (context.busy ? hostdma::kStatusBusyMask : 0) | context.error
-                                                                  << hostdma::kStatusErrorShift;
-      return true;
-    case hostdma::kCrcOut:
-      value = context.crc;
-      return true;
-    case hostdma::kEntryBad:
-      value = context.entry_bad;
-      return true;
-    default:
-      return false;
-  }
+RegisterMap HostDma::registers() {
+  static constexpr auto kMap =
+      make_register_map(hostdma::kTable, {before_write<&HostDma::may_describe>(hostdma::kHostLo),
+                                          before_write<&HostDma::may_describe>(hostdma::kHostHi),
+                                          before_write<&HostDma::may_describe>(hostdma::kLocalLo),
+                                          before_write<&HostDma::may_describe>(hostdma::kLocalHi),
+                                          before_write<&HostDma::may_describe>(hostdma::kLenLo),
+                                          before_write<&HostDma::may_describe>(hostdma::kLenHi),
+                                          before_write<&HostDma::may_describe>(hostdma::kPattern),
+                                          on_write<&HostDma::start>(hostdma::kStart),
+                                          on_value<&HostDma::status>(hostdma::kStatus),
+                                          on_value<&HostDma::active>(hostdma::kActive)});
+  return kMap.view();
 }
 
-bool HostDma::write(uint32_t offset, uint32_t value) {
-  if (offset == hostdma::kDone) {
-    done_ &= ~value;
-    return true;
+// The running transfer keeps its registers.
+bool HostDma::may_describe(uint32_t index, uint32_t /*value*/) {
+  if (contexts_[index].busy) {
+    contexts_[index].error = hostdma::kErrBusy;
   }
-  if (offset >= kContexts * kContextBytes) {
-    return false;
-  }
-  Context& context = contexts_[offset / kContextBytes];
-  const uint32_t reg = offset % kContextBytes;
-  if (reg == hostdma::kStart) {
-    start(offset / kContextBytes, value);
-    return true;
-  }
-  if (context.busy && reg <= hostdma::kPattern) {
-    context.error = hostdma::kErrBusy;  // the running transfer keeps its registers
-    return true;
-  }
-  switch (reg) {
-    case hostdma::kHostLo:
-      set_low(context.host, value);
-      return true;
-    case hostdma::kHostHi:
-      set_high(context.host, value);
-      return true;
-    case hostdma::kLocalLo:
-      set_low(context.local, value);
-      return true;
-    case hostdma::kLocalHi:
-      set_high(context.local, value);
-      return true;
-    case hostdma::kLenLo:
-      set_low(context.bytes, value);
-      return true;
-    case hostdma::kLenHi:
-      set_high(context.bytes, value);
-      return true;
-    case hostdma::kPattern:
-      context.pattern = value;
-      return true;
-    default:
-      return false;
-  }
+  return !contexts_[index].busy;
 }
 
-// What a transfer is described by and has left behind, while none runs.
-bool HostDma::untimed(uint32_t offset, bool write) const {
-  if (offset >= kContexts * kContextBytes || contexts_[offset / kContextBytes].busy) {
-    return false;
+uint32_t HostDma::status(uint32_t index) const {
+  const Context& context = contexts_[index];
+  return (context.busy ? hostdma::kStatusBusyMask : 0) | context.error
+                                                             << hostdma::kStatusErrorShift;
+}
+
+uint32_t HostDma::active() const {
+  uint32_t bits = 0;
+  for (uint32_t i = 0; i < kContexts; ++i) {
+    bits |= contexts_[i].busy ? 1U << i : 0;
   }
-  const uint32_t reg = offset % kContextBytes;
-  return reg <= hostdma::kPattern || (!write && reg != hostdma::kStart);
+  return bits;
+}
+
+uint32_t& HostDma::crc_of(const Context& context) {
+  return cell(hostdma::kCrcOut, index_of(context));
+}
+
+uint32_t& HostDma::entry_bad_of(const Context& context) {
+  return cell(hostdma::kEntryBad, index_of(context));
+}
+
+void HostDma::read_description(Context& context) {
+  const uint32_t index = index_of(context);
+  context.host = wide_reg(hostdma::kHostLo, hostdma::kHostHi, index);
+  context.local = wide_reg(hostdma::kLocalLo, hostdma::kLocalHi, index);
+  context.bytes = wide_reg(hostdma::kLenLo, hostdma::kLenHi, index);
+  context.pattern = reg(hostdma::kPattern, index);
 }
 
 void HostDma::start(uint32_t index, uint32_t value) {
@@ -183,6 +129,7 @@ void HostDma::start(uint32_t index, uint32_t value) {
   }
   context.start = value;
   context.error = hostdma::kErrNone;
+  read_description(context);
   if (post(context)) {
     return;
   }
@@ -202,7 +149,7 @@ bool HostDma::post(Context& context) {
     return false;  // takes the ordinary way, which reports the error
   }
   if ((context.start & hostdma::kStartCrcMask) != 0) {
-    crc_of(context, data);
+    crc_of(context) = spec::crc32c(data);
   }
   std::vector<std::byte> sent(data.begin(), data.end());
   if ((context.start & hostdma::kStartSealMask) != 0 && sent.size() >= sizeof(uint32_t)) {
@@ -222,12 +169,13 @@ void HostDma::context_thread(uint32_t index) {
   Context& context = contexts_[index];
   for (;;) {
     wait(context.started);
+    read_description(context);  // a reset may have come in between
     const uint32_t generation = context.generation;
     const uint32_t error = run(context);
     context.busy = false;
     if (context.generation == generation) {
       context.error = error;
-      done_ |= 1U << index;
+      cell(hostdma::kDone) |= 1U << index;
       irq_.raise(spec::irq::kHostDma);
     }
     fabric_.activity->end();
@@ -276,12 +224,12 @@ uint32_t HostDma::check(const Context& context) const {
 }
 
 uint32_t HostDma::run(Context& context) {
-  context.entry_bad = 0;
+  entry_bad_of(context) = 0;
   if (const uint32_t error = check(context); error != hostdma::kErrNone) {
     return error;
   }
   if (context.bytes == 0) {
-    context.crc = spec::crc32c({});
+    crc_of(context) = spec::crc32c({});
     return hostdma::kErrNone;
   }
   switch (direction(context.start)) {
@@ -303,10 +251,6 @@ uint32_t HostDma::run(Context& context) {
   }
 }
 
-void HostDma::crc_of(Context& context, std::span<const std::byte> data) {
-  context.crc = spec::crc32c(data);
-}
-
 // Only entries of rings are checked, or sealed.
 void HostDma::tell_ring(const Context& context, bool completion,
                         std::span<const std::byte> entries) const {
@@ -323,9 +267,9 @@ void HostDma::tell_ring(const Context& context, bool completion,
 }
 
 // Bytes from the host reach their place.
-void HostDma::take(Context& context, std::span<const std::byte> data) {
+void HostDma::take(const Context& context, std::span<const std::byte> data) {
   if ((context.start & hostdma::kStartCrcMask) != 0) {
-    crc_of(context, data);
+    crc_of(context) = spec::crc32c(data);
   }
   if ((context.start & hostdma::kStartEntriesMask) != 0) {
     tell_ring(context, false, data);
@@ -335,7 +279,7 @@ void HostDma::take(Context& context, std::span<const std::byte> data) {
           data.subspan(i * TPU_CMD_ENTRY_BYTES, TPU_CMD_ENTRY_BYTES);
       uint32_t stored = 0;
       std::memcpy(&stored, entry.data() + kChecked, sizeof stored);
-      context.entry_bad |= stored == spec::crc32c(entry.first(kChecked)) ? 0 : 1U << i;
+      entry_bad_of(context) |= stored == spec::crc32c(entry.first(kChecked)) ? 0 : 1U << i;
     }
   }
   switch (space(context.start)) {
@@ -386,7 +330,7 @@ uint32_t HostDma::run_to_host(Context& context) {
       std::memcpy(data.data(), owner_.tcm(context.local, context.bytes).data(), data.size());
     }
     if ((context.start & hostdma::kStartCrcMask) != 0) {
-      crc_of(context, data);
+      crc_of(context) = spec::crc32c(data);
     }
   };
   if (!host_port->write_host(context.host, context.bytes, std::span(&hbm, from_hbm ? 1 : 0),
@@ -409,7 +353,7 @@ void HostDma::flow(uint64_t bytes, const std::function<void(Flow&)>& path) {
   wait(done);
 }
 
-void HostDma::run_crc(Context& context) {
+void HostDma::run_crc(const Context& context) {
   HbmIf& hbm = *fabric_.hbm[core_];
   const uint32_t generation = context.generation;
   const bool in_tcm = space(context.start) == hostdma::kSpaceTcm;
@@ -434,7 +378,7 @@ void HostDma::run_crc(Context& context) {
       crc = spec::crc32c(part, crc);
     }
   }
-  context.crc = crc;
+  crc_of(context) = crc;
 }
 
 void HostDma::run_fill(const Context& context) {

@@ -12,9 +12,9 @@
 
 #include "kernel/activity.hpp"
 #include "kernel/host_bus.hpp"
+#include "kernel/register_block.hpp"
 #include "mgmt/fabric.hpp"
 #include "mgmt/irq.hpp"
-#include "mgmt/reg_block.hpp"
 #include "tpu/spec/board_params.hpp"
 #include "tpu/spec/hostdma_regs.hpp"
 
@@ -31,7 +31,7 @@ class HostDmaOwner {
   virtual bool write_slots(uint64_t offset, std::span<const std::byte> data) = 0;
 };
 
-class HostDma : public sc_core::sc_module, public RegBlock {
+class HostDma : public sc_core::sc_module, public RegisterBlock {
  public:
   sc_core::sc_port<HostBus> host_port{"host_port"};
 
@@ -41,44 +41,51 @@ class HostDma : public sc_core::sc_module, public RegBlock {
   // Contexts forget their transfers; bytes that are under way are dropped when they arrive.
   void reset();
   // Of a block that moves nothing.
-  void visit_state(spec::Archive& archive) { archive(contexts_, done_); }
-  bool read(uint32_t offset, uint32_t& value) override;
-  bool write(uint32_t offset, uint32_t value) override;
-  bool untimed(uint32_t offset, bool write) const override;
+  void visit_state(spec::Archive& archive) {
+    visit_registers(archive);
+    archive(contexts_);
+  }
 
  private:
   static constexpr uint32_t kContexts = spec::hostdma::kContexts;
 
+  // A transfer: what its registers said when it started.
   struct Context {
     uint64_t host = 0;
     uint64_t local = 0;
     uint64_t bytes = 0;
     uint32_t pattern = 0;
     uint32_t start = 0;
-    uint32_t crc = 0;
-    uint32_t entry_bad = 0;
     uint32_t error = 0;
     uint32_t generation = 0;  // counts resets
     bool busy = false;
     sc_core::sc_event started;
-    void visit_state(spec::Archive& archive) {
-      archive(host, local, bytes, pattern, start, crc, entry_bad, error, generation);
-    }
+    void visit_state(spec::Archive& archive) { archive(start, error, generation); }
   };
 
   void context_thread(uint32_t index);
+  static RegisterMap registers();
+  bool untimed_now(uint32_t index) const override { return !contexts_[index].busy; }
+  bool may_describe(uint32_t index, uint32_t value);
+  uint32_t status(uint32_t index) const;
+  uint32_t active() const;
+  uint32_t& crc_of(const Context& context);
+  uint32_t& entry_bad_of(const Context& context);
+  void read_description(Context& context);
   void start(uint32_t index, uint32_t value);
   bool post(Context& context);
   uint32_t run(Context& context);
   uint32_t check(const Context& context) const;
+  uint32_t index_of(const Context& context) const {
+    return static_cast<uint32_t>(&context - contexts_.data());
+  }
   uint32_t run_from_host(Context& context);
   uint32_t run_to_host(Context& context);
-  void run_crc(Context& context);
+  void run_crc(const Context& context);
   void run_fill(const Context& context);
   void run_d2d(const Context& context);
   void tell_ring(const Context& context, bool completion, std::span<const std::byte> entries) const;
-  void take(Context& context, std::span<const std::byte> data);
-  void crc_of(Context& context, std::span<const std::byte> data);
+  void take(const Context& context, std::span<const std::byte> data);
   void flow(uint64_t bytes, const std::function<void(Flow&)>& path);
 
   const spec::BoardParams& params_;
@@ -88,7 +95,6 @@ class HostDma : public sc_core::sc_module, public RegBlock {
   Irq& irq_;
   HostDmaOwner& owner_;
   std::array<Context, kContexts> contexts_;
-  uint32_t done_ = 0;
 };
 
 }  // namespace tpu::model

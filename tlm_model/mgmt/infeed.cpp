@@ -2,55 +2,30 @@
 #include "mgmt/infeed.hpp"
 
 #include "tpu/spec/infeed_regs.hpp"
+#include "tpu/spec/infeed_table.hpp"
 #include "tpu/spec/irq_regs.hpp"
 
 namespace tpu::model {
 
+RegisterMap Infeed::registers() {
+  static constexpr auto kMap = make_register_map(
+      spec::infeed::kTable,
+      {on_write<&Infeed::check>(spec::infeed::kFull), on_write<&Infeed::push>(spec::infeed::kPush),
+       on_write<&Infeed::pop>(spec::infeed::kPop), on_write<&Infeed::check>(spec::infeed::kWant)});
+  return kMap.view();
+}
+
 void Infeed::check() {
-  if (want_ != 0 && full_ >= want_) {
+  if (reg(spec::infeed::kWant) != 0 && reg(spec::infeed::kFull) >= reg(spec::infeed::kWant)) {
     irq_.raise(spec::irq::kInfeed);
   }
 }
 
-bool Infeed::read(uint32_t offset, uint32_t& value) {
-  switch (offset) {
-    case spec::infeed::kFull:
-      value = full_;
-      return true;
-    case spec::infeed::kFree:
-      value = free_;
-      return true;
-    case spec::infeed::kWant:
-      value = want_;
-      return true;
-    default:
-      return false;
-  }
+void Infeed::push(uint32_t batches) {
+  cell(spec::infeed::kFull) += batches;
+  check();
 }
 
-bool Infeed::write(uint32_t offset, uint32_t value) {
-  switch (offset) {
-    case spec::infeed::kFull:
-      full_ = value;
-      check();
-      return true;
-    case spec::infeed::kPush:
-      full_ += value;
-      check();
-      return true;
-    case spec::infeed::kFree:
-      free_ = value;
-      return true;
-    case spec::infeed::kPop:
-      free_ += value;
-      return true;
-    case spec::infeed::kWant:
-      want_ = value;
-      check();
-      return true;
-    default:
-      return false;
-  }
-}
+void Infeed::pop(uint32_t batches) { cell(spec::infeed::kFree) += batches; }
 
 }  // namespace tpu::model

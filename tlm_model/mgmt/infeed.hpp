@@ -3,27 +3,25 @@
 
 #include <cstdint>
 
+#include "kernel/register_block.hpp"
 #include "mgmt/irq.hpp"
-#include "mgmt/reg_block.hpp"
 
 namespace tpu::model {
 
-class Infeed : public RegBlock {
+class Infeed : public RegisterBlock {
  public:
-  explicit Infeed(Irq& irq) : irq_(irq) {}
+  explicit Infeed(Irq& irq) : RegisterBlock(registers()), irq_(irq) {}
 
-  void reset() { full_ = free_ = want_ = 0; }
-  void visit_state(spec::Archive& archive) { archive(full_, free_, want_); }
-  bool read(uint32_t offset, uint32_t& value) override;
-  bool write(uint32_t offset, uint32_t value) override;
+  void reset() { reset_registers(); }
+  void visit_state(spec::Archive& archive) { visit_registers(archive); }
 
  private:
+  static RegisterMap registers();
   void check();
+  void push(uint32_t batches);
+  void pop(uint32_t batches);
 
   Irq& irq_;
-  uint32_t full_ = 0;
-  uint32_t free_ = 0;
-  uint32_t want_ = 0;
 };
 
 }  // namespace tpu::model

@@ -12,6 +12,7 @@
 #include "tpu/spec/irq_regs.hpp"
 #include "tpu/spec/rings.h"
 #include "tpu/spec/seq_regs.hpp"
+#include "tpu/spec/seq_table.hpp"
 #include "tpu/spec/sysctl_regs.hpp"
 
 namespace tpu::model {
@@ -187,29 +188,7 @@ bool Mgmt::bus_register(uint32_t address, bool write, uint32_t& value) {
                  write);
 }
 
-namespace {
-
-// What a launch is described by: the sequencer looks at it while a program runs.
-bool describes_launch(uint32_t offset) {
-  switch (offset) {
-    case spec::seq::kProgramLo:
-    case spec::seq::kProgramHi:
-    case spec::seq::kProgramVersion:
-    case spec::seq::kSlotBank:
-    case spec::seq::kSlotCount:
-    case spec::seq::kReplica:
-    case spec::seq::kCores:
-    case spec::seq::kMask:
-    case spec::seq::kWatchdogLo:
-    case spec::seq::kWatchdogHi:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
-
+// The sequencer looks at what describes a launch while a program runs.
 bool Mgmt::untimed(const MmioAccess& access) {
   const uint32_t block = block_of(access.addr);
   const uint32_t offset = access.addr % TPU_HART_MMIO_BLOCK_BYTES;
@@ -219,7 +198,9 @@ bool Mgmt::untimed(const MmioAccess& access) {
   if (blocks_[block] != nullptr) {
     return blocks_[block]->untimed(offset, access.write);
   }
-  if (core_blocks_[block] != &seq_isock || !access.write || !describes_launch(offset)) {
+  const uint8_t row = spec::seq::kTableIndex[offset / 4];
+  if (core_blocks_[block] != &seq_isock || !access.write || row == spec::kNoRegister ||
+      !spec::seq::kTable[row].untimed_write) {
     return false;
   }
   const uint32_t state = core_register(seq_isock, spec::seq::kState);
@@ -266,7 +247,7 @@ void Mgmt::hart_died() {
   constexpr uint32_t kMcause = 0x342;
   constexpr uint32_t kMepc = 0x341;
   constexpr uint32_t kMtval = 0x343;
-  const uint32_t number = page_.reg(spec::core_page::kFaultSeq) + 1;
+  const uint32_t number = page_.page_reg(spec::core_page::kFaultSeq) + 1;
   tpu_fault_record_t record{};
   record.fault_seq = number;
   record.code = TPU_FAULT_FW_TRAP;
@@ -285,9 +266,11 @@ void Mgmt::hart_died() {
     record.hart_mtval = hart_unit_.hart().csr(kMtval);
   }
   record.origin = record.core;
-  std::memcpy(&page_.record_word(0), &record, sizeof record);
-  page_.set_reg(spec::core_page::kFaultSeq, number);
-  page_.set_reg(spec::core_page::kFwState, spec::core_page::kStateDead);
+  std::array<uint32_t, sizeof record / sizeof(uint32_t)> words;
+  std::memcpy(words.data(), &record, sizeof record);
+  page_.set_record(words);
+  page_.set_page_reg(spec::core_page::kFaultSeq, number);
+  page_.set_page_reg(spec::core_page::kFwState, spec::core_page::kStateDead);
   gsync_.abort_running(spec::gsync::kCodeHart);
   send_msi(spec::chip_page::kMsiEvent);
   send_msi(spec::chip_page::kMsiChip);

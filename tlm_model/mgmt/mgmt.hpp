@@ -76,7 +76,7 @@ class Mgmt : public sc_core::sc_module,
   bool hart_runs() const { return hart_unit_.running(); }  // out of reset
   // Debug port: words from the hart's stack pointer up, at most so many.
   std::vector<uint32_t> stack(size_t most) const;
-  uint32_t page_reg(uint32_t offset) const { return page_.reg(offset); }
+  uint32_t page_reg(uint32_t offset) const { return page_.page_reg(offset); }
 
  private:
   struct Memory {
@@ -133,7 +133,7 @@ class Mgmt : public sc_core::sc_module,
   Gsync gsync_;
   HostDma host_dma_;
   HartUnit hart_unit_;
-  std::array<RegBlock*, 16> blocks_{};  // by 4 KiB block of the MMIO window; null: none here
+  std::array<RegisterBlock*, 16> blocks_{};  // by 4 KiB block of the MMIO window; null: none here
   std::array<CoreSocket*, 16> core_blocks_{};
   BusAccess core_bus_;
 };

@@ -4,10 +4,23 @@
 #include "kernel/cycles.hpp"
 #include "tpu/spec/irq_regs.hpp"
 #include "tpu/spec/timer_regs.hpp"
+#include "tpu/spec/timer_table.hpp"
 
 namespace tpu::model {
 
-Timer::Timer(sc_core::sc_module_name name, Irq& irq) : sc_module(name), irq_(irq) {
+RegisterMap Timer::registers() {
+  static constexpr auto kMap =
+      make_register_map(spec::timer::kTable, {on_value<&Timer::time_low>(spec::timer::kTimeLo),
+                                              on_read<&Timer::latch>(spec::timer::kTimeLo),
+                                              on_peek<&Timer::time_high>(spec::timer::kTimeHi),
+                                              on_write<&Timer::arm>(spec::timer::kCmpHi),
+                                              on_value<&Timer::control>(spec::timer::kCtrl),
+                                              on_write<&Timer::set_control>(spec::timer::kCtrl)});
+  return kMap.view();
+}
+
+Timer::Timer(sc_core::sc_module_name name, Irq& irq)
+    : sc_module(name), RegisterBlock(registers()), irq_(irq) {
   SC_METHOD(alarm_method);
   sensitive << alarm_event_;
   dont_initialize();
@@ -15,12 +28,13 @@ Timer::Timer(sc_core::sc_module_name name, Irq& irq) : sc_module(name), irq_(irq
 
 void Timer::reset() {
   armed_ = false;
-  compare_ = 0;
+  reset_registers();
   alarm_event_.cancel();
 }
 
 void Timer::visit_state(spec::Archive& archive) {
-  archive(time_high_, compare_, armed_);
+  visit_registers(archive);
+  archive(armed_);
   if (archive.loading() && armed_) {
     arm();
   }
@@ -30,65 +44,30 @@ void Timer::arm() {
   armed_ = true;
   alarm_event_.cancel();
   const uint64_t now = now_cycles();
-  alarm_event_.notify(from_cycles(compare_ > now ? compare_ - now : 0));
+  alarm_event_.notify(from_cycles(compare() > now ? compare() - now : 0));
 }
 
 void Timer::alarm_method() {
-  if (armed_ && now_cycles() >= compare_) {
+  if (armed_ && now_cycles() >= compare()) {
     armed_ = false;
     irq_.raise(spec::irq::kTimer);
   }
 }
 
-bool Timer::read(uint32_t offset, uint32_t& value) {
-  switch (offset) {
-    case spec::timer::kTimeLo:
-      time_high_ = static_cast<uint32_t>(now_cycles() >> 32);
-      value = static_cast<uint32_t>(now_cycles());
-      return true;
-    case spec::timer::kTimeHi:
-      value = time_high_;
-      return true;
-    case spec::timer::kCmpLo:
-      value = static_cast<uint32_t>(compare_);
-      return true;
-    case spec::timer::kCmpHi:
-      value = static_cast<uint32_t>(compare_ >> 32);
-      return true;
-    case spec::timer::kCtrl:
-      value = armed_ ? spec::timer::kCtrlArmedMask : 0;
-      return true;
-    default:
-      return false;
-  }
-}
+uint64_t Timer::compare() const { return wide_reg(spec::timer::kCmpLo, spec::timer::kCmpHi); }
 
-// The time itself, both halves of the present.
-bool Timer::peek(uint32_t offset, uint32_t& value) {
-  if (offset == spec::timer::kTimeLo || offset == spec::timer::kTimeHi) {
-    value = static_cast<uint32_t>(now_cycles() >> (offset == spec::timer::kTimeHi ? 32 : 0));
-    return true;
-  }
-  return read(offset, value);
-}
+// The time itself: a debugger sees both halves of the present.
+uint32_t Timer::time_low() const { return static_cast<uint32_t>(now_cycles()); }
+uint32_t Timer::time_high() const { return static_cast<uint32_t>(now_cycles() >> 32); }
 
-bool Timer::write(uint32_t offset, uint32_t value) {
-  switch (offset) {
-    case spec::timer::kCmpLo:
-      compare_ = (compare_ & ~uint64_t{0xFFFFFFFF}) | value;
-      return true;
-    case spec::timer::kCmpHi:
-      compare_ = (compare_ & 0xFFFFFFFF) | static_cast<uint64_t>(value) << 32;
-      arm();
-      return true;
-    case spec::timer::kCtrl:
-      if ((value & spec::timer::kCtrlArmedMask) == 0) {
-        armed_ = false;
-        alarm_event_.cancel();
-      }
-      return true;
-    default:
-      return false;
+void Timer::latch() { cell(spec::timer::kTimeHi) = time_high(); }
+
+uint32_t Timer::control() const { return armed_ ? spec::timer::kCtrlArmedMask : 0; }
+
+void Timer::set_control(uint32_t value) {
+  if ((value & spec::timer::kCtrlArmedMask) == 0) {
+    armed_ = false;
+    alarm_event_.cancel();
   }
 }
 

@@ -5,29 +5,31 @@
 #include <cstdint>
 #include <systemc>
 
+#include "kernel/register_block.hpp"
 #include "mgmt/irq.hpp"
-#include "mgmt/reg_block.hpp"
 
 namespace tpu::model {
 
-class Timer : public sc_core::sc_module, public RegBlock {
+class Timer : public sc_core::sc_module, public RegisterBlock {
  public:
   SC_HAS_PROCESS(Timer);
   Timer(sc_core::sc_module_name name, Irq& irq);
 
   void reset();
   void visit_state(spec::Archive& archive);
-  bool read(uint32_t offset, uint32_t& value) override;
-  bool write(uint32_t offset, uint32_t value) override;
-  bool peek(uint32_t offset, uint32_t& value) override;
 
  private:
+  static RegisterMap registers();
   void alarm_method();
+  uint64_t compare() const;
+  uint32_t time_low() const;
+  uint32_t time_high() const;
+  void latch();
   void arm();
+  uint32_t control() const;
+  void set_control(uint32_t value);
 
   Irq& irq_;
-  uint32_t time_high_ = 0;
-  uint64_t compare_ = 0;
   bool armed_ = false;
   sc_core::sc_event alarm_event_{"alarm_event"};
 };

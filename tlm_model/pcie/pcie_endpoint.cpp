@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "board/board_loader.hpp"
-#include "tpu/spec/chip_page_regs.hpp"
+#include "tpu/spec/chip_page_table.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
 namespace tpu::model {
@@ -16,12 +16,16 @@ namespace core_page = spec::core_page;
 
 namespace {
 constexpr uint32_t kAllOnes = 0xFFFFFFFF;
-}
+static_assert(chip_page::kMagicReset == chip_page::kMagicTpub);
+static_assert(chip_page::kHwAbiReset ==
+              (chip_page::kHwAbiMajor << chip_page::kHwAbiMajorShift | chip_page::kHwAbiMinor));
+}  // namespace
 
 PcieEndpoint::PcieEndpoint(sc_core::sc_module_name name, const spec::BoardParams& params,
                            const ChipIdentity& identity, HostMemory& memory, FluidShare& share,
                            Activity& activity, const ProbeSet* probes)
     : sc_module(name),
+      RegisterBlock(registers()),
       core_isock("core_isock", static_cast<size_t>(params.board.cores_per_chip)),
       params_(params),
       identity_(identity),
@@ -34,6 +38,13 @@ PcieEndpoint::PcieEndpoint(sc_core::sc_module_name name, const spec::BoardParams
                                          params.core.clock_mhz)),
       up_link_(share.add_resource_gbps(params.pcie.gbps_per_chip, params.host.transfer_efficiency,
                                        params.core.clock_mhz)) {
+  cell(chip_page::kChipId) = identity.index << chip_page::kChipIdIndexShift |
+                             identity.x << chip_page::kChipIdXShift |
+                             identity.y << chip_page::kChipIdYShift;
+  cell(chip_page::kCores) = static_cast<uint32_t>(params.board.cores_per_chip);
+  cell(chip_page::kHbmMib) = static_cast<uint32_t>(params.hbm.gib_per_core * 1024);
+  cell(chip_page::kClockKhz) = static_cast<uint32_t>(params.core.clock_mhz * 1000);
+  set_wide(chip_page::kBoardHashLo, chip_page::kBoardHashHi, identity.board_hash);
   SC_THREAD(downstream_thread);
   SC_THREAD(upstream_thread);
 }
@@ -66,8 +77,8 @@ uint32_t PcieEndpoint::host_read(int bar, uint64_t offset) {
 }
 
 void PcieEndpoint::visit_state(spec::Archive& archive) {
-  archive(down_free_at_, up_last_at_, time_high_, irq_pending_, irq_mask_, held_, delivered_,
-          errors_, down_, up_);
+  visit_registers(archive);
+  archive(down_free_at_, up_last_at_, held_, delivered_, down_, up_);
   const auto vector_ok = [](int vector) {
     return vector == kNoMsi || (vector >= 0 && vector < static_cast<int>(chip_page::kMsiVectors));
   };
@@ -130,7 +141,7 @@ void PcieEndpoint::write_bar(int bar, uint64_t offset, std::span<std::byte> data
   }
   std::memcpy(&value, data.data(), sizeof value);
   if (offset < chip_page::kSize) {
-    write_chip_page(offset, value);
+    write(static_cast<uint32_t>(offset), value);
     return;
   }
   const uint64_t core = offset / core_page::kStride - 1;
@@ -145,7 +156,9 @@ uint32_t PcieEndpoint::read_bar(int bar, uint64_t offset) {
     return kAllOnes;
   }
   if (offset < chip_page::kSize) {
-    return read_chip_page(offset);
+    uint32_t value = kAllOnes;
+    read(static_cast<uint32_t>(offset), value);
+    return value;
   }
   const uint64_t core = offset / core_page::kStride - 1;
   const uint64_t inner = offset % core_page::kStride;
@@ -170,59 +183,46 @@ void PcieEndpoint::load_window(uint64_t offset, std::span<std::byte> data) {
   }
 }
 
-uint32_t PcieEndpoint::read_chip_page(uint64_t offset) {
-  switch (offset) {
-    case chip_page::kMagic:
-      return chip_page::kMagicTpub;
-    case chip_page::kHwAbi:
-      return chip_page::kHwAbiMajor << chip_page::kHwAbiMajorShift | chip_page::kHwAbiMinor;
-    case chip_page::kChipId:
-      return identity_.index << chip_page::kChipIdIndexShift |
-             identity_.x << chip_page::kChipIdXShift | identity_.y << chip_page::kChipIdYShift;
-    case chip_page::kCores:
-      return static_cast<uint32_t>(params_.board.cores_per_chip);
-    case chip_page::kHbmMib:
-      return static_cast<uint32_t>(params_.hbm.gib_per_core * 1024);
-    case chip_page::kClockKhz:
-      return static_cast<uint32_t>(params_.core.clock_mhz * 1000);
-    case chip_page::kBoardHashLo:
-      return static_cast<uint32_t>(identity_.board_hash);
-    case chip_page::kBoardHashHi:
-      return static_cast<uint32_t>(identity_.board_hash >> 32);
-    case chip_page::kTimeLo:
-      time_high_ = static_cast<uint32_t>(now_cycles() >> 32);
-      return static_cast<uint32_t>(now_cycles());
-    case chip_page::kTimeHi:
-      return time_high_;
-    case chip_page::kIrqPending:
-      return irq_pending_;
-    case chip_page::kIrqMask:
-      return irq_mask_;
-    case chip_page::kErrCount:
-      return errors_;
-    default:
-      return kAllOnes;
+// ---- chip page
+
+RegisterMap PcieEndpoint::registers() {
+  static constexpr auto kMap = make_register_map(
+      chip_page::kTable, {on_value<&PcieEndpoint::time_low>(chip_page::kTimeLo),
+                          on_read<&PcieEndpoint::latch_time>(chip_page::kTimeLo),
+                          on_write<&PcieEndpoint::chip_reset>(chip_page::kChipReset),
+                          on_write<&PcieEndpoint::mask_written>(chip_page::kIrqMask)});
+  return kMap.view();
+}
+
+void PcieEndpoint::stored(uint32_t offset, uint32_t value) {
+  if (offset == chip_page::kIrqPending) {
+    probe_.tell(offset, value);
   }
 }
 
-void PcieEndpoint::write_chip_page(uint64_t offset, uint32_t value) {
-  if (offset == chip_page::kIrqPending) {
-    set_pending(irq_pending_ & ~value);
-  } else if (offset == chip_page::kIrqMask) {
-    irq_mask_ = value;
-    for (int vector = 0; vector < static_cast<int>(chip_page::kMsiVectors); ++vector) {
-      if ((held_ & ~irq_mask_ & 1U << vector) != 0) {
-        held_ &= ~(1U << vector);
-        post_msi(vector);
-      }
+void PcieEndpoint::latch_time() {
+  cell(chip_page::kTimeHi) = static_cast<uint32_t>(now_cycles() >> 32);
+}
+
+// Sends what was held back.
+void PcieEndpoint::mask_written() {
+  for (int vector = 0; vector < static_cast<int>(chip_page::kMsiVectors); ++vector) {
+    if ((held_ & ~reg(chip_page::kIrqMask) & 1U << vector) != 0) {
+      held_ &= ~(1U << vector);
+      post_msi(vector);
     }
-  } else if (offset == chip_page::kChipReset && (value & 1) != 0) {
-    set_pending(0);
-    irq_mask_ = held_ = errors_ = 0;
-    uint32_t reset = core_page::kCoreCtrlCoreResetMask;
-    for (size_t core = 0; core < core_isock.size(); ++core) {
-      core_access(core, core_page::kCoreCtrl, std::as_writable_bytes(std::span(&reset, 1)), true);
-    }
+  }
+}
+
+void PcieEndpoint::chip_reset(uint32_t value) {
+  if ((value & 1) == 0) {
+    return;
+  }
+  reset_registers();
+  held_ = 0;
+  uint32_t reset = core_page::kCoreCtrlCoreResetMask;
+  for (size_t core = 0; core < core_isock.size(); ++core) {
+    core_access(core, core_page::kCoreCtrl, std::as_writable_bytes(std::span(&reset, 1)), true);
   }
 }
 
@@ -254,18 +254,13 @@ void PcieEndpoint::upstream_thread() {
 }
 
 void PcieEndpoint::deliver(int vector) {
-  set_pending(irq_pending_ | 1U << vector);
-  if ((irq_mask_ & 1U << vector) != 0) {
+  set_reg(chip_page::kIrqPending, reg(chip_page::kIrqPending) | 1U << vector);
+  if ((reg(chip_page::kIrqMask) & 1U << vector) != 0) {
     held_ |= 1U << vector;
     return;
   }
   delivered_ |= 1U << vector;
   msi_event_.notify(sc_core::SC_ZERO_TIME);
-}
-
-void PcieEndpoint::set_pending(uint32_t vectors) {
-  irq_pending_ = vectors;
-  probe_.tell(chip_page::kIrqPending, vectors);
 }
 
 uint32_t PcieEndpoint::take_msi() { return std::exchange(delivered_, 0); }

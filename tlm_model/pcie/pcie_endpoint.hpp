@@ -15,9 +15,11 @@
 #include "kernel/bus_access.hpp"
 #include "kernel/cycles.hpp"
 #include "kernel/host_bus.hpp"
+#include "kernel/register_block.hpp"
 #include "pcie/host_memory.hpp"
 #include "probe/register_probe.hpp"
 #include "tpu/spec/board_params.hpp"
+#include "tpu/spec/chip_page_regs.hpp"
 
 namespace tpu::model {
 
@@ -28,7 +30,7 @@ struct ChipIdentity {
   uint64_t board_hash;
 };
 
-class PcieEndpoint : public sc_core::sc_module, public HostBus {
+class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterBlock {
  public:
   SC_HAS_PROCESS(PcieEndpoint);
   sc_core::sc_vector<tlm_utils::simple_initiator_socket<PcieEndpoint>> core_isock;
@@ -82,11 +84,14 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus {
   void write_bar(int bar, uint64_t offset, std::span<std::byte> data);
   uint32_t read_bar(int bar, uint64_t offset);
   bool core_access(size_t core, uint64_t offset, std::span<std::byte> data, bool write);
-  uint32_t read_chip_page(uint64_t offset);
-  void write_chip_page(uint64_t offset, uint32_t value);
+  static RegisterMap registers();
+  void stored(uint32_t offset, uint32_t value) override;
+  uint32_t time_low() const { return static_cast<uint32_t>(now_cycles()); }
+  void latch_time();
+  void mask_written();
+  void chip_reset(uint32_t value);
   void load_window(uint64_t offset, std::span<std::byte> data);
   void deliver(int vector);
-  void set_pending(uint32_t vectors);
   void flow(uint64_t bytes, ResourceId link, std::span<const ResourceId> local);
   uint64_t wire_cycles(uint64_t bytes) const;
 
@@ -109,12 +114,9 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus {
   sc_core::sc_event up_event_{"up_event"};
   sc_core::sc_event msi_event_{"msi_event"};
 
-  uint32_t time_high_ = 0;
-  uint32_t irq_pending_ = 0;
-  uint32_t irq_mask_ = 0;
   uint32_t held_ = 0;  // masked vectors that were sent
   uint32_t delivered_ = 0;
-  uint32_t errors_ = 0;
+  uint32_t& errors_ = cell(spec::chip_page::kErrCount);
 };
 
 }  // namespace tpu::model

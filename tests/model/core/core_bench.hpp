@@ -122,11 +122,9 @@ class CoreBench : public sc_core::sc_module {
       core.drained_irq_o(irqs[3 * id + 2]);
       core.call_irq_o(call_irqs[id]);
       bind(bank.mem_tsock);
-      for (RegisterBlock* block :
-           {static_cast<RegisterBlock*>(&core.seq()), static_cast<RegisterBlock*>(&core.sem()),
-            static_cast<RegisterBlock*>(&core.fault()),
-            static_cast<RegisterBlock*>(&core.perf())}) {
-        bind(block->csr_tsock);
+      for (RegisterSocket* socket : {&core.seq().csr_tsock, &core.sem().csr_tsock,
+                                     &core.fault().csr_tsock, &core.perf().csr_tsock}) {
+        bind(*socket);
       }
       for (LocalMemory* memory :
            {&core.vmem(), &core.smem(), static_cast<LocalMemory*>(&core.slots())}) {

@@ -51,18 +51,27 @@ class ArenaMemory : public HostMemory {
   std::vector<std::byte> bytes_;
 };
 
-class RegisterDouble : public RegisterBlock {
+// A block of the core that keeps what is written, at any offset.
+class RegisterDouble : public sc_core::sc_module {
  public:
-  explicit RegisterDouble(sc_core::sc_module_name name) : RegisterBlock(name) {}
+  tlm_utils::simple_target_socket<RegisterDouble> csr_tsock{"csr_tsock"};
+
+  explicit RegisterDouble(sc_core::sc_module_name name) : sc_module(name) {
+    csr_tsock.register_b_transport(this, &RegisterDouble::access);
+  }
   std::map<uint32_t, std::vector<uint32_t>> written;  // by offset, in order
 
- protected:
-  uint32_t read_register(uint32_t offset) const override {
-    const auto found = written.find(offset);
-    return found == written.end() || found->second.empty() ? 0 : found->second.back();
-  }
-  void write_register(uint32_t offset, uint32_t value) override {
-    written[offset].push_back(value);
+ private:
+  void access(tlm::tlm_generic_payload& txn, sc_core::sc_time& /*delay*/) {
+    std::vector<uint32_t>& values = written[static_cast<uint32_t>(txn.get_address())];
+    uint32_t value = values.empty() ? 0 : values.back();
+    if (txn.is_write()) {
+      std::memcpy(&value, txn.get_data_ptr(), sizeof value);
+      values.push_back(value);
+    } else {
+      std::memcpy(txn.get_data_ptr(), &value, sizeof value);
+    }
+    txn.set_response_status(tlm::TLM_OK_RESPONSE);
   }
 };
 

@@ -55,6 +55,24 @@ class ParseBlock(unittest.TestCase):
         with self.assertRaisesRegex(parse.SpecError, "STOP overlaps"):
             self.parse(BLOCK + '[[reg.field]]\nname = "STOP"\nbits = [1, 0]\ndesc = "x"\n')
 
+    def test_mask_is_that_of_the_writable_fields(self) -> None:
+        block = self.parse(BLOCK + '[[reg.field]]\nname = "NOW"\nbits = [9, 8]\naccess = "w1s"\ndesc = "x"\n')
+        self.assertEqual(block.regs[0].mask, 1)
+
+    def test_refuses_behaviour_that_contradicts_the_access(self) -> None:
+        for access, line, text in (("ro", 'handlers = ["write"]', "handler for writes, but is ro"),
+                                   ("wo", 'handlers = ["value", "write"]', "handler for reads, but is wo"),
+                                   ("wo", "", "needs the handler `write`"),
+                                   ("rw", 'handlers = ["value"]', "needs the handler `write`"),
+                                   ("rw", 'handlers = ["look"]', "handlers must be some of"),
+                                   ("rw", 'untimed = ["both"]', "untimed must be some of"),
+                                   ("ro", 'untimed = ["write"]', "a direction that the register has not"),
+                                   ("rw", "constant = true", "a constant register is ro"),
+                                   ("ro", "mask = 1", "a mask for writes, but is ro"),
+                                   ("ro", 'handlers = ["value"]\nreset = 1', "no reset value")):
+            with self.subTest(access=access, line=line), self.assertRaisesRegex(parse.SpecError, text):
+                self.parse(BLOCK.replace('access = "rw"', f'access = "{access}"\n{line}'))
+
     def test_refuses_register_outside_block(self) -> None:
         with self.assertRaisesRegex(parse.SpecError, "outside"):
             self.parse(BLOCK + '[[reg]]\nname = "FAR"\noffset = 0x100\naccess = "ro"\ndesc = "x"\n')
