@@ -11,10 +11,10 @@
 // dma_queue_sva.sv checks both who drives the ports and the unit.
 
 module dma_queue #(
-    parameter int unsigned Levels = 5,
+    parameter int unsigned Levels = tpu_spec_pkg::DMA_LEVELS,
     parameter int unsigned AddrBits = 64,
-    parameter int unsigned Granule = 512,
-    parameter int unsigned Credits = 8,  // granules; at least 2
+    parameter int unsigned Granule = tpu_spec_pkg::DMA_GRANULE,
+    parameter int unsigned Credits = tpu_spec_pkg::DMA_CREDITS,  // granules; at least 2
     localparam int unsigned SizeBits = $clog2(Granule + 1),
     localparam int unsigned BufferBits = $clog2(Granule * Credits + 1),
     localparam int unsigned CreditBits = $clog2(Credits + 1)

@@ -2,10 +2,10 @@
 // At the edge itself, not as properties, for the reason that mxu_sva.sv gives.
 
 module dma_queue_sva #(
-    parameter int unsigned Levels = 5,
+    parameter int unsigned Levels = tpu_spec_pkg::DMA_LEVELS,
     parameter int unsigned AddrBits = 64,
-    parameter int unsigned Granule = 512,
-    parameter int unsigned Credits = 8,
+    parameter int unsigned Granule = tpu_spec_pkg::DMA_GRANULE,
+    parameter int unsigned Credits = tpu_spec_pkg::DMA_CREDITS,
     localparam int unsigned SizeBits = $clog2(Granule + 1)
 ) (
     input logic                clk_i,

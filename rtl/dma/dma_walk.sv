@@ -5,9 +5,9 @@
 // run is cut into granules from its first byte on; the last one of a run may be short (spec/command/strided_box.hpp).
 
 module dma_walk #(
-    parameter int unsigned Levels = 5,
+    parameter int unsigned Levels = tpu_spec_pkg::DMA_LEVELS,
     parameter int unsigned AddrBits = 64,
-    parameter int unsigned Granule = 512,
+    parameter int unsigned Granule = tpu_spec_pkg::DMA_GRANULE,
     localparam int unsigned SizeBits = $clog2(Granule + 1)
 ) (
     input  logic                clk_i,

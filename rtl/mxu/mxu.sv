@@ -7,8 +7,8 @@
 // Flow, one row of x and acc a cycle, bubbles anywhere, no back pressure:
 //   * weights: w_valid_i with the LAST pair first, one pair a cycle, into a shadow chain; x_swap_i with the first row
 //     of a tile takes them over. That row may enter one cycle after the last pair. The next tile's weights may enter
-//     (Rows/32-1)*Skew + 15 cycles after it (spec/arith/mxu_timing.hpp).
-//   * results: y_valid_o comes (Rows/32-1)*Skew + SegmentCycles + Cols cycles after x_valid_i, all columns aligned.
+//     mxu_swap_gap() cycles after it (spec/rtl/units.toml, which has the other constants too).
+//   * results: y_valid_o comes mxu_latency() cycles after x_valid_i, all columns aligned.
 //   * busy_o is low when nothing moves: the clock may then stop.
 // x moves right one column a cycle; pair p of segment s starts s*Skew + (p mod 16) cycles after pair 0. Skew =
 // SegmentCycles keeps every wire between neighbours, Skew = 1 is the shortest. mxu_sva.sv checks who drives the ports.
@@ -20,9 +20,9 @@
 module mxu
   import fp32_pkg::*;
 #(
-    parameter int unsigned Rows = 128,
-    parameter int unsigned Cols = 128,
-    parameter int unsigned Skew = 18  // cycles between the starts of two segments
+    parameter int unsigned Rows = tpu_spec_pkg::MXU_ROWS,
+    parameter int unsigned Cols = tpu_spec_pkg::MXU_COLS,
+    parameter int unsigned Skew = tpu_spec_pkg::MXU_SKEW  // cycles between the starts of two segments
 ) (
     input  logic        clk_i,
     input  logic        rst_ni,             // control only; the numbers keep what they hold
@@ -38,12 +38,17 @@ module mxu
 );
 
   localparam int unsigned Pairs = Rows / 2;
-  localparam int unsigned SegmentPairs = 16;
+  localparam int unsigned SegmentPairs = tpu_spec_pkg::mxu_segment_stages(
+      tpu_spec_pkg::MXU_SEGMENT_ROWS, tpu_spec_pkg::MXU_CHAINS);
   // Of a segment: its pairs, the sum of the two chains, the addition to the running value.
-  localparam int unsigned SegmentCycles = SegmentPairs + 2;
+  localparam int unsigned SegmentCycles = tpu_spec_pkg::mxu_segment_cycles(
+      tpu_spec_pkg::MXU_SEGMENT_ROWS, tpu_spec_pkg::MXU_CHAINS);
   localparam int unsigned Segments = Pairs / SegmentPairs;
-  localparam int unsigned LastStart = (Segments - 1) * Skew + SegmentPairs - 1;  // of the last pair
-  localparam int unsigned Latency = (Segments - 1) * Skew + SegmentCycles + Cols;
+  // Of the last pair.
+  localparam int unsigned LastStart = tpu_spec_pkg::mxu_swap_gap(
+      Rows, Skew, tpu_spec_pkg::MXU_SEGMENT_ROWS, tpu_spec_pkg::MXU_CHAINS);
+  localparam int unsigned Latency = tpu_spec_pkg::mxu_latency(
+      Rows, Cols, Skew, tpu_spec_pkg::MXU_SEGMENT_ROWS, tpu_spec_pkg::MXU_CHAINS);
   // All delay memories share one write pointer; a power of two deep, so that it wraps by itself.
   localparam int unsigned AccDelay = Cols + SegmentCycles;  // of the last column
   localparam int unsigned XDepth = 1 << $clog2(LastStart + 1);

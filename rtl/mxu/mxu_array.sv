@@ -5,7 +5,7 @@
 module mxu_array #(
     parameter int unsigned Rows = 32,
     parameter int unsigned Cols = 8,
-    parameter int unsigned Skew = 18  // cycles between the starts of two segments
+    parameter int unsigned Skew = tpu_spec_pkg::MXU_SKEW  // cycles between the starts of two segments
 ) (
     input  logic        clk_i,
     input  logic        rst_ni,             // control only; the numbers keep what they hold
@@ -21,12 +21,15 @@ module mxu_array #(
 );
 
   localparam int unsigned Pairs = Rows / 2;
-  localparam int unsigned SegmentPairs = 16;
+  localparam int unsigned SegmentPairs = tpu_spec_pkg::mxu_segment_stages(
+      tpu_spec_pkg::MXU_SEGMENT_ROWS, tpu_spec_pkg::MXU_CHAINS);
   // Of a segment: its pairs, the sum of the two chains, the addition to the running value.
-  localparam int unsigned SegmentCycles = SegmentPairs + 2;
-  localparam int unsigned Segments = Pairs / SegmentPairs;
-  localparam int unsigned LastStart = (Segments - 1) * Skew + SegmentPairs - 1;
-  localparam int unsigned Latency = (Segments - 1) * Skew + SegmentCycles + Cols;
+  localparam int unsigned SegmentCycles = tpu_spec_pkg::mxu_segment_cycles(
+      tpu_spec_pkg::MXU_SEGMENT_ROWS, tpu_spec_pkg::MXU_CHAINS);
+  localparam int unsigned LastStart = tpu_spec_pkg::mxu_swap_gap(
+      Rows, Skew, tpu_spec_pkg::MXU_SEGMENT_ROWS, tpu_spec_pkg::MXU_CHAINS);
+  localparam int unsigned Latency = tpu_spec_pkg::mxu_latency(
+      Rows, Cols, Skew, tpu_spec_pkg::MXU_SEGMENT_ROWS, tpu_spec_pkg::MXU_CHAINS);
   localparam int unsigned BusyBits = $clog2(Latency + 1);
 
   // Valid, swap and weight enables on their way to later pairs and columns; bit 0 is this cycle's input.

@@ -22,7 +22,8 @@ module mxu_col #(
 );
 
   localparam int unsigned Pairs = Rows / 2;
-  localparam int unsigned SegmentPairs = 16;
+  localparam int unsigned SegmentPairs = tpu_spec_pkg::mxu_segment_stages(
+      tpu_spec_pkg::MXU_SEGMENT_ROWS, tpu_spec_pkg::MXU_CHAINS);
   localparam int unsigned Segments = Pairs / SegmentPairs;
 
   logic [31:0] w_chain [Pairs];

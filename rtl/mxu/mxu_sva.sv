@@ -2,9 +2,9 @@
 // that fails (rtl/run/assertions.hpp). Law: spec/arith/mxu_timing.hpp.
 
 module mxu_sva #(
-    parameter int unsigned Rows = 128,
-    parameter int unsigned Cols = 128,
-    parameter int unsigned Skew = 18
+    parameter int unsigned Rows = tpu_spec_pkg::MXU_ROWS,
+    parameter int unsigned Cols = tpu_spec_pkg::MXU_COLS,
+    parameter int unsigned Skew = tpu_spec_pkg::MXU_SKEW
 ) (
     input logic clk_i,
     input logic rst_ni,
@@ -16,10 +16,10 @@ module mxu_sva #(
 );
 
   localparam int unsigned Pairs = Rows / 2;
-  localparam int unsigned SegmentPairs = 16;
-  localparam int unsigned Segments = Pairs / SegmentPairs;
-  localparam int unsigned SwapGap = (Segments - 1) * Skew + SegmentPairs - 1;
-  localparam int unsigned Latency = (Segments - 1) * Skew + SegmentPairs + 2 + Cols;
+  localparam int unsigned SwapGap = tpu_spec_pkg::mxu_swap_gap(
+      Rows, Skew, tpu_spec_pkg::MXU_SEGMENT_ROWS, tpu_spec_pkg::MXU_CHAINS);
+  localparam int unsigned Latency = tpu_spec_pkg::mxu_latency(
+      Rows, Cols, Skew, tpu_spec_pkg::MXU_SEGMENT_ROWS, tpu_spec_pkg::MXU_CHAINS);
   localparam int unsigned LoadBits = $clog2(Pairs + 2);
   localparam int unsigned GapBits = $clog2(SwapGap + 1);
 

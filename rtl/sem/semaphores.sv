@@ -6,10 +6,10 @@
 // until the next add_i, take_i or clear_i. semaphores_sva.sv checks who drives the ports.
 
 module semaphores #(
-    parameter int unsigned Count = 128,
-    parameter int unsigned Delay = 1,        // at least 1
-    parameter int unsigned ValueBits = 16,   // the limit is all ones (spec/regs/sem.toml, LIMIT)
-    parameter int unsigned SumBits = 20,
+    parameter int unsigned Count = tpu_spec_pkg::SEM_COUNT,
+    parameter int unsigned Delay = tpu_spec_pkg::SEM_DELAY,  // at least 1
+    parameter int unsigned ValueBits = $clog2(tpu_spec_pkg::SEM_LIMIT + 1),  // the limit is all ones
+    parameter int unsigned SumBits = tpu_spec_pkg::SEM_SUM_BITS,
     localparam int unsigned CountBits = $clog2(Count + 1)
 ) (
     input  logic                 clk_i,

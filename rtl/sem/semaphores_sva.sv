@@ -2,9 +2,9 @@
 // At the edge itself, not as properties, for the reason that mxu_sva.sv gives.
 
 module semaphores_sva #(
-    parameter int unsigned Count = 128,
-    parameter int unsigned ValueBits = 16,
-    parameter int unsigned SumBits = 20
+    parameter int unsigned Count = tpu_spec_pkg::SEM_COUNT,
+    parameter int unsigned ValueBits = $clog2(tpu_spec_pkg::SEM_LIMIT + 1),
+    parameter int unsigned SumBits = tpu_spec_pkg::SEM_SUM_BITS
 ) (
     input logic                 clk_i,
     input logic                 rst_ni,

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "tpu/spec/rtl_units.hpp"
+
 namespace tpu::spec {
 
 // The order of sums in a column (docs/numerics.md).
@@ -15,11 +17,11 @@ enum class MxuSums : uint8_t {
   kSerial,  // one chain over all rows
 };
 
-constexpr uint32_t kMxuPairRows = 32;  // of a segment of kPairs
+constexpr uint32_t kMxuPairRows = rtl::kMxuSegmentRows;  // of a segment of kPairs
 
 // The order that a board file says by two numbers; nothing if there is none of them.
 constexpr std::optional<MxuSums> mxu_sums(int64_t chains, int64_t segment_rows, int64_t rows) {
-  if (chains == 2 && segment_rows == kMxuPairRows) {
+  if (chains == rtl::kMxuChains && segment_rows == kMxuPairRows) {
     return MxuSums::kPairs;
   }
   if (chains == 1 && segment_rows == rows) {
@@ -29,14 +31,14 @@ constexpr std::optional<MxuSums> mxu_sums(int64_t chains, int64_t segment_rows, 
 }
 
 struct MxuShape {
-  uint32_t rows = 128;  // K of one tile
-  uint32_t cols = 128;  // N of one tile
+  uint32_t rows = rtl::kMxuRows;  // K of one tile
+  uint32_t cols = rtl::kMxuCols;  // N of one tile
   MxuSums sums = MxuSums::kPairs;
-  uint32_t skew = 18;      // D: cycles between the starts of two segments
-  uint32_t load_rows = 2;  // weight rows that enter a cycle
+  uint32_t skew = rtl::kMxuSkew;           // D: cycles between the starts of two segments
+  uint32_t load_rows = rtl::kMxuLoadRows;  // weight rows that enter a cycle
 
   // Partial sums in a segment; chain c takes rows r = c mod chains.
-  constexpr uint32_t chains() const { return sums == MxuSums::kPairs ? 2 : 1; }
+  constexpr uint32_t chains() const { return sums == MxuSums::kPairs ? rtl::kMxuChains : 1; }
   // Rows between two additions to the running value.
   constexpr uint32_t segment_rows() const { return sums == MxuSums::kPairs ? kMxuPairRows : rows; }
   constexpr uint32_t segments() const { return rows / segment_rows(); }

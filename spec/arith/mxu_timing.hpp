@@ -1,7 +1,7 @@
 // Cycle law of the matrix unit: when each tile of a command starts, when the next command may
 // start, when the result is there. Offsets are core cycles from the command's start; a tile's start
-// is the cycle in which its first row enters. The constants come from the RTL (rtl/mxu) and a test
-// compares both, exactly:
+// is the cycle in which its first row enters. The formulas of one array come from spec/rtl, as
+// those of the RTL (rtl/mxu) do, and a test compares both, exactly:
 //   load      the weights of a tile enter load_rows a cycle, behind the tile that streams
 //   latency   L: a row that enters in cycle c leaves in cycle c + L
 //   swap gap  G: the next tile's weights may enter G cycles after this tile's first row
@@ -19,16 +19,16 @@
 
 namespace tpu::spec {
 
-constexpr uint64_t mxu_load_cycles(const MxuShape& s) { return s.rows / s.load_rows; }
+constexpr uint64_t mxu_load_cycles(const MxuShape& s) {
+  return rtl::mxu_load_cycles(s.rows, s.load_rows);
+}
 
-// Stages of a segment's chains, the additions between chains, the addition to the running value,
-// the way right.
 constexpr uint64_t mxu_latency(const MxuShape& s) {
-  return uint64_t{s.segments() - 1} * s.skew + s.segment_rows() / s.chains() + s.chains() + s.cols;
+  return rtl::mxu_latency(s.rows, s.cols, s.skew, s.segment_rows(), s.chains());
 }
 
 constexpr uint64_t mxu_swap_gap(const MxuShape& s) {
-  return uint64_t{s.segments() - 1} * s.skew + s.segment_rows() / s.chains() - 1;
+  return rtl::mxu_swap_gap(s.rows, s.skew, s.segment_rows(), s.chains());
 }
 
 // Least distance between the starts of a tile of `rows` rows and the next tile, accumulation aside.

@@ -5,13 +5,15 @@
 #include <array>
 #include <cstdint>
 
+#include "tpu/spec/rtl_units.hpp"
+
 namespace tpu::spec {
 
 // Normal form of a box of elements on two sides: `levels` counted strides (outermost first), inside
 // them a run of `run_bytes` that is contiguous on both sides. A fill has no source; its strides
 // there are zero.
 struct StridedBox {
-  static constexpr int kMaxLevels = 5;
+  static constexpr int kMaxLevels = rtl::kDmaLevels;
 
   int levels = 0;
   std::array<uint64_t, kMaxLevels> count{};

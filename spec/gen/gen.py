@@ -1,4 +1,4 @@
-"""The one generator: spec/*.toml -> C++ and C in a build folder (--out), manual pages in docs/ (--docs).
+"""The one generator: spec/*.toml -> C++, C and SystemVerilog in a build folder (--out), manual pages in docs/ (--docs).
 
 Standard library only. `--docs --check` writes nothing and fails when a committed page differs.
 """
@@ -14,6 +14,7 @@ import emit_c
 import emit_cpp
 import emit_md
 import options as option_table
+import rtl_units
 from parse import SpecError, check_board, parse_block, parse_format, parse_isa, parse_schema
 
 SPEC = Path(__file__).resolve().parent.parent
@@ -51,6 +52,10 @@ def emit_all(out: Path) -> None:
     emit_cpp.emit_ring_names(formats["rings"], include)
     keys, entries, texts = read_boards()
     emit_cpp.emit_board(keys, texts, include)
+    constants, functions = rtl_units.parse_units(SPEC / "rtl" / "units.toml", entries["v3_8"],
+                                                 {block.name: block for block in blocks})
+    rtl_units.emit_header(constants, functions, include)
+    rtl_units.emit_package(constants, functions, out)
     board_options, client_options = option_table.parse_options(SPEC / "sim" / "options.toml")
     option_table.emit_sim_options(board_options, include)
     option_table.emit_option_table(board_options, client_options, include)

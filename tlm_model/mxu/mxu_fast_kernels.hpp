@@ -6,9 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tpu/spec/rtl_units.hpp"
+
 namespace tpu::model {
 
-inline constexpr int64_t kMxuSegment = 32;   // rows of a segment under the two-chain law
+// Rows of a segment under the two-chain law.
+inline constexpr int64_t kMxuSegment = spec::rtl::kMxuSegmentRows;
+static_assert(kMxuSegment == 32 && spec::rtl::kMxuChains == 2, "what the kernels are written for");
 inline constexpr int64_t kMxuSlotBytes = 4;  // of row_at and segment_at
 
 // A run of at most 32 consecutive k of one tile.

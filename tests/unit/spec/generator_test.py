@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "spec" / "gen"))
 import emit_md  # noqa: E402
 import gen  # noqa: E402
 import parse  # noqa: E402
+import rtl_units  # noqa: E402
 
 BLOCK = """
 [block]
@@ -82,6 +83,58 @@ class ParseBlock(unittest.TestCase):
             self.parse(BLOCK.replace('access = "rw"', 'access = "rw"\ncolour = "red"'))
         with self.assertRaisesRegex(parse.SpecError, "missing key"):
             self.parse(BLOCK.replace('desc = "Control."', ""))
+
+
+UNITS = """
+[unit.constant]
+ROWS = { board = "mxu.rows", desc = "rows" }
+LIMIT = { register = "ctl.LIMIT", desc = "limit" }
+DEPTH = { value = 4, desc = "depth" }
+[unit.function.latency]
+args = ["rows", "skew"]
+expr = "(rows / 32 - 1) * skew"
+desc = "latency"
+"""
+
+
+class ParseUnits(unittest.TestCase):
+    """Constants and formulas of the RTL."""
+
+    def parse(self, text: str) -> tuple[list[rtl_units.Constant], list[rtl_units.Function]]:
+        block = parse.Block("ctl", "d", 4096, [], {"LIMIT": (15, "d")})
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "units.toml"
+            path.write_text(text)
+            return rtl_units.parse_units(path, {"mxu.rows": {"value": 128}}, {"ctl": block})
+
+    def test_both_languages_say_the_same(self) -> None:
+        constants, functions = self.parse(UNITS)
+        self.assertEqual([(c.name, c.value) for c in constants], [("ROWS", 128), ("LIMIT", 15), ("DEPTH", 4)])
+        with tempfile.TemporaryDirectory() as folder:
+            rtl_units.emit_package(constants, functions, Path(folder))
+            rtl_units.emit_header(constants, functions, Path(folder))
+            package = (Path(folder) / "tpu_spec_pkg.sv").read_text()
+            header = (Path(folder) / "rtl_units.hpp").read_text()
+        for text in (package, header):
+            self.assertIn("return (rows / 32 - 1) * skew;", text)
+        self.assertIn("localparam int unsigned UNIT_ROWS = 128;", package)
+        self.assertIn("kUnitRows = 128;", header)
+
+    def test_refuses_what_the_languages_would_read_differently(self) -> None:
+        for expr, text in (("rows ** skew", "Pow"), ("rows + skew / 2.0", "not a whole number"),
+                           ("max(rows, skew)", "Call"), ("rows + cols + skew", "uses cols"), ("rows", "does not use"),
+                           ("rows +", "expr: ")):
+            with self.subTest(expr=expr), self.assertRaisesRegex(parse.SpecError, text):
+                self.parse(UNITS.replace("(rows / 32 - 1) * skew", expr))
+
+    def test_refuses_unknown_sources(self) -> None:
+        for line, text in (('{ board = "mxu.depth", desc = "d" }', "no board number"),
+                           ('{ register = "ctl.SIZE", desc = "d" }', "no value"),
+                           ('{ desc = "d" }', "needs one of"),
+                           ('{ value = 1, board = "mxu.rows", desc = "d" }', "needs one of"),
+                           ('{ value = -1, desc = "d" }', "31 bits")):
+            with self.subTest(line=line), self.assertRaisesRegex(parse.SpecError, text):
+                self.parse(UNITS.replace('{ value = 4, desc = "depth" }', line))
 
 
 class Layout(unittest.TestCase):

@@ -9,11 +9,13 @@
 #include <stdexcept>
 
 #include "run/assertions.hpp"
+#include "tpu/spec/rtl_units.hpp"
 
 namespace tpu::model {
 namespace {
 
-constexpr uint64_t kGranule = 512;
+constexpr uint64_t kGranule = spec::rtl::kDmaGranule;
+static_assert(kGranule == 512, "the unit that rtl/CMakeLists.txt makes");
 // Of the memory beside the unit; any would do, since the board's time is that of the shared
 // bandwidth (docs/timing_model.md).
 constexpr uint64_t kReadCycles = 4;

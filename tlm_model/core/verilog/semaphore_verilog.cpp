@@ -9,13 +9,16 @@
 #include <utility>
 
 #include "run/assertions.hpp"
+#include "tpu/spec/rtl_units.hpp"
 
 namespace tpu::model {
 namespace {
 
-constexpr uint32_t kCount = 128;
-constexpr uint64_t kDelay = 1;
-constexpr uint32_t kLargestSum = (1 << 20) - 1;  // SumBits; beyond any limit
+using spec::rtl::kSemCount;
+using spec::rtl::kSemDelay;
+static_assert(kSemCount == 128 && kSemDelay == 1, "the unit that rtl/CMakeLists.txt makes");
+constexpr uint32_t kLargestSum = (1U << spec::rtl::kSemSumBits) - 1;
+static_assert(kLargestSum > spec::rtl::kSemLimit);
 
 }  // namespace
 
@@ -53,11 +56,11 @@ struct SemaphoreVerilog::Unit {
 };
 
 SemaphoreVerilog::SemaphoreVerilog(uint32_t count, uint64_t delay, FailureObserver failed) {
-  if (count != kCount || delay != kDelay) {
+  if (count != kSemCount || delay != kSemDelay) {
     throw std::runtime_error("the Verilog of the semaphores needs a board with core.semaphores = " +
-                             std::to_string(kCount) +
-                             " and core.semaphore_cycles = " + std::to_string(kDelay) + ", found " +
-                             std::to_string(count) + " and " + std::to_string(delay));
+                             std::to_string(kSemCount) +
+                             " and core.semaphore_cycles = " + std::to_string(kSemDelay) +
+                             ", found " + std::to_string(count) + " and " + std::to_string(delay));
   }
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2")) {
     throw std::runtime_error("the Verilog of the semaphores needs a host with AVX2");
