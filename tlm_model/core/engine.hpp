@@ -10,56 +10,42 @@
 #include <systemc>
 #include <vector>
 
-#include "core/deferred_copies.hpp"
+#include "core/engine_context.hpp"
 #include "core/engines/non_finite.hpp"
-#include "core/equal_writes.hpp"
+#include "core/head_wait.hpp"
 #include "core/ports.hpp"
 #include "core/program.hpp"
+#include "core/ring.hpp"
+#include "core/signal_sender.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/cycles.hpp"
-#include "kernel/job_pool.hpp"
-#include "kernel/remote_if.hpp"
-#include "probe/core_probe.hpp"
 
 namespace tpu::model {
 
-// What all engines of a core share; references outlive the engines.
-struct EngineContext {
-  uint32_t core_id;
-  const spec::BoardParams& params;
-  Activity& activity;
-  JobPool& pool;
-  DeferredCopies& copies;
-  EqualWrites& equal_writes;
-  CoreProbe& probe;
-  const LaunchState& launch;
-  bool no_data;
-  uint64_t schedule_seed;  // 0: commands start as soon as they can
-};
+// Visits the runs of `pattern`, whose addresses are those of the memory that `where` names.
+void visit_pattern(const spec::StridePattern& pattern, const AccessRange& where,
+                   const RangeVisitor& visit);
 
 class Engine : public sc_core::sc_module, public CommandQueueIf {
  public:
   SC_HAS_PROCESS(Engine);
   sc_core::sc_port<SemaphoreIf> sem_port{"sem_port"};
   sc_core::sc_port<FaultIf> fault_port{"fault_port"};
-  sc_core::sc_port<IciIf, 1, sc_core::SC_ZERO_OR_MORE_BOUND> ici_port{
-      "ici_port"};  // remote signals
+  SignalIciPort ici_port{"ici_port"};  // remote signals
 
   Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context);
 
-  bool full() const override { return queue_count_ == queue_.size(); }
-  QueuedCommand& next_slot() override {
-    return queue_[(queue_head_ + queue_count_) % queue_.size()];
-  }
+  bool full() const override { return queue_.full(); }
+  QueuedCommand& next_slot() override { return queue_.at(queue_.size()); }
   void push() override;
-  bool idle() const override { return queue_count_ == 0 && flight_count_ == 0; }
-  bool in_flight() const override { return flight_count_ != 0; }
+  bool idle() const override { return queue_.empty() && flights_.empty(); }
+  bool in_flight() const override { return !flights_.empty(); }
   QueueHead head() const override;
   const QueuedCommand* started(size_t index) const override {
-    return index < flight_count_ ? &flight(index).queued : nullptr;
+    return index < flights_.size() ? &flight(index).queued : nullptr;
   }
   const QueuedCommand* queued(size_t index) const override {
-    return index < queue_count_ ? &queue_[(queue_head_ + index) % queue_.size()] : nullptr;
+    return index < queue_.size() ? &queue_.at(index) : nullptr;
   }
   void watch(bool on) override { watched_ = on; }
   const sc_core::sc_event& progress_event() const override { return progress_event_; }
@@ -97,10 +83,14 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   FaultInfo range_fault_at(const Flight& flight, uint16_t code, size_t index,
                            const Operand& operand, uint64_t size) const;
   // The receiver of what this command sends no longer takes it.
-  void raise_peer_ended(const Flight& flight, const std::string& what);
+  void raise_peer_ended(const Flight& flight, const std::string& what) {
+    signals_.raise_peer_ended(flight.queued, what);
+  }
   const EngineContext& context() const { return context_; }
   CoreProbe& probe() const { return context_.probe; }
-  ProbeSource source(const QueuedCommand& queued) const;
+  ProbeSource source(const QueuedCommand& queued) const {
+    return command_source(context_, unit_, queued);
+  }
   // Before the work of a command begins: bytes from an operand's place in VMEM to where the host
   // has what is read there, as long as the command is in flight.
   ptrdiff_t read_vmem(Flight& flight, const Operand& operand, uint64_t base);
@@ -111,49 +101,29 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
                    const std::function<void(const RangeVisitor&)>& walk);
   // Tells the probe what a scan of its results has found.
   void tell_non_finite(const Flight& flight, const NonFiniteScan& scan) const;
-  // Visits the runs of `pattern`, whose addresses are those of the memory that `where` names.
-  static void visit_pattern(const spec::StridePattern& pattern, const AccessRange& where,
-                            const RangeVisitor& visit);
   // Started commands that are not done, oldest first.
-  size_t flight_count() const { return flight_count_; }
-  const Flight& flight(size_t index) const {
-    return flights_[(flight_head_ + index) % flights_.size()];
-  }
+  size_t flight_count() const { return flights_.size(); }
+  const Flight& flight(size_t index) const { return flights_.at(index); }
   sc_core::sc_event& wake_event() { return wake_event_; }
-  size_t flight_capacity() const { return flights_.size(); }
+  size_t flight_capacity() { return flights_.places().size(); }
 
  private:
   void run_method();
   bool finish_due(uint64_t now);
   bool start_head(uint64_t now);
-  bool waits_met(const QueuedCommand& queued);
-  bool held(const QueuedCommand& queued);
   // `earliest`: what held it back, earliest_start().
   void begin(Flight& flight, uint64_t now, uint64_t earliest);
-  void begin_wait(const QueuedCommand& queued, const spec::Wait& wait, bool waited);
-  void end_wait(const QueuedCommand& queued);
-  void send_signals(const Flight& flight);
-  void tell_signal(const Flight& flight, const spec::Signal& signal, uint32_t to_core);
   uint64_t next_wake(uint64_t now) const;
-  uint32_t control_latency(const QueuedCommand& queued) const;
   void update_activity(uint64_t now);
   void notify_progress();
 
   const EngineContext context_;
   const int unit_;
-  std::vector<QueuedCommand> queue_;
-  size_t queue_head_ = 0;
-  size_t queue_count_ = 0;
-  std::vector<Flight> flights_;
-  size_t flight_head_ = 0;
-  size_t flight_count_ = 0;
+  Ring<QueuedCommand> queue_;
+  Ring<Flight> flights_;
+  HeadWait head_wait_;
+  SignalSender signals_;
   uint64_t next_start_ = 0;
-  bool head_waits_ = false;
-  uint64_t head_waits_since_ = 0;
-  uint32_t head_semaphore_ = 0;
-  uint32_t head_wanted_ = 0;
-  uint64_t held_sequence_ = 0;  // of the command that is held, or was last,
-  uint64_t held_until_ = 0;     // and the cycle from which on it may start
   bool stopped_ = false;
   bool watched_ = false;
   ActivityFlag activity_;

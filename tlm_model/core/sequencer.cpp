@@ -15,13 +15,36 @@ namespace seq = spec::seq;
 // Scalar instructions without an interaction before the sequencer lets simulated time catch up.
 constexpr int kMaxRun = 4096;
 
+// What a command takes from scalar registers.
+void fill_slot(const DecodedCommand& command, const spec::ScalarRegisters& x, QueuedCommand& slot) {
+  if (command.bad != 0) {
+    return;
+  }
+  for (size_t i = 0; i < static_cast<size_t>(command.operands); ++i) {
+    slot.addend[i] = static_cast<int64_t>(x[command.operand_reg[i]]);
+  }
+  if (command.opcode == spec::Opcode::kVpuKernel) {
+    for (size_t i = 0; i < slot.scalars.size(); ++i) {
+      slot.scalars[i] = static_cast<uint32_t>(x[command.scalar_reg[i]]);
+    }
+  }
+  if (command.queue == static_cast<uint8_t>(spec::Queue::kDmaRemote)) {
+    slot.peer = static_cast<uint32_t>(std::min<uint64_t>(x[command.peer_reg], UINT32_MAX));
+    for (size_t i = 0; i < slot.signal_peer.size(); ++i) {
+      const uint8_t reg = command.signal[i].peer_reg;
+      slot.signal_peer[i] =
+          reg < 32 ? static_cast<uint32_t>(std::min<uint64_t>(x[reg], UINT32_MAX)) : 0;
+    }
+  }
+}
+
 }  // namespace
 
 Sequencer::Sequencer(sc_core::sc_module_name name, uint32_t core_id,
                      const spec::BoardParams& params, Activity& activity, CoreProbe& probe,
                      LaunchState& launch)
     : sc_module(name),
-      registers_(*this, launch),
+      registers_(*this, launch, figures_),
       core_id_(core_id),
       params_(params),
       probe_(probe),
@@ -62,7 +85,8 @@ bool Sequencer::step_until_wait(uint64_t now) {
   for (int budget = kMaxRun; budget > 0; --budget) {
     const ProgramItem* item = program_->item(pc_);
     if (item == nullptr || item->kind == ProgramItem::Kind::kIllegal) {
-      scalar_fault(TPU_FAULT_ILLEGAL_INSN, 0, "no instruction at word " + std::to_string(pc_));
+      fault_port->raise(fault_here(TPU_FAULT_ILLEGAL_INSN, 0),
+                        "no instruction at word " + std::to_string(pc_));
       next_trigger(wake_event_);
       return false;
     }
@@ -94,12 +118,12 @@ bool Sequencer::step_until_wait(uint64_t now) {
 // False: faulted.
 bool Sequencer::execute_scalar(const ProgramItem& item) {
   const spec::ScalarInsn& insn = item.insn;
-  const bool unknown = unknown_ != 0 && depends_on_unknown(insn);
-  tell_instruction(time_);
+  const bool unknown = scalar_.any_unknown() && scalar_.depends_on_unknown(insn);
+  probe_.instruction([&] { return InstructionEvent{.cycle = time_, .core = core_id_, .pc = pc_}; });
   if (spec::scalar_class(static_cast<spec::ScalarOp>(insn.op)) == spec::ScalarClass::kArithmetic) {
-    set_register(insn.rd, spec::scalar_result(insn, x_));
+    scalar_.set(insn.rd, spec::scalar_result(insn, scalar_.registers()));
     if (unknown) {
-      set_unknown(insn.rd);
+      scalar_.set_unknown(insn.rd);
     }
     pc_ = item.next;
     time_ += 1;
@@ -107,26 +131,15 @@ bool Sequencer::execute_scalar(const ProgramItem& item) {
   }
   if (unknown && static_cast<spec::ScalarOp>(insn.op) != spec::ScalarOp::kBneg) {
     FaultInfo info = fault_here(TPU_FAULT_NO_DATA, spec::fault::kDetailBranch);
-    info.data = (unknown_ >> insn.rs1 & 1) != 0 ? insn.rs1 : insn.rs2;
+    info.data = scalar_.is_unknown(insn.rs1) ? insn.rs1 : insn.rs2;
     fault_port->raise(
         info, "the program's control flow depends on data, which a timing-only run does not have");
     return false;
   }
-  const bool taken = !unknown && spec::scalar_taken(insn, x_);
+  const bool taken = !unknown && spec::scalar_taken(insn, scalar_.registers());
   pc_ = taken ? static_cast<uint32_t>(insn.imm) : item.next;
   time_ += static_cast<uint64_t>(taken ? params_.core.branch_cycles : 1);
   return true;
-}
-
-void Sequencer::tell_instruction(uint64_t cycle) {
-  probe_.instruction([&] { return InstructionEvent{.cycle = cycle, .core = core_id_, .pc = pc_}; });
-}
-
-// Fields that an instruction does not use are 0, and x0 is known.
-bool Sequencer::depends_on_unknown(const spec::ScalarInsn& insn) const {
-  const bool half = static_cast<spec::ScalarOp>(insn.op) == spec::ScalarOp::kLih;
-  return ((unknown_ >> insn.rs1 | unknown_ >> insn.rs2 | (half ? unknown_ >> insn.rd : 0)) & 1) !=
-         0;
 }
 
 // An instruction that others see or that sees others, at the present cycle. False: stalled, or the
@@ -153,39 +166,21 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
       }
       break;
     case Op::kRid:
-      set_register(insn.rd, launch_.replica);
+      scalar_.set(insn.rd, launch_.replica);
       time_ += 1;
       break;
     case Op::kNrep:
-      set_register(insn.rd, launch_.cores);
+      scalar_.set(insn.rd, launch_.cores);
       time_ += 1;
       break;
     case Op::kStep:
-      set_register(insn.rd, launch_.step);
+      scalar_.set(insn.rd, launch_.step);
       time_ += 1;
       break;
     case Op::kSwait:
-      if (!parts_.semaphores->claim(insn.rs1, kSequencerUnit)) {
-        scalar_fault(
-            TPU_FAULT_SEM_TWO_WAITERS, insn.rs1,
-            two_waiters_text(insn.rs1, parts_.semaphores->waiter(insn.rs1), kSequencerUnit));
+      if (!wait_for_semaphore(insn, now)) {
         return false;
       }
-      if (parts_.semaphores->value(insn.rs1) < amount) {
-        parts_.semaphores->wake_when(insn.rs1, amount, wake_event_);
-        stall(Stall::kSemaphore);
-        next_trigger(wake_event_);
-        return false;
-      }
-      parts_.semaphores->take(insn.rs1, amount);
-      probe_.take([&] {
-        return TakeEvent{.cycle = now,
-                         .source = source(),
-                         .semaphore = insn.rs1,
-                         .threshold = amount,
-                         .takes = true};
-      });
-      time_ += 1;
       break;
     case Op::kSsignal:
       probe_.signal([&] {
@@ -217,31 +212,58 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
       });
       break;
   }
-  tell_instruction(now);
+  probe_.instruction([&] { return InstructionEvent{.cycle = now, .core = core_id_, .pc = pc_}; });
   pc_ = item.next;
   return state_ == seq::kStateRunning;
 }
 
+// False: stalled, or faulted.
+bool Sequencer::wait_for_semaphore(const spec::ScalarInsn& insn, uint64_t now) {
+  Semaphores& semaphores = *parts_.semaphores;
+  const auto amount = static_cast<uint32_t>(insn.imm);
+  if (!semaphores.claim(insn.rs1, kSequencerUnit)) {
+    FaultInfo info = fault_here(TPU_FAULT_SEM_TWO_WAITERS, insn.rs1);
+    info.semaphore = insn.rs1;
+    info.value = semaphores.value(insn.rs1);
+    fault_port->raise(info,
+                      two_waiters_text(insn.rs1, semaphores.waiter(insn.rs1), kSequencerUnit));
+    return false;
+  }
+  if (semaphores.value(insn.rs1) < amount) {
+    semaphores.wake_when(insn.rs1, amount, wake_event_);
+    stall(Stall::kSemaphore, insn.rs1, amount);
+    next_trigger(wake_event_);
+    return false;
+  }
+  semaphores.take(insn.rs1, amount);
+  probe_.take([&] {
+    return TakeEvent{.cycle = now,
+                     .source = source(),
+                     .semaphore = insn.rs1,
+                     .threshold = amount,
+                     .takes = true};
+  });
+  time_ += 1;
+  return true;
+}
+
 // False: the host has not answered.
 bool Sequencer::call_host(uint32_t number) {
-  if (answered_) {
-    answered_ = false;
+  if (call_.take_answer()) {
     time_ += 1;
     return true;
   }
-  if (!call_open_) {
-    call_open_ = true;
-    call_ = number;
-    irq_event_.notify(sc_core::SC_ZERO_TIME);
+  if (call_.begin()) {
+    figures_.call = number;
+    lines_changed();
   }
-  stall(Stall::kHost);
+  stall(Stall::kHost, figures_.call);
   next_trigger(wake_event_);
   return false;
 }
 
 bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
-  CommandQueueIf* queue =
-      command.queue < parts_.queues.size() ? parts_.queues[command.queue] : nullptr;
+  CommandQueueIf* const queue = queues_.at(command.queue);
   if (queue == nullptr) {
     FaultInfo info = fault_of(command, TPU_FAULT_DESCRIPTOR);
     info.detail = spec::fault::kDetailOpcodeQueue;
@@ -249,18 +271,23 @@ bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
     return false;
   }
   if (queue->full()) {
-    stalled_queue_ = command.queue;
     queue->watch(true);
-    stall(Stall::kQueueFull);
+    stall(Stall::kQueueFull, command.queue);
     next_trigger(queue_events_[command.queue]);
     return false;
   }
-  if (unknown_ != 0 && !peers_known(command)) {
+  if (scalar_.any_unknown() && !scalar_.knows_peers(command)) {
+    fault_port->raise(fault_here(TPU_FAULT_NO_DATA, spec::fault::kDetailPeerChoice),
+                      "data choose the core that a transfer goes to; a timing-only run has none");
     return false;
   }
-  fill_slot(command, queue->next_slot(), now);
+  QueuedCommand& slot = queue->next_slot();
+  slot.command = &command;
+  slot.sequence = ++issued_ever_;
+  slot.issued_at = now;
+  fill_slot(command, scalar_.registers(), slot);
   queue->push();
-  ++issued_;
+  ++figures_.commands;
   probe_.issue([&] {
     return IssueEvent{.cycle = now,
                       .source = {.core = core_id_,
@@ -274,57 +301,11 @@ bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
   return true;
 }
 
-// Where a packet goes decides how long it takes.
-bool Sequencer::peers_known(const DecodedCommand& command) {
-  if (command.queue != static_cast<uint8_t>(spec::Queue::kDmaRemote) || command.bad != 0) {
-    return true;
-  }
-  uint32_t used = uint32_t{1} << command.peer_reg;
-  for (const spec::Signal& signal : command.signal) {
-    used |= signal.peer_reg < 32 ? uint32_t{1} << signal.peer_reg : 0;
-  }
-  if ((unknown_ & used) == 0) {
-    return true;
-  }
-  fault_port->raise(fault_here(TPU_FAULT_NO_DATA, spec::fault::kDetailPeerChoice),
-                    "data choose the core that a transfer goes to; a timing-only run has none");
-  return false;
-}
-
-void Sequencer::fill_slot(const DecodedCommand& command, QueuedCommand& slot, uint64_t now) {
-  slot.command = &command;
-  slot.sequence = ++issued_ever_;
-  slot.issued_at = now;
-  if (command.bad != 0) {
-    return;
-  }
-  for (size_t i = 0; i < static_cast<size_t>(command.operands); ++i) {
-    slot.addend[i] = static_cast<int64_t>(x_[command.operand_reg[i]]);
-  }
-  if (command.opcode == spec::Opcode::kVpuKernel) {
-    for (size_t i = 0; i < slot.scalars.size(); ++i) {
-      slot.scalars[i] = static_cast<uint32_t>(x_[command.scalar_reg[i]]);
-    }
-  }
-  if (command.queue == static_cast<uint8_t>(spec::Queue::kDmaRemote)) {
-    slot.peer = static_cast<uint32_t>(std::min<uint64_t>(x_[command.peer_reg], UINT32_MAX));
-    for (size_t i = 0; i < slot.signal_peer.size(); ++i) {
-      const uint8_t reg = command.signal[i].peer_reg;
-      slot.signal_peer[i] =
-          reg < 32 ? static_cast<uint32_t>(std::min<uint64_t>(x_[reg], UINT32_MAX)) : 0;
-    }
-  }
-}
-
 // Ends the program once everything is done. Writes of peers count: one that nobody waits for must
 // not land in the next program.
 bool Sequencer::halt() {
-  if (!engines_idle() || launch_.inbound != 0 || !parts_.semaphores->settled()) {
-    for (CommandQueueIf* queue : parts_.queues) {
-      if (queue != nullptr) {
-        queue->watch(true);
-      }
-    }
+  if (!queues_.idle() || launch_.inbound != 0 || !parts_.semaphores->settled()) {
+    queues_.watch(true);
     stall(Stall::kHalt);
     next_trigger(engine_events_);
     return false;
@@ -342,29 +323,53 @@ bool Sequencer::halt() {
   return false;
 }
 
-void Sequencer::stall(Stall why) {
-  stall_ = why;
-  stall_since_ = now_cycles();
+bool Sequencer::execute_memory(const spec::ScalarInsn& insn) {
+  const ScalarUnit::Access access = scalar_.access(insn);
+  if (!scalar_.in_memory(access)) {
+    FaultInfo info = fault_here(TPU_FAULT_SMEM_RANGE, 0);
+    scalar_.describe(insn, access, info);
+    fault_port->raise(info, "scalar access outside of SMEM");
+    return false;
+  }
+  if (probe_.wants(ProbeEvent::kAccess)) {
+    tell_access(access);
+  }
+  time_ += static_cast<uint64_t>(access.write ? 1 : params_.core.smem_load_cycles);
+  scalar_.perform(insn, access);
+  return true;
+}
+
+void Sequencer::tell_access(const ScalarUnit::Access& access) {
+  const AccessRange range{.owner = core_id_,
+                          .memory = ProbeMemory::kSmem,
+                          .low = access.address,
+                          .bytes = access.bytes,
+                          .write = access.write};
+  const std::function<void(const RangeVisitor&)> walk = [&](const RangeVisitor& visit) {
+    visit(range);
+  };
+  probe_.access(
+      {.cycle = now_cycles(), .source = source(), .extents = std::span(&range, 1), .walk = walk});
+}
+
+void Sequencer::stall(Stall why, uint32_t index, uint32_t wanted) {
+  stall_.begin(why, now_cycles(), index, wanted);
   activity_.set(false);
   probe_.wait(0, [this] { return wait_event(true); });
 }
 
 void Sequencer::end_stall() {
-  if (stall_ == Stall::kNone) {
+  if (stall_.why() == Stall::kNone) {
     return;
   }
-  probe_.wait(stall_ != Stall::kHalt ? now_cycles() - stall_since_ : 0,
+  probe_.wait(stall_.why() != Stall::kHalt ? now_cycles() - stall_.since() : 0,
               [this] { return wait_event(false); });
-  if (stall_ == Stall::kQueueFull) {
-    parts_.queues[stalled_queue_]->watch(false);
-  } else if (stall_ == Stall::kHalt) {
-    for (CommandQueueIf* queue : parts_.queues) {
-      if (queue != nullptr) {
-        queue->watch(false);
-      }
-    }
+  if (stall_.why() == Stall::kQueueFull) {
+    queues_.at(stall_.index())->watch(false);
+  } else if (stall_.why() == Stall::kHalt) {
+    queues_.watch(false);
   }
-  stall_ = Stall::kNone;
+  stall_.end();
   activity_.set(true);
 }
 
@@ -379,25 +384,9 @@ ProbeSource Sequencer::source() const {
 
 // Of the stall that begins or ends at this cycle.
 WaitEvent Sequencer::wait_event(bool begin) const {
-  WaitEvent event{.cycle = now_cycles(),
-                  .source = source(),
-                  .what = WaitEvent::For::kEngines,
-                  .since = stall_since_,
-                  .begin = begin};
-  if (stall_ == Stall::kQueueFull) {
-    event.what = WaitEvent::For::kQueue;
-    event.index = stalled_queue_;
-  } else if (stall_ == Stall::kSemaphore) {
-    const spec::ScalarInsn& insn = program_->item(pc_)->insn;
-    event.what = WaitEvent::For::kSemaphore;
-    event.index = insn.rs1;
-    event.wanted = static_cast<uint32_t>(insn.imm);
-    event.value = parts_.semaphores->value(insn.rs1);
-  } else if (stall_ == Stall::kHost) {
-    event.what = WaitEvent::For::kHost;
-    event.index = call_;
-  }
-  return event;
+  const uint32_t value =
+      stall_.why() == Stall::kSemaphore ? parts_.semaphores->value(stall_.index()) : 0;
+  return stall_.event(now_cycles(), source(), value, begin);
 }
 
 uint32_t Sequencer::op() const { return program_ == nullptr ? TPU_OP_NONE : program_->op_at(pc_); }
@@ -411,23 +400,9 @@ FaultInfo Sequencer::fault_here(uint16_t code, uint32_t detail) const {
   return info;
 }
 
-void Sequencer::scalar_fault(uint16_t code, uint32_t detail, std::string text) {
-  FaultInfo info = fault_here(code, detail);
-  if (code == TPU_FAULT_SEM_TWO_WAITERS) {
-    info.semaphore = detail;
-    info.value = parts_.semaphores->value(detail);
-  }
-  fault_port->raise(info, std::move(text));
-}
-
-bool Sequencer::engines_idle() const {
-  return std::ranges::all_of(
-      parts_.queues, [](const CommandQueueIf* queue) { return queue == nullptr || queue->idle(); });
-}
-
 std::optional<spec::UnitWait> Sequencer::waits() const {
   using For = spec::UnitWait::For;
-  if (stall_ == Stall::kNone) {
+  if (stall_.why() == Stall::kNone) {
     return std::nullopt;
   }
   const WaitEvent event = wait_event(true);

@@ -15,12 +15,15 @@
 #include <systemc>
 #include <vector>
 
-#include "command/scalar_ops.hpp"
+#include "core/engine_queues.hpp"
+#include "core/host_call.hpp"
 #include "core/loop_marks.hpp"
 #include "core/ports.hpp"
 #include "core/program.hpp"
+#include "core/scalar_unit.hpp"
 #include "core/semaphores.hpp"
 #include "core/sequencer_registers.hpp"
+#include "core/sequencer_stall.hpp"
 #include "core/slots.hpp"
 #include "core/unknown_words.hpp"
 #include "kernel/activity.hpp"
@@ -43,7 +46,7 @@ struct GangWork {
 
 // Blocks that the sequencer drives, all of the same core.
 struct SequencerParts {
-  std::array<CommandQueueIf*, spec::kQueueCount> queues;  // null: engine missing
+  EngineQueues::Queues queues;
   Semaphores* semaphores;
   LocalMemory* smem;
   const Slots* slots;
@@ -54,6 +57,7 @@ struct SequencerParts {
 };
 
 class Sequencer : public sc_core::sc_module, private SequencerControl {
+  SequencerFigures figures_;
   SequencerRegisters registers_;
 
  public:
@@ -82,25 +86,24 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
 
   uint32_t state() const { return state_; }
   // It waits for the host's answer.
-  bool calls_host() const { return call_open_; }
+  bool calls_host() const { return call_.open(); }
   struct Progress {
     uint32_t step = 0;
     std::vector<LoopMarks::Position> loops;  // that it is in, by its marks, the outermost first
   };
   Progress progress() const { return {launch_.step, marks_.all(op())}; }
-  uint32_t pc() const override { return pc_; }
+  uint32_t pc() const { return pc_; }
   uint32_t op() const;  // that the instruction at pc() works for, or OP_NONE
   const Program* program() const { return program_.get(); }
-  uint64_t scalar_register(size_t index) const { return x_[index]; }
+  uint64_t scalar_register(size_t index) const { return scalar_.registers()[index]; }
   // What it waits for, if anything. For reports of hangs.
   std::optional<spec::UnitWait> waits() const;
 
  private:
-  enum class Stall { kNone, kQueueFull, kSemaphore, kHalt, kHost };
+  using Stall = SequencerStall::Why;
 
   void run_method();
   void watchdog_method();
-  void step_too_long();
   void irq_method();
 
   // SequencerControl.
@@ -109,50 +112,35 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
   void answer() override;
   void lines_changed() override { irq_event_.notify(sc_core::SC_ZERO_TIME); }
   uint32_t state_register() const override;
-  uint32_t commands() const override { return issued_; }
-  uint32_t call() const override { return call_; }
 
   bool load_program();
   void stop(uint32_t state);
   void finish_program();
   void check_drained();
-  bool engines_idle() const;
 
   bool step_until_wait(uint64_t now);  // true: continue in this cycle
   bool execute_scalar(const ProgramItem& item);
-  void tell_instruction(uint64_t cycle);
-  bool depends_on_unknown(const spec::ScalarInsn& insn) const;
-  bool peers_known(const DecodedCommand& command);
   bool execute_memory(const spec::ScalarInsn& insn);
-  bool words_known(uint64_t address, uint64_t bytes) const;
-  void mark_words(uint64_t address, uint64_t bytes, bool unknown);
   bool execute_timed(const ProgramItem& item, uint64_t now);
   bool issue(const DecodedCommand& command, uint64_t now);
   bool call_host(uint32_t number);
-  void end_call();
-  void fill_slot(const DecodedCommand& command, QueuedCommand& slot, uint64_t now);
+  bool wait_for_semaphore(const spec::ScalarInsn& insn, uint64_t now);
   bool halt();
-  void stall(Stall why);  // the caller sets the trigger
+  // The caller sets the trigger.
+  void stall(Stall why, uint32_t index = 0, uint32_t wanted = 0);
   void end_stall();
   ProbeSource source() const;
   WaitEvent wait_event(bool begin) const;
   ProgramEvent program_event(bool begin, bool complete) const;
-  void tell_access(uint64_t address, uint64_t bytes, bool write);
-  void set_register(uint8_t rd, uint64_t value) {
-    if (rd != 0) {
-      x_[rd] = value;
-      unknown_ &= ~(uint32_t{1} << rd);
-    }
-  }
-  void set_unknown(uint8_t rd) { unknown_ |= (uint32_t{1} << rd) & ~uint32_t{1}; }
+  void tell_access(const ScalarUnit::Access& access);
   FaultInfo fault_here(uint16_t code, uint32_t detail) const;
-  void scalar_fault(uint16_t code, uint32_t detail, std::string text);
 
   const uint32_t core_id_;
   const spec::BoardParams params_;
   CoreProbe& probe_;
   LaunchState& launch_;
   SequencerParts parts_{};
+  EngineQueues queues_;
   ActivityFlag activity_;
 
   uint32_t state_;
@@ -166,19 +154,13 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
   std::map<uint64_t, Loaded> loaded_;  // by image address
   std::shared_ptr<const Program> program_;
 
-  spec::ScalarRegisters x_{};
-  uint32_t unknown_ = 0;  // no-data runs: registers made from data, which read as 0
-  uint32_t pc_ = 0;
+  ScalarUnit scalar_;
+  uint32_t& pc_ = figures_.pc;
   uint64_t time_ = 0;     // the sequencer's own clock, at or after the present cycle
   bool charged_ = false;  // the instruction at pc_ has had its cycles
-  Stall stall_ = Stall::kNone;
-  uint8_t stalled_queue_ = 0;
-  uint64_t stall_since_ = 0;
-  uint32_t call_ = 0;         // number of the last host call
-  bool call_open_ = false;    // it is not answered
-  bool answered_ = false;     // it is, and the sequencer has not gone on
-  uint32_t issued_ = 0;       // commands of this program
-  uint64_t issued_ever_ = 0;  // and of all programs
+  SequencerStall stall_;
+  HostCall call_;
+  uint64_t issued_ever_ = 0;  // commands, of all programs
   uint64_t seen_work_ = 0;    // by the watchdog
   LoopMarks marks_;
 

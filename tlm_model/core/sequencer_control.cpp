@@ -18,6 +18,8 @@ namespace seq = spec::seq;
 void Sequencer::connect(const SequencerParts& parts) {
   parts_ = parts;
   registers_.connect(*parts.slots);
+  queues_.connect(parts.queues);
+  scalar_.connect(*parts.smem, parts.smem_unknown);
   engine_events_ |= wake_event_;
   engine_events_ |= parts_.semaphores->settled_event();
   for (size_t i = 0; i < parts_.queues.size(); ++i) {
@@ -30,7 +32,7 @@ void Sequencer::connect(const SequencerParts& parts) {
 }
 
 void Sequencer::start() {
-  refused_ = state_ == seq::kStateRunning || !engines_idle();
+  refused_ = state_ == seq::kStateRunning || !queues_.idle();
   if (refused_) {
     return;
   }
@@ -38,21 +40,18 @@ void Sequencer::start() {
   registers_.clear_causes();
   fault_port->clear();
   parts_.semaphores->forget_waiters();
-  for (CommandQueueIf* queue : parts_.queues) {
-    if (queue != nullptr) {
-      queue->resume();
-    }
-  }
+  queues_.resume();
   const uint64_t now = now_cycles();
   state_ = seq::kStateRunning;
   launch_.first_open_step = launch_.step;
-  x_ = {};
-  unknown_ = 0;
+  scalar_.start();
   time_ = now;
   charged_ = false;
-  stall_ = Stall::kNone;
-  end_call();
-  issued_ = 0;
+  stall_.end();
+  if (call_.end()) {
+    lines_changed();
+  }
+  figures_.commands = 0;
   launch_.issued_before = issued_ever_;
   marks_.clear();
   launch_.job_step = parts_.steps->begin(core_id_, launch_.mask, launch_.launch, launch_.step);
@@ -145,7 +144,7 @@ void Sequencer::on_fault() {
 }
 
 void Sequencer::on_landed() {
-  if (stall_ == Stall::kHalt || draining_) {
+  if (stall_.why() == Stall::kHalt || draining_) {
     wake_event_.notify(sc_core::SC_ZERO_TIME);
   }
 }
@@ -163,15 +162,13 @@ ProgramEvent Sequencer::program_event(bool begin, bool complete) const {
 
 void Sequencer::stop(uint32_t state) {
   end_stall();
-  end_call();
+  if (call_.end()) {
+    lines_changed();
+  }
   state_ = state;
   probe_.program_end(now_cycles(), false, [&] { return program_event(false, false); });
   watchdog_.cancel();
-  for (CommandQueueIf* queue : parts_.queues) {
-    if (queue != nullptr) {
-      queue->stop();
-    }
-  }
+  queues_.stop();
   draining_ = true;
   activity_.set(false);
   wake_event_.notify(sc_core::SC_ZERO_TIME);
@@ -189,21 +186,13 @@ void Sequencer::finish_program() {
 
 // After a stop: DRAINED once every engine is idle and nothing of a peer is under way to this core.
 void Sequencer::check_drained() {
-  if (engines_idle() && launch_.inbound == 0) {
+  if (queues_.idle() && launch_.inbound == 0) {
     draining_ = false;
-    for (CommandQueueIf* queue : parts_.queues) {
-      if (queue != nullptr) {
-        queue->watch(false);
-      }
-    }
+    queues_.watch(false);
     registers_.raise(seq::kIrqStatusDrainedMask);
     return;
   }
-  for (CommandQueueIf* queue : parts_.queues) {
-    if (queue != nullptr) {
-      queue->watch(true);
-    }
-  }
+  queues_.watch(true);
   next_trigger(engine_events_);
 }
 
@@ -213,51 +202,39 @@ void Sequencer::watchdog_method() {
   }
   const GangWork work = parts_.gang_work();
   if (!work.in_flight && work.done == seen_work_) {
-    scalar_fault(
-        TPU_FAULT_WATCHDOG, 0,
-        stall_ == Stall::kNone
+    fault_port->raise(
+        fault_here(TPU_FAULT_WATCHDOG, 0),
+        stall_.why() == Stall::kNone
             ? "the program runs scalar instructions only, now at word " + std::to_string(pc_)
             : "the sequencer waits at word " + std::to_string(pc_));
     return;
   }
   if (now_cycles() - probe_.counters().run_since() >=
       static_cast<uint64_t>(params_.mgmt.step_watchdogs) * registers_.watchdog_cycles()) {
-    step_too_long();
+    // Commands work and end, but the step does not: a loop that never ends.
+    const LoopMarks::Position at = marks_.innermost();
+    FaultInfo info = fault_here(TPU_FAULT_WATCHDOG, spec::fault::kDetailStepLimit);
+    if (at.iteration != 0) {
+      info.op_id = at.op;
+      info.length = at.iteration;
+    }
+    fault_port->raise(
+        info, "the step has run for " +
+                  std::to_string(now_cycles() - probe_.counters().run_since()) +
+                  " cycles and does not end" +
+                  (at.iteration == 0 ? std::string()
+                                     : ", now in iteration " + std::to_string(at.iteration) +
+                                           " of op " + std::to_string(at.op)));
     return;
   }
   seen_work_ = work.done;
   watchdog_.set(registers_.watchdog_cycles());
 }
 
-// Commands work and end, but the step does not: a loop that never ends.
-void Sequencer::step_too_long() {
-  const LoopMarks::Position at = marks_.innermost();
-  FaultInfo info = fault_here(TPU_FAULT_WATCHDOG, spec::fault::kDetailStepLimit);
-  if (at.iteration != 0) {
-    info.op_id = at.op;
-    info.length = at.iteration;
-  }
-  fault_port->raise(
-      info, "the step has run for " + std::to_string(now_cycles() - probe_.counters().run_since()) +
-                " cycles and does not end" +
-                (at.iteration == 0 ? std::string()
-                                   : ", now in iteration " + std::to_string(at.iteration) +
-                                         " of op " + std::to_string(at.op)));
-}
-
 void Sequencer::answer() {
-  if (call_open_) {
-    end_call();
-    answered_ = true;
+  if (call_.answer()) {
+    lines_changed();
     wake_event_.notify(sc_core::SC_ZERO_TIME);
-  }
-}
-
-void Sequencer::end_call() {
-  answered_ = false;
-  if (call_open_) {
-    call_open_ = false;
-    irq_event_.notify(sc_core::SC_ZERO_TIME);
   }
 }
 
@@ -266,24 +243,17 @@ void Sequencer::irq_method() {
   done_irq_o.write((active & seq::kIrqStatusDoneMask) != 0);
   fault_irq_o.write((active & seq::kIrqStatusFaultMask) != 0);
   drained_irq_o.write((active & seq::kIrqStatusDrainedMask) != 0);
-  call_irq_o.write(call_open_);
+  call_irq_o.write(call_.open());
 }
 
 void Sequencer::reset() {
   if (state_ == seq::kStateRunning) {
     stop(seq::kStateIdle);
   }
-  for (CommandQueueIf* queue : parts_.queues) {
-    if (queue != nullptr) {
-      queue->stop();
-    }
-  }
+  queues_.stop();
   fault_port->clear();
   parts_.semaphores->clear();
-  parts_.smem->clear();
-  if (parts_.smem_unknown != nullptr) {
-    std::fill(parts_.smem_unknown->begin(), parts_.smem_unknown->end(), false);
-  }
+  scalar_.clear_memory();
   state_ = seq::kStateIdle;
   draining_ = false;
   refused_ = false;
@@ -296,8 +266,8 @@ void Sequencer::reset() {
 
 // The lines follow in the next delta cycle.
 void Sequencer::visit_state(spec::Archive& archive) {
-  archive(registers_, state_, refused_, x_, unknown_, pc_, time_, charged_, call_, issued_,
-          issued_ever_, seen_work_);
+  archive(registers_, state_, refused_, scalar_, pc_, time_, charged_, figures_.call,
+          figures_.commands, issued_ever_, seen_work_);
   archive.need(state_ <= seq::kStateAborted && state_ != seq::kStateRunning && is_near(time_),
                "a sequencer is in a state that cannot be saved");
   if (archive.loading()) {
@@ -306,7 +276,7 @@ void Sequencer::visit_state(spec::Archive& archive) {
 }
 
 uint32_t Sequencer::state_register() const {
-  return state_ | (engines_idle() && launch_.inbound == 0 ? 0 : seq::kStateBusyMask) |
+  return state_ | (queues_.idle() && launch_.inbound == 0 ? 0 : seq::kStateBusyMask) |
          (refused_ ? seq::kStateRefusedMask : 0);
 }
 

@@ -21,13 +21,16 @@ RegisterMap SequencerRegisters::registers() {
        on_write<&Self::bank_written>(seq::kSlotBank),
        on_write<&Self::count_written>(seq::kSlotCount),
        on_write<&Self::check_slots>(seq::kSlotCheck), on_write<&Self::tag_written>(seq::kTag),
-       on_value<&Self::pc>(seq::kPc), on_value<&Self::commands>(seq::kCommands),
-       on_value<&Self::call>(seq::kCall), on_write<&Self::answer>(seq::kAnswer)});
+       on_write<&Self::answer>(seq::kAnswer)});
   return kMap.view();
 }
 
-SequencerRegisters::SequencerRegisters(SequencerControl& control, LaunchState& launch)
+SequencerRegisters::SequencerRegisters(SequencerControl& control, LaunchState& launch,
+                                       SequencerFigures& figures)
     : RegisterBlock(registers()), control_(control), launch_(launch) {
+  bind(seq::kPc, figures.pc);
+  bind(seq::kCommands, figures.commands);
+  bind(seq::kCall, figures.call);
   bind(seq::kSlotBank, launch.slot_bank);
   bind(seq::kSlotCount, launch.slot_count);
   bind(seq::kStep, launch.step);

@@ -21,14 +21,18 @@ class SequencerControl {
   virtual void answer() = 0;
   virtual void lines_changed() = 0;  // IRQ_STATUS or IRQ_ENABLE have another value
   virtual uint32_t state_register() const = 0;
-  virtual uint32_t pc() const = 0;
-  virtual uint32_t commands() const = 0;  // issued since START
-  virtual uint32_t call() const = 0;      // number of the last host call
+};
+
+// What the registers PC, COMMANDS and CALL show.
+struct SequencerFigures {
+  uint32_t pc = 0;
+  uint32_t commands = 0;  // issued since START
+  uint32_t call = 0;      // number of the last host call
 };
 
 class SequencerRegisters : public RegisterBlock {
  public:
-  SequencerRegisters(SequencerControl& control, LaunchState& launch);
+  SequencerRegisters(SequencerControl& control, LaunchState& launch, SequencerFigures& figures);
 
   void connect(const Slots& slots) { slots_ = &slots; }
   void raise(uint32_t causes) {
@@ -59,9 +63,6 @@ class SequencerRegisters : public RegisterBlock {
   void answer() { control_.answer(); }
   void lines_changed() { control_.lines_changed(); }
   uint32_t state() const { return control_.state_register(); }
-  uint32_t pc() const { return control_.pc(); }
-  uint32_t commands() const { return control_.commands(); }
-  uint32_t call() const { return control_.call(); }
   void bank_written() { launch_.slot_bank %= spec::seq::kSlotBanks; }
   void count_written();
   void check_slots(uint32_t value);

@@ -1,0 +1,41 @@
+// What all engines of a core share, and how the commands of one are named to probes.
+#pragma once
+
+#include <cstdint>
+
+#include "core/deferred_copies.hpp"
+#include "core/equal_writes.hpp"
+#include "core/ports.hpp"
+#include "core/program.hpp"
+#include "kernel/activity.hpp"
+#include "kernel/job_pool.hpp"
+#include "probe/core_probe.hpp"
+
+namespace tpu::model {
+
+// References outlive the engines.
+struct EngineContext {
+  uint32_t core_id;
+  const spec::BoardParams& params;
+  Activity& activity;
+  JobPool& pool;
+  DeferredCopies& copies;
+  EqualWrites& equal_writes;
+  CoreProbe& probe;
+  const LaunchState& launch;
+  bool no_data;
+  uint64_t schedule_seed;  // 0: commands start as soon as they can
+};
+
+inline ProbeSource command_source(const EngineContext& context, int unit,
+                                  const QueuedCommand& queued) {
+  return {.core = context.core_id,
+          .unit = static_cast<uint32_t>(unit),
+          .sequence = queued.sequence,
+          .step = context.launch.job_step,
+          .pc = queued.command->pc,
+          .op_id = queued.command->op_id,
+          .opcode = static_cast<uint8_t>(queued.command->opcode)};
+}
+
+}  // namespace tpu::model

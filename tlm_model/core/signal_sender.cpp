@@ -1,0 +1,77 @@
+// Signals of commands.
+#include "core/signal_sender.hpp"
+
+#include <algorithm>
+
+#include "tpu/spec/fault_regs.hpp"
+#include "tpu/spec/rings.h"
+
+namespace tpu::model {
+
+uint32_t SignalSender::latency(const QueuedCommand& queued) const {
+  uint64_t latency = 0;
+  for (size_t i = 0; i < queued.command->signal.size(); ++i) {
+    const spec::Signal& signal = queued.command->signal[i];
+    if (signal.valid() && signal.remote() && queued.signal_peer[i] < ici_->cores()) {
+      latency = std::max(latency, ici_->control_latency(context_.core_id, queued.signal_peer[i]));
+    }
+  }
+  return static_cast<uint32_t>(latency);
+}
+
+void SignalSender::send(const QueuedCommand& queued, uint64_t done_at) {
+  for (size_t i = 0; i < queued.command->signal.size(); ++i) {
+    const spec::Signal& signal = queued.command->signal[i];
+    if (!signal.valid()) {
+      continue;
+    }
+    if (!signal.remote()) {
+      tell(queued, signal, context_.core_id, done_at);
+      semaphores_->add(signal.sem, signal.value);
+    } else if (!send_remote(queued, signal, queued.signal_peer[i], done_at)) {
+      return;
+    }
+  }
+}
+
+// False: faulted.
+bool SignalSender::send_remote(const QueuedCommand& queued, const spec::Signal& signal,
+                               uint32_t peer, uint64_t done_at) {
+  if (peer >= ici_->cores() || (context_.launch.mask >> peer & 1) == 0) {
+    FaultInfo info = fault_of(*queued.command, TPU_FAULT_REMOTE_STRAY, unit_);
+    info.detail = spec::fault::kDetailPeerOutside;
+    info.address = peer;
+    faults_->raise(info, "signal to core " + std::to_string(peer) + ", which is not in the gang");
+    return false;
+  }
+  tell(queued, signal, peer, done_at);
+  const RemoteSignal message{.from = {context_.launch.tag, context_.launch.step},
+                             .to_core = peer,
+                             .semaphore = signal.sem,
+                             .value = signal.value,
+                             .at = done_at};
+  if (ici_->peer(peer).remote_signal(message).status == RemoteAnswer::Status::kEnded) {
+    raise_peer_ended(queued, "signal");
+    return false;
+  }
+  return true;
+}
+
+void SignalSender::tell(const QueuedCommand& queued, const spec::Signal& signal, uint32_t to_core,
+                        uint64_t done_at) {
+  context_.probe.signal([&] {
+    return SignalEvent{.cycle = done_at,
+                       .source = command_source(context_, unit_, queued),
+                       .to_core = to_core,
+                       .semaphore = signal.sem,
+                       .amount = signal.value};
+  });
+}
+
+void SignalSender::raise_peer_ended(const QueuedCommand& queued, const std::string& what) {
+  FaultInfo info = fault_of(*queued.command, TPU_FAULT_REMOTE_STRAY, unit_);
+  info.detail = spec::fault::kDetailPeerEnded;
+  faults_->raise(info, what + " to a core that has ended this step");
+}
+
+}  // namespace tpu::model
