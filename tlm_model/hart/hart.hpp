@@ -9,30 +9,14 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "file/archive.hpp"
-#include "hart/hart_code.hpp"
+#include "hart/hart_csrs.hpp"
 #include "hart/hart_insn.hpp"
+#include "hart/hart_map.hpp"
+#include "hart/hart_watches.hpp"
 
 namespace tpu::model {
-
-// Hart cycles that an instruction costs beyond its one base cycle.
-struct HartTiming {
-  uint32_t taken_branch_cycles;
-  uint32_t load_cycles;
-  uint32_t mul_cycles;
-  uint32_t div_cycles;
-};
-
-// Memory that the hart reaches without the bus. `data` must outlive the hart and hold `size_bytes`.
-struct HartMemory {
-  uint32_t base;
-  uint32_t size_bytes;  // multiple of 4
-  uint8_t* data;
-  bool writable;
-  bool executable;
-};
 
 enum class HartStop : uint8_t {
   kBudget,  // the cycle budget is used up
@@ -41,15 +25,6 @@ enum class HartStop : uint8_t {
   kTrap,    // an exception inside an exception handler: the hart is dead until reset()
   kBreak,   // stands before an instruction with a breakpoint; the next run() executes it
   kWatch,   // stands behind an access to watched bytes: see watch_hit()
-};
-
-// Bytes whose accesses stop the hart. Its own ones: DMA into its memories is not seen.
-struct HartWatch {
-  uint32_t addr;
-  uint32_t size_bytes;
-  bool read;
-  bool write;
-  bool operator==(const HartWatch&) const = default;
 };
 
 struct HartRun {
@@ -65,24 +40,17 @@ struct MmioAccess {
   bool write;
 };
 
-// Bits of `mip`/`mie` that are wired.
-enum class HartIrq : uint32_t {
-  kSoftware = 1U << 3,
-  kTimer = 1U << 7,
-  kExternal = 1U << 11,
-};
-
 class Hart {
  public:
   Hart(uint32_t hart_id, const HartTiming& timing);
 
   // Set-up, before the first run. Regions must not overlap; wrong sizes throw
   // std::invalid_argument.
-  void add_memory(const HartMemory& memory);
-  void add_mmio_window(uint32_t base, uint32_t size_bytes);
+  void add_memory(const HartMemory& memory) { map_.add_memory(memory); }
+  void add_mmio_window(uint32_t base, uint32_t size_bytes) { map_.add_window(base, size_bytes); }
   // Once, behind the memories: what runs often becomes code there, in the same cycles. It outlives
   // the hart.
-  void use_code(HartCode& code);
+  void use_code(HartCode& code) { map_.use_code(code); }
 
   // Registers to their reset state, `pc` to `reset_pc`; memories, breakpoints and counters stay.
   void reset(uint32_t reset_pc);
@@ -101,17 +69,17 @@ class Hart {
   void fail_mmio();
 
   // Level of an interrupt line; looked at when the next run() begins.
-  void set_irq(HartIrq irq, bool level);
+  void set_irq(HartIrq irq, bool level) { csrs_.set_irq(irq, level); }
 
   // False: no interrupt is taken before software enables them.
-  bool takes_interrupts() const;
+  bool takes_interrupts() const { return csrs_.interrupts_on(); }
 
   // True while asleep with no enabled interrupt pending: run() would return kWfi at once.
-  bool sleeping() const { return waiting_ && (mip_ & mie_) == 0; }
+  bool sleeping() const { return waiting_ && !csrs_.pending(); }
   bool dead() const { return dead_; }
 
   // Somebody else (DMA, load window) wrote memory: decoded instructions of the range are dropped.
-  void memory_changed(uint32_t addr, uint32_t size_bytes);
+  void memory_changed(uint32_t addr, uint32_t size_bytes) { map_.changed(addr, size_bytes); }
 
   // Time that passed outside run(), so that `mcycle` follows the clock.
   void advance_cycles(uint64_t cycles) { cycles_ += cycles; }
@@ -121,15 +89,18 @@ class Hart {
   void set_reg(unsigned index, uint32_t value);
   uint32_t pc() const { return pc_; }
   void set_pc(uint32_t pc);
-  uint32_t csr(uint32_t number) const;
-  bool has_csr(uint32_t number) const;
-  void set_csr(uint32_t number, uint32_t value);  // as a write by software
+  uint32_t csr(uint32_t number) const {
+    uint32_t value = 0;
+    csrs_.read(number, {cycles_, instret_}, value);
+    return value;
+  }
+  // As a write by software.
+  void set_csr(uint32_t number, uint32_t value) { csrs_.write(number, {cycles_, instret_}, value); }
   uint64_t cycles() const { return cycles_; }
   uint64_t instret() const { return instret_; }
   // Its memories are their owner's, who tells of them by memory_changed().
   void visit_state(spec::Archive& archive) {
-    archive(regs_, pc_, cycles_, instret_, carried_cycles_, mstatus_, mie_, mip_, mtvec_, mscratch_,
-            mepc_, mcause_, mtval_, mcycle_offset_, minstret_offset_, mmio_.addr, mmio_.data,
+    archive(regs_, pc_, cycles_, instret_, carried_cycles_, csrs_, mmio_.addr, mmio_.data,
             mmio_.size_bytes, mmio_.write, mmio_insn_, mmio_pending_, waiting_, dead_,
             in_exception_);
     const uint32_t size = mmio_.size_bytes;
@@ -137,82 +108,40 @@ class Hart {
                      (!mmio_pending_ || size == 1 || size == 2 || size == 4),
                  "a hart is at an access that it cannot make");
   }
-  void set_breakpoint(uint32_t addr);
-  void clear_breakpoint(uint32_t addr);
+  void set_breakpoint(uint32_t addr) { map_.set_breakpoint(addr); }
+  void clear_breakpoint(uint32_t addr) { map_.clear_breakpoint(addr); }
   // Loads and stores leave their fast path while anything is watched.
-  void set_watch(const HartWatch& watch);
-  void clear_watch(const HartWatch& watch);
+  void set_watch(const HartWatch& watch) { watches_.set(watch); }
+  void clear_watch(const HartWatch& watch) { watches_.clear(watch); }
   // The watch that the access met behind which the hart stands.
-  const std::optional<HartWatch>& watch_hit() const { return watch_hit_; }
+  const std::optional<HartWatch>& watch_hit() const { return watches_.hit(); }
   // Bytes of the memories; false: not inside of one. Read-only memory is written too.
-  bool read_memory(uint32_t addr, std::span<uint8_t> data) const;
-  bool write_memory(uint32_t addr, std::span<const uint8_t> data);
+  bool read_memory(uint32_t addr, std::span<uint8_t> data) const { return map_.read(addr, data); }
+  bool write_memory(uint32_t addr, std::span<const uint8_t> data) { return map_.write(addr, data); }
 
  private:
   static constexpr uint32_t kNoBreakpoint = 1;  // no instruction has an odd address
-  static constexpr uint8_t kNoCode = UINT8_MAX;
-  struct Region {
-    HartMemory memory;
-    std::vector<DecodedInsn>
-        code;  // one entry a halfword and one end mark; empty if not executable
-    // By halfword as well; empty without host code.
-    std::vector<const void*> entries;
-    std::vector<uint8_t> visits;  // from outside of code; kNoCode: none can begin here
-  };
-  struct Window {
-    uint32_t base;
-    uint32_t size_bytes;
-  };
-  enum class Access : uint8_t { kDone, kMmio, kFault };
+  using Region = HartMap::Region;
+  using Access = HartMap::Access;
 
-  const Region* find_region(uint32_t addr, uint32_t size_bytes) const;
-  Region* find_region(uint32_t addr, uint32_t size_bytes);
-  bool in_window(uint32_t addr, uint32_t size_bytes) const;
-  DecodedInsn decode_at(const Region& region, uint32_t addr) const;
-  void drop_decoded(Region& region, uint32_t addr, uint32_t size_bytes);
-  void drop_code(Region& region, uint32_t first, uint32_t last);
-  const void* find_code(Region& region, uint32_t index);
-  const void* make_code(Region& region, uint32_t index);
   HartExit run_code(const Region& region, const void* entry, int64_t& left, uint64_t& retired);
-
-  Access load_slow(uint32_t addr, uint32_t size_bytes, uint32_t& value);
-  Access store_slow(uint32_t addr, uint32_t size_bytes, uint32_t value);
-  bool note_access(uint32_t addr, uint32_t size_bytes, bool write);
 
   void enter_trap(uint32_t cause, uint32_t tval);
   bool take_interrupt();
   void return_from_trap();
   bool execute_csr(uint32_t raw, uint64_t cycles_now, uint64_t instret_now);
-  bool read_csr(uint32_t number, uint64_t cycles_now, uint64_t instret_now, uint32_t& value) const;
-  bool write_csr(uint32_t number, uint64_t cycles_now, uint64_t instret_now, uint32_t value);
   HartRun interpret(uint64_t budget_cycles);
 
-  const uint32_t hart_id_;
   const HartTiming timing_;
-  std::vector<Region> regions_;
-  std::vector<Window> windows_;
-  std::vector<uint32_t> breakpoints_;
-  std::vector<HartWatch> watches_;
-  std::optional<HartWatch> watch_hit_;
-  HartCode* code_ = nullptr;
-  HartMemory fast_data_{};  // the writable data memory: checked first by loads and stores
+  HartMap map_;
+  HartCsrs csrs_;
+  HartWatches watches_;
 
   std::array<uint32_t, kRegisterCount + 1> regs_{};  // the last one takes writes to x0
   uint32_t pc_ = 0;
   uint64_t cycles_ = 0;
   uint64_t instret_ = 0;
   uint64_t carried_cycles_ = 0;  // cost of a completed device access, reported by the next run
-
-  uint32_t mstatus_ = 0;
-  uint32_t mie_ = 0;
-  uint32_t mip_ = 0;
-  uint32_t mtvec_ = 0;
-  uint32_t mscratch_ = 0;
-  uint32_t mepc_ = 0;
-  uint32_t mcause_ = 0;
-  uint32_t mtval_ = 0;
-  uint64_t mcycle_offset_ = 0;    // mcycle = cycles_ + offset, modulo 2^64
-  uint64_t minstret_offset_ = 0;  // as mcycle
 
   MmioAccess mmio_{};
   DecodedInsn mmio_insn_{};

@@ -1,8 +1,6 @@
 // Control and status registers of the control hart: the machine-mode set that the firmware uses.
 // Every other number is an illegal instruction, as is a write to a read-only one.
-#include "hart/hart_csr.hpp"
-
-#include "hart/hart.hpp"
+#include "hart/hart_csrs.hpp"
 
 namespace tpu::model {
 namespace {
@@ -19,10 +17,9 @@ constexpr uint64_t with_word(uint64_t base, bool high, uint32_t word) {
 
 }  // namespace
 
-bool Hart::read_csr(uint32_t number, uint64_t cycles_now, uint64_t instret_now,
-                    uint32_t& value) const {
-  const uint64_t mcycle = cycles_now + mcycle_offset_;
-  const uint64_t minstret = instret_now + minstret_offset_;
+bool HartCsrs::read(uint32_t number, const Now& now, uint32_t& value) const {
+  const uint64_t mcycle = now.cycles + mcycle_offset_;
+  const uint64_t minstret = now.instret + minstret_offset_;
   switch (number) {
     case kCsrMstatus:
       value = mstatus_;
@@ -79,9 +76,9 @@ bool Hart::read_csr(uint32_t number, uint64_t cycles_now, uint64_t instret_now,
   }
 }
 
-bool Hart::write_csr(uint32_t number, uint64_t cycles_now, uint64_t instret_now, uint32_t value) {
-  const uint64_t mcycle = cycles_now + mcycle_offset_;
-  const uint64_t minstret = instret_now + minstret_offset_;
+bool HartCsrs::write(uint32_t number, const Now& now, uint32_t value) {
+  const uint64_t mcycle = now.cycles + mcycle_offset_;
+  const uint64_t minstret = now.instret + minstret_offset_;
   switch (number) {
     case kCsrMstatus:
       mstatus_ = kMstatusMpp | (value & (kMstatusMie | kMstatusMpie));
@@ -106,11 +103,11 @@ bool Hart::write_csr(uint32_t number, uint64_t cycles_now, uint64_t instret_now,
       return true;
     case kCsrMcycle:
     case kCsrMcycleh:
-      mcycle_offset_ = with_word(mcycle, number == kCsrMcycleh, value) - cycles_now;
+      mcycle_offset_ = with_word(mcycle, number == kCsrMcycleh, value) - now.cycles;
       return true;
     case kCsrMinstret:
     case kCsrMinstreth:
-      minstret_offset_ = with_word(minstret, number == kCsrMinstreth, value) - instret_now;
+      minstret_offset_ = with_word(minstret, number == kCsrMinstreth, value) - now.instret;
       return true;
     case kCsrMisa:
     case kCsrMip:  // all wired bits are inputs
@@ -121,43 +118,42 @@ bool Hart::write_csr(uint32_t number, uint64_t cycles_now, uint64_t instret_now,
   }
 }
 
-// `instret_now` counts instructions before this one; a written minstret takes effect after it.
-bool Hart::execute_csr(uint32_t raw, uint64_t cycles_now, uint64_t instret_now) {
-  const uint32_t number = raw >> 20;
-  const uint32_t rd = (raw >> 7) & 31U;
-  const uint32_t rs1 = (raw >> 15) & 31U;
-  const uint32_t funct3 = (raw >> 12) & 7U;
-  const uint32_t operand = (funct3 & 4U) != 0 ? rs1 : regs_[rs1];
-  const uint32_t kind = funct3 & 3U;  // 1 write, 2 set, 3 clear
-  const bool writes = kind == 1 || rs1 != 0;
-  const bool read_only = (number >> 10) == 3;
-  uint32_t old = 0;
-  if (!read_csr(number, cycles_now, instret_now, old) || (writes && read_only)) {
-    return false;
-  }
-  if (writes) {
-    const uint32_t value = kind == 1 ? operand : kind == 2 ? (old | operand) : (old & ~operand);
-    if (!write_csr(number, cycles_now, instret_now + 1, value)) {
-      return false;
-    }
-  }
-  if (rd != 0) {
-    regs_[rd] = old;
-  }
-  return true;
+void HartCsrs::reset() {
+  mstatus_ = kMstatusMpp;
+  mie_ = 0;
+  mtvec_ = 0;
+  mscratch_ = 0;
+  mepc_ = 0;
+  mcause_ = 0;
+  mtval_ = 0;
 }
 
-bool Hart::has_csr(uint32_t number) const {
-  uint32_t value = 0;
-  return read_csr(number, cycles_, instret_, value);
+void HartCsrs::set_irq(HartIrq irq, bool level) {
+  const uint32_t bit = static_cast<uint32_t>(irq);
+  mip_ = level ? (mip_ | bit) : (mip_ & ~bit);
 }
 
-void Hart::set_csr(uint32_t number, uint32_t value) { write_csr(number, cycles_, instret_, value); }
+uint32_t HartCsrs::interrupt() const {
+  const uint32_t active = mip_ & mie_;
+  return (active & static_cast<uint32_t>(HartIrq::kExternal)) != 0   ? 11U
+         : (active & static_cast<uint32_t>(HartIrq::kSoftware)) != 0 ? 3U
+                                                                     : 7U;
+}
 
-uint32_t Hart::csr(uint32_t number) const {
-  uint32_t value = 0;
-  read_csr(number, cycles_, instret_, value);
-  return value;
+uint32_t HartCsrs::enter_trap(uint32_t cause, uint32_t tval, uint32_t pc) {
+  mepc_ = pc;
+  mcause_ = cause;
+  mtval_ = tval;
+  const bool enabled = (mstatus_ & kMstatusMie) != 0;
+  mstatus_ = kMstatusMpp | (enabled ? kMstatusMpie : 0U);
+  const bool vectored = (mtvec_ & 1U) != 0 && (cause & kCauseInterrupt) != 0;
+  return (mtvec_ & ~3U) + (vectored ? 4U * (cause & ~kCauseInterrupt) : 0U);
+}
+
+uint32_t HartCsrs::return_from_trap() {
+  const bool enable = (mstatus_ & kMstatusMpie) != 0;
+  mstatus_ = kMstatusMpp | kMstatusMpie | (enable ? kMstatusMie : 0U);
+  return mepc_;
 }
 
 }  // namespace tpu::model

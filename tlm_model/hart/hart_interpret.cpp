@@ -119,8 +119,8 @@ HartRun Hart::interpret(uint64_t budget_cycles) {
   };
   const int64_t budget =
       budget_cycles > uint64_t{INT64_MAX} ? INT64_MAX : static_cast<int64_t>(budget_cycles);
-  const HartMemory data = watches_.empty() ? fast_data_ : HartMemory{};
-  bool coded = code_ != nullptr && watches_.empty();  // until the budget is almost used up
+  const HartMemory data = watches_.empty() ? map_.data() : HartMemory{};
+  bool coded = map_.code() != nullptr && watches_.empty();  // until the budget is almost used up
   const int64_t taken_cycles = timing_.taken_branch_cycles;
   uint32_t* const x = regs_.data();
   int64_t left = budget;
@@ -146,7 +146,7 @@ fetch:  // go on at pc_
   if (left <= 0) {
     goto stop;
   }
-  region = find_region(pc_, 2);
+  region = map_.find(pc_, 2);
   if (region == nullptr || region->code.empty()) {
     outside.op = HartOp::kFetchFault;
     ip = &outside;
@@ -159,7 +159,8 @@ fetch:  // go on at pc_
 
 enter:  // `ip` is where a run may begin
   if (coded) {
-    const void* const entry = find_code(*region, static_cast<uint32_t>(ip - region->code.data()));
+    const void* const entry =
+        map_.find_code(*region, static_cast<uint32_t>(ip - region->code.data()));
     if (entry != nullptr) {
       const HartExit exit = run_code(*region, entry, left, retired);
       if (exit != HartExit::kSlow) {
@@ -173,7 +174,7 @@ enter:  // `ip` is where a run may begin
 
 label_Undecoded : {
   sync_pc();
-  *ip = decode_at(*region, pc_);
+  *ip = map_.decode_at(*region, pc_);
   goto* kLabels[static_cast<uint8_t>(ip->op)];
 }
 label_RegionEnd : {
@@ -316,7 +317,7 @@ label_Wfi : {
   pc_ += 2U * ip->halfwords;
   left -= ip->cycles;
   ++retired;
-  if ((mip_ & mie_) == 0) {
+  if (!csrs_.pending()) {
     waiting_ = true;
     reason = HartStop::kWfi;
     goto stop;
@@ -345,7 +346,7 @@ slow_load : {
     trap_value = access_addr;
     goto trap;
   }
-  switch (load_slow(access_addr, access_size, value)) {
+  switch (map_.load(access_addr, access_size, value)) {
     case Access::kDone:
       break;
     case Access::kMmio:
@@ -363,7 +364,7 @@ slow_load : {
     value = static_cast<uint32_t>(static_cast<int16_t>(value));
   }
   x[ip->rd] = value;
-  if (note_access(access_addr, access_size, false)) {
+  if (watches_.note(access_addr, access_size, false)) {
     goto stop_watch;
   }
   TPU_NEXT();
@@ -378,9 +379,9 @@ slow_store : {
   }
   // The store may drop the entry of this very instruction: only its operation is touched, and the
   // fields that TPU_NEXT reads stay.
-  switch (store_slow(access_addr, access_size, value)) {
+  switch (map_.store(access_addr, access_size, value)) {
     case Access::kDone:
-      if (note_access(access_addr, access_size, true)) {
+      if (watches_.note(access_addr, access_size, true)) {
         goto stop_watch;
       }
       TPU_NEXT();

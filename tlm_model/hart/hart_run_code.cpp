@@ -1,11 +1,11 @@
-// Control hart: which runs of instructions have host code, and entering it.
+// Control hart: which runs of instructions have host code.
 #include <algorithm>
 
-#include "hart/hart.hpp"
+#include "hart/hart_map.hpp"
 
 namespace tpu::model {
 
-void Hart::use_code(HartCode& code) {
+void HartMap::use_code(HartCode& code) {
   code_ = &code;
   for (Region& region : regions_) {
     if (!region.code.empty()) {
@@ -16,7 +16,7 @@ void Hart::use_code(HartCode& code) {
 }
 
 // Of runs that have an instruction in one of these halfwords.
-void Hart::drop_code(Region& region, uint32_t first, uint32_t last) {
+void HartMap::drop_code(Region& region, uint32_t first, uint32_t last) {
   if (region.entries.empty()) {
     return;
   }
@@ -27,7 +27,7 @@ void Hart::drop_code(Region& region, uint32_t first, uint32_t last) {
 }
 
 // Null: the interpreter does it. A run has code once it has been looked for often.
-const void* Hart::find_code(Region& region, uint32_t index) {
+const void* HartMap::find_code(Region& region, uint32_t index) {
   const void* const entry = region.entries[index];
   if (entry != code_->miss()) {
     return entry;
@@ -40,7 +40,7 @@ const void* Hart::find_code(Region& region, uint32_t index) {
   return make_code(region, index);
 }
 
-const void* Hart::make_code(Region& region, uint32_t index) {
+const void* HartMap::make_code(Region& region, uint32_t index) {
   std::array<DecodedInsn, kMostRunInsns> run;
   size_t count = 0;
   for (uint32_t at = index; count < run.size() && at + 1 < region.code.size();) {
@@ -60,30 +60,14 @@ const void* Hart::make_code(Region& region, uint32_t index) {
   if (count == 0) {
     return nullptr;
   }
-  const HartPlace place{region.memory.base, region.memory.size_bytes, fast_data_.base,
-                        fast_data_.size_bytes, timing_.taken_branch_cycles};
+  const HartPlace place{region.memory.base, region.memory.size_bytes, data_.base, data_.size_bytes,
+                        timing_.taken_branch_cycles};
   const void* const made =
       code_->run_at(place, region.memory.base + 2 * index, std::span(run).first(count));
   if (made != nullptr) {
     region.entries[index] = made;
   }
   return made;
-}
-
-HartExit Hart::run_code(const Region& region, const void* entry, int64_t& left, uint64_t& retired) {
-  HartFrame frame{.regs = regs_.data(),
-                  .data = fast_data_.data,
-                  .text = region.memory.data,
-                  .entries = region.entries.data(),
-                  .left = left,
-                  .retired = retired,
-                  .pc = pc_,
-                  .exit = HartExit::kNext};
-  code_->enter(frame, entry);
-  left = frame.left;
-  retired = frame.retired;
-  pc_ = frame.pc;
-  return frame.exit;
 }
 
 }  // namespace tpu::model
