@@ -212,18 +212,9 @@ void add_host_calls(exe::ExecutableT& e, const Listing& listing) {
   }
 }
 
-// Where the stages begin, as shares of the time of a compilation (kGraphShare in front): about the
-// mean of training steps of BERT, ResNet-50 and Xception.
-constexpr double kEmitBegins = 0.47;
-constexpr double kSemaphoresBegin = 0.62;
-constexpr double kEncodeBegins = 0.74;
-constexpr double kEstimateBegins = 0.76;
-
-void tell(const CompileOptions& options, const std::string& stage, double done) {
-  if (options.progress) {
-    options.progress(stage, done);
-  }
-}
+// Of the stages behind the kernel passes, in percent of a compilation (Pass::weight()).
+constexpr std::pair<const char*, double> kStages[] = {
+    {"commands", 15}, {"semaphores", 12}, {"image", 2}, {"estimate", 24}};
 
 void add_estimate(exe::ExecutableT& e, const ProgramEstimate& estimate) {
   e.estimated_cycles = estimate.cycles;
@@ -234,7 +225,8 @@ void add_estimate(exe::ExecutableT& e, const ProgramEstimate& estimate) {
 }
 
 KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
-                         const CompileOptions& options, ShardReport& report) {
+                         const CompileOptions& options, const Watchers& watchers,
+                         ShardReport& report) {
   KernelContext context{module, board};
   const StyleRules rules = rules_of(options.style);
   context.shard_updates = rules.shard_updates && options.update_sharding != UpdateSharding::kOff;
@@ -245,16 +237,24 @@ KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
     context.bucket_bytes = 1;  // full with the first array
   }
   context.only_faster = options.update_sharding == UpdateSharding::kAuto;
+  KernelPassOptions passes;
+  passes.report = watchers.passes;
   double behind = 0;
-  tell(options, "kernels", kGraphShare);
-  KernelProgram kernels =
-      run_kernel_passes(context, [&](const std::string& pass, const KernelProgram& program) {
-        if (wants_dump(options, pass)) {
-          options.dump(pass, print(program));
-        }
-        behind += 1.0 / static_cast<double>(kernel_passes().size());
-        tell(options, "kernels", kGraphShare + (kEmitBegins - kGraphShare) * behind);
-      });
+  double all = 0;
+  for (const KernelPass& pass : kernel_passes(context)) {
+    all += pass.weight();
+  }
+  passes.before = [&](const KernelPass& pass) {
+    watchers.progress->within(behind / all);
+    behind += pass.weight();
+  };
+  passes.after = [&](const std::string& pass, const KernelProgram& program) {
+    if (wants_dump(options, pass)) {
+      options.dump(pass, print(program));
+    }
+  };
+  watchers.progress->begin("kernels");
+  KernelProgram kernels = run_kernel_passes(context, passes);
   report = std::move(context.sharded);
   return kernels;
 }
@@ -271,26 +271,39 @@ bool wants_dump(const CompileOptions& options, const std::string& stage) {
                              options.dump_after.end();
 }
 
+void expect_stages(Progress& progress) {
+  progress.expect("kernels", kernel_pass_weight());
+  for (const auto& [stage, weight] : kStages) {
+    progress.expect(stage, weight);
+  }
+}
+
 exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options) {
+  Progress progress(options.progress);
+  expect_stages(progress);
+  return generate(module, board, options, {&progress});
+}
+
+exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
+                          const CompileOptions& options, const Watchers& watchers) {
+  Progress& progress = *watchers.progress;
   const std::vector<int> cores = cores_of(module, board, options);
   check_format(module);
   ShardReport report;
-  KernelProgram kernels = kernels_of(module, board, options, report);
+  KernelProgram kernels = kernels_of(module, board, options, watchers, report);
+  progress.begin("commands");
   EmittedProgram emitted = emit_program(
-      module, kernels, board, cores,
-      [&](double done) {
-        tell(options, "commands", kEmitBegins + (kSemaphoresBegin - kEmitBegins) * done);
-      },
+      module, kernels, board, cores, [&](double done) { progress.within(done); },
       emit_rules(options));
   if (wants_dump(options, "kernels")) {
     options.dump("kernels", print(kernels));
   }
   Listing& listing = emitted.listing;
-  insert_semaphores(listing, emitted.first_remote_semaphore, [&](double done) {
-    tell(options, "semaphores", kSemaphoresBegin + (kEncodeBegins - kSemaphoresBegin) * done);
-  });
-  tell(options, "image", kEncodeBegins);
+  progress.begin("semaphores");
+  insert_semaphores(listing, emitted.first_remote_semaphore,
+                    [&](double done) { progress.within(done); });
+  progress.begin("image");
   exe::ExecutableT e;
   e.name = module.name;
   e.isa_version = spec::kIsaVersion;
@@ -323,7 +336,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   e.notes = report.notes;
   e.matmul_flops = emitted.matmul_flops;
   e.vmem_peak_bytes = static_cast<uint64_t>(emitted.vmem_peak);
-  tell(options, "estimate", kEstimateBegins);
+  progress.begin("estimate");
   add_estimate(e, estimate_program(std::as_bytes(std::span(e.image)), cores, board));
   if (wants_dump(options, "memory")) {
     options.dump("memory", emitted.memory() + "\n");

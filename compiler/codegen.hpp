@@ -5,6 +5,8 @@
 #include <string>
 
 #include "compile.hpp"
+#include "pass/pass_log.hpp"
+#include "pass/progress.hpp"
 
 namespace tpu::compiler {
 
@@ -15,8 +17,14 @@ namespace tpu::compiler {
 exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options = {});
 
-// Share of the graph's passes in the time of a compilation, about; the rest is generate()'s.
-constexpr double kGraphShare = 0.29;
+// Who follows a compilation beyond what its options say.
+struct Watchers {
+  Progress* progress = nullptr;  // must expect_stages()
+  PassReport* passes = nullptr;  // what the passes did; null: nobody asks
+};
+exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
+                          const CompileOptions& options, const Watchers& watchers);
+void expect_stages(Progress& progress);
 
 // True if somebody listens to the text of a stage.
 bool wants_dump(const CompileOptions& options, const std::string& stage);

@@ -11,12 +11,10 @@
 #include "import/import.hpp"
 #include "ir/error_kinds.hpp"
 #include "ir/verify.hpp"
-#include "kept_values.hpp"
 #include "kernel/buckets.hpp"
 #include "kernel/kernel_passes.hpp"
 #include "legalize/dot_parts.hpp"
 #include "legalize/legalize.hpp"
-#include "passes/operand_casts.hpp"
 #include "pipeline.hpp"
 
 namespace tpu::compiler {
@@ -39,31 +37,6 @@ std::string moved_line(const MovedArray& m) {
          std::to_string(m.bytes) + " bytes a core, for " + m.op + " at " + to_string(*m.loc);
 }
 
-// What is watched or kept is so in the graph of one core, before ops change their form.
-std::vector<Pass> passes_for(const CompileOptions& options, CompileReport& report) {
-  std::vector<Pass> passes = compile_passes();
-  if (options.watch_finite) {
-    const auto dce = std::find_if(passes.begin(), passes.end(),
-                                  [](const Pass& pass) { return pass.name == "dce"; });
-    passes.insert(dce + 1,
-                  {"finite_watch", [&report](Module& m) { report.finite = watch_finite(m); }});
-  }
-  if (options.keep_values) {
-    const auto last = std::find_if(passes.begin(), passes.end(), [](const Pass& pass) {
-      return pass.name == canonical_passes().back().name;
-    });
-    passes.insert(last + 1, {"keep_values", keep_values});
-  }
-  if (rules_of(options.style).vector_products_in_f32) {
-    const auto splice = std::ranges::find(passes, "splice", &Pass::name);
-    passes.insert(splice + 1, {"vector_products", expand_vector_products});
-  }
-  if (!rules_of(options.style).casts_in_memory) {
-    passes.push_back({"operand_casts", [](Module& m) { read_arguments_uncast(m); }});
-  }
-  return passes;
-}
-
 // Ops that are cut into parts, one after the other; the share of all that a core takes from which
 // on that is worth it, and how many parts all of it makes.
 constexpr int kMostCuts = 32;
@@ -72,10 +45,10 @@ constexpr double kPartsOfAll = 16;
 
 // What makes the program too long becomes a loop.
 exe::ExecutableT generate_in_loops(Module& module, const spec::BoardParams& board,
-                                   const CompileOptions& options) {
+                                   const CompileOptions& options, const Watchers& watchers) {
   for (int cuts = 0;; ++cuts) {
     try {
-      return generate(module, board, options);
+      return generate(module, board, options, watchers);
     } catch (const ProgramTooLong& e) {
       const auto parts = static_cast<int64_t>(e.share() * kPartsOfAll) + 1;
       if (cuts == kMostCuts || e.share() < kLeastShare ||
@@ -153,11 +126,10 @@ std::vector<std::string> describe_moved(const std::vector<MovedArray>& moved) {
 std::vector<std::string> stages() {
   std::vector<std::string> names = {"import"};
   for (const Pass& pass : compile_passes()) {
-    names.push_back(pass.name);
+    names.push_back(pass.name());
   }
-  for (const KernelPass& pass : kernel_passes()) {
-    names.push_back(pass.name);
-  }
+  const std::vector<std::string> kernel_passes = kernel_pass_names();
+  names.insert(names.end(), kernel_passes.begin(), kernel_passes.end());
   names.insert(names.end(), {"kernels", "memory", "listing"});
   return names;
 }
@@ -167,16 +139,23 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
     throw Error(why);
   }
   Compiled out;
-  const std::vector<Pass> all = passes_for(options, out.report);
+  const GraphPasses all =
+      compile_passes({.rules = rules_of(options.style),
+                      .finite = options.watch_finite ? &out.report.finite : nullptr,
+                      .keep_values = options.keep_values});
   module.rng_seed = options.rng_seed;
+  Progress progress(options.progress);
+  for (const Pass& pass : all) {
+    progress.expect(pass.name(), pass.weight());
+  }
+  expect_stages(progress);
+  PassReport* const report = options.stats ? &out.report.passes : nullptr;
   PassOptions passes;
-  passes.after = [&, done = size_t{0}](const std::string& pass, const Module& m) mutable {
+  passes.report = report;
+  passes.before = [&](const Pass& pass) { progress.begin(pass.name()); };
+  passes.after = [&](const std::string& pass, const Module& m) {
     if (wants_dump(options, pass)) {
       options.dump(pass, print(m, true));
-    }
-    if (options.progress && done < all.size()) {
-      const double part = static_cast<double>(done) / static_cast<double>(all.size());
-      options.progress(all[done++].name, kGraphShare * part);
     }
   };
   if (!options.data_parallel.empty()) {
@@ -189,7 +168,7 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
   if (options.keep_values) {
     code.update_sharding = UpdateSharding::kOff;  // cores would keep parts of what they update
   }
-  out.executable = generate_in_loops(module, board, code);
+  out.executable = generate_in_loops(module, board, code, {&progress, report});
   out.report.moved = std::move(module.moved);
   out.report.graph = std::move(module);
   if (options.update_sharding == UpdateSharding::kOn && out.executable.sharded_update_bytes == 0) {

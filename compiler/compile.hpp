@@ -14,6 +14,7 @@
 #include "import/import.hpp"
 #include "ir/error_kinds.hpp"
 #include "ir/graph.hpp"
+#include "pass/pass_log.hpp"
 #include "style.hpp"
 #include "tpu/spec/board_params.hpp"
 
@@ -56,6 +57,8 @@ struct CompileOptions {
   // program that a later stage refuses.
   std::vector<std::string> dump_after;
   std::function<void(const std::string& stage, const std::string& text)> dump;
+  // The report says of each pass how often and how long it ran, what it changed, and why it gave up.
+  bool stats = false;
   // Called as the work goes on, some thousand times for a large program: what is done next, and the
   // share of the work that is behind, from 0 to 1, by the shares that stages usually have.
   std::function<void(const std::string& stage, double done)> progress;
@@ -70,6 +73,7 @@ struct CompileReport {
   // What the sharding pass made the cores exchange; see describe_moved().
   std::vector<MovedArray> moved;
   FiniteWatch finite;  // with CompileOptions::watch_finite
+  PassReport passes;   // with CompileOptions::stats
 };
 
 // Why these options cannot be had together; empty: they can.

@@ -1,9 +1,9 @@
 // The passes between import and kernels, in order.
 #pragma once
 
-#include <vector>
-
+#include "finite_watch.hpp"
 #include "passes/pass_manager.hpp"
+#include "style.hpp"
 
 namespace tpu::compiler {
 
@@ -12,14 +12,22 @@ namespace tpu::compiler {
 // (canonicalise, fold, cse, dce until nothing changes), each also under its own name for dumps.
 // Afterwards there is no call, composite, clamp, optimization_barrier, complex array, dead op, or
 // convert to the same type.
-const std::vector<Pass>& canonical_passes();
+const GraphPasses& canonical_passes();
 
 // Those in front of `splice`, for a program of one core that shall stand within another one:
 // complex arguments and results of main are two values.
-const std::vector<Pass>& part_passes();
+const GraphPasses& part_passes();
 
 // All passes in front of kernels: canonical_passes(), unroll, and what leaves only ops that have a
 // kernel.
-const std::vector<Pass>& compile_passes();
+const GraphPasses& compile_passes();
+
+// What a compilation asks for beyond them: each is a pass of its own.
+struct GraphOptions {
+  StyleRules rules;
+  FiniteWatch* finite = nullptr;  // watched values are told here; null: nothing is watched
+  bool keep_values = false;
+};
+GraphPasses compile_passes(const GraphOptions& options);
 
 }  // namespace tpu::compiler

@@ -1,9 +1,11 @@
-// Files that tpuc writes: whole or not at all.
+// What tpuc writes: files, whole or not at all, and the table of passes.
 #pragma once
 
 #include <cstddef>
 #include <span>
 #include <string>
+
+#include "pass/pass_log.hpp"
 
 namespace tpu::compiler {
 
@@ -14,5 +16,8 @@ void write_file(const std::string& path, std::span<const std::byte> bytes);
 // Where the executable of a program goes if nobody says: "a/tanh.mlirbc" -> "tanh.tpuexe", in the
 // current folder.
 std::string default_output(const std::string& program);
+
+// Passes as a table: runs, time, size before and behind, what was made, why it gave up.
+std::string to_text(const PassReport& report);
 
 }  // namespace tpu::compiler

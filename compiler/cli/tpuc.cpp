@@ -40,7 +40,7 @@ struct Arguments {
   UpdateSharding update_sharding = UpdateSharding::kAuto;
   std::string style{tpu::compiler::name_of(tpu::compiler::Style::kBest)};
   uint64_t rng_seed = 0;
-  bool verbose = false, assemble = false, disassemble = false, keep_values = false;
+  bool verbose = false, assemble = false, disassemble = false, keep_values = false, stats = false;
 };
 
 std::string read_text(const std::string& path) {
@@ -130,6 +130,7 @@ tpu::compiler::CompileOptions options_of(const Arguments& a) {
   options.cores = a.cores;
   options.data_parallel = a.data_parallel;
   options.keep_values = a.keep_values;
+  options.stats = a.stats;
   options.rng_seed = a.rng_seed;
   options.dump_after = a.dumps;
   options.dump = [](const std::string& stage, const std::string& text) {
@@ -148,6 +149,9 @@ void compile_file(const Arguments& a) {
   }
   for (const std::string& reason : out.report.unsharded) {
     tpu::spec::print(std::cerr, "tpuc: note: --update-sharding=on changes nothing: {}\n", reason);
+  }
+  if (a.stats) {
+    std::cout << tpu::compiler::to_text(out.report.passes);
   }
   if (a.verbose) {
     print_sizes(a.input, out.executable);
@@ -216,6 +220,11 @@ void add_options(CLI::App& app, Arguments& a) {
   app.add_flag("--keep-values", a.keep_values,
                "what each operation makes becomes a result of the program, for `tpuboard debug "
                "--executable`; nothing is cut by --update-sharding")
+      ->excludes(assemble)
+      ->excludes(disassemble);
+  app.add_flag("--stats", a.stats,
+               "print of each pass how often and how long it ran, what it changed, and why it gave "
+               "up")
       ->excludes(assemble)
       ->excludes(disassemble);
   app.add_flag("-v,--verbose", a.verbose,

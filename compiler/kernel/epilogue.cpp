@@ -65,7 +65,7 @@ void split_flat_loop(Nest& nest, int64_t columns) {
 
 }  // namespace
 
-void fuse_epilogues(KernelProgram& program, bool by_columns) {
+void fuse_epilogues(KernelProgram& program, bool by_columns, PassLog* log) {
   auto& kernels = program.kernels;
   for (auto dot = kernels.begin(); dot != kernels.end();) {
     const auto current = dot++;
@@ -77,6 +77,11 @@ void fuse_epilogues(KernelProgram& program, bool by_columns) {
     };
     const auto loop = std::find_if(dot, kernels.end(), reads);
     if (loop == kernels.end() || !fits(program, *current, *loop)) {
+      if (log != nullptr && loop != kernels.end()) {
+        log->gave_up(loop->kind == KernelClass::kLoop
+                         ? "the loop kernel behind a contraction does not work block by block"
+                         : "what reads a contraction first is not a loop kernel");
+      }
       continue;
     }
     const bool more_readers = std::any_of(std::next(loop), kernels.end(), reads);

@@ -4,13 +4,14 @@
 #pragma once
 
 #include "kernel/kernels.hpp"
+#include "pass/pass_log.hpp"
 
 namespace tpu::compiler {
 
 // Joins such pairs of kernels: the loop kernel becomes `after` of the contraction. `by_columns`: a
 // loop over all elements becomes one over rows and one over columns, so that blocks need not be of
 // whole rows.
-void fuse_epilogues(KernelProgram& program, bool by_columns = false);
+void fuse_epilogues(KernelProgram& program, bool by_columns = false, PassLog* log = nullptr);
 
 // The two kernels again. False if kernel `order` has no epilogue.
 bool split_epilogue(KernelProgram& program, int order);

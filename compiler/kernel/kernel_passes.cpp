@@ -11,10 +11,13 @@ namespace tpu::compiler {
 
 namespace {
 
-void split_large_kernels(KernelProgram& program) {
+void split_large_kernels(KernelProgram& program, PassLog& log) {
   KernelIndex index(program);
   for (auto k = program.kernels.begin(); k != program.kernels.end();) {
-    if (fits_command(*k) || !split_loop(index, k)) {
+    if (fits_command(*k)) {
+      ++k;
+    } else if (!split_loop(index, k)) {
+      log.gave_up("a kernel that is too large for a command has no place to split");
       ++k;
     } else {
       renumber(program, k);
@@ -43,58 +46,109 @@ void on_each_program(KernelProgram& program, const Pass& pass) {
   pass(program);
 }
 
+void shard(KernelProgram& p, KernelContext& c, PassLog& log) {
+  if (!c.shard_updates) {
+    return;
+  }
+  c.sharded = shard_updates(p, c.module, c.only_faster ? &c.board : nullptr);
+  if (c.sharded.bytes == 0 && !c.sharded.notes.empty()) {
+    log.gave_up("an update is not sharded (tpuc -v says why)",
+                static_cast<int64_t>(c.sharded.notes.size()));
+  }
+}
+
+// `weight`: as Pass::weight().
+struct PassRow {
+  const char* name;
+  double weight;
+  void (*run)(KernelProgram& program, KernelContext& context, PassLog& log);
+};
+
+constexpr PassRow kPasses[] = {
+    {"form", 7,
+     [](KernelProgram& p, KernelContext& c, PassLog&) {
+       p = form_kernels(c.module, c.piece, c.bucket_bytes);
+     }},
+    {"one_result", 1,
+     [](KernelProgram& p, KernelContext& c, PassLog&) {
+       if (c.one_result) {
+         on_each_program(p, give_results_kernels);
+       }
+     }},
+    {"recompute", 4,
+     [](KernelProgram& p, KernelContext& c, PassLog& log) {
+       recompute_values(p, *c.module.main, c.board, &log);
+     }},
+    {"split", 1,
+     [](KernelProgram& p, KernelContext&, PassLog& log) {
+       on_each_program(p, [&](KernelProgram& part) { split_large_kernels(part, log); });
+     }},
+    {"epilogue", 1,
+     [](KernelProgram& p, KernelContext& c, PassLog& log) {
+       on_each_program(
+           p, [&](KernelProgram& part) { fuse_epilogues(part, c.epilogue_columns, &log); });
+     }},
+    {"span_taps", 1,
+     [](KernelProgram& p, KernelContext& c, PassLog&) {
+       if (c.tiles_span_taps) {
+         on_each_program(p, let_tiles_span_taps);
+       }
+     }},
+    {"shard_update", 4, shard},
+};
+
 }  // namespace
 
-const std::vector<KernelPass>& kernel_passes() {
-  static const std::vector<KernelPass> passes = {
-      {"form", [](KernelProgram& p,
-                  KernelContext& c) { p = form_kernels(c.module, c.piece, c.bucket_bytes); }},
-      {"one_result",
-       [](KernelProgram& p, KernelContext& c) {
-         if (c.one_result) {
-           on_each_program(p, give_results_kernels);
-         }
-       }},
-      {"recompute",
-       [](KernelProgram& p, KernelContext& c) { recompute_values(p, *c.module.main, c.board); }},
-      {"split", [](KernelProgram& p, KernelContext&) { on_each_program(p, split_large_kernels); }},
-      {"epilogue",
-       [](KernelProgram& p, KernelContext& c) {
-         on_each_program(p,
-                         [&c](KernelProgram& part) { fuse_epilogues(part, c.epilogue_columns); });
-       }},
-      {"span_taps",
-       [](KernelProgram& p, KernelContext& c) {
-         if (c.tiles_span_taps) {
-           on_each_program(p, let_tiles_span_taps);
-         }
-       }},
-      {"shard_update",
-       [](KernelProgram& p, KernelContext& c) {
-         if (c.shard_updates) {
-           c.sharded = shard_updates(p, c.module, c.only_faster ? &c.board : nullptr);
-         }
-       }},
-  };
+int64_t PassSubject<KernelProgram>::size(const KernelProgram& program) {
+  auto kernels = static_cast<int64_t>(program.kernels.size());
+  for (const Kernel& k : program.kernels) {
+    for (const auto& region : k.control().regions) {
+      kernels += region ? size(*region) : 0;
+    }
+  }
+  return kernels;
+}
+
+int64_t PassSubject<KernelProgram>::number(KernelProgram& program) {
+  renumber(program);
+  return -1;
+}
+
+void PassSubject<KernelProgram>::verify(const KernelProgram& program) {
+  tpu::compiler::verify(program);
+}
+
+KernelPasses kernel_passes(KernelContext& context) {
+  KernelPasses passes;
+  for (const auto& [name, weight, run] : kPasses) {
+    passes.append({name,
+                   [&context, run = run](KernelProgram& program, PassLog& log) {
+                     run(program, context, log);
+                   },
+                   weight});
+  }
   return passes;
 }
 
-KernelProgram run_kernel_passes(
-    KernelContext& context,
-    const std::function<void(const std::string& pass, const KernelProgram&)>& after) {
-  KernelProgram program;
-  for (const KernelPass& pass : kernel_passes()) {
-    pass.run(program, context);
-    renumber(program);
-    try {
-      verify(program);
-    } catch (const Error& e) {
-      throw Error("after the kernel pass '" + pass.name + "': " + e.message(), e.op(), e.loc());
-    }
-    if (after) {
-      after(pass.name, program);
-    }
+std::vector<std::string> kernel_pass_names() {
+  std::vector<std::string> names;
+  for (const auto& row : kPasses) {
+    names.emplace_back(row.name);
   }
+  return names;
+}
+
+double kernel_pass_weight() {
+  double weight = 0;
+  for (const auto& row : kPasses) {
+    weight += row.weight;
+  }
+  return weight;
+}
+
+KernelProgram run_kernel_passes(KernelContext& context, const KernelPassOptions& options) {
+  KernelProgram program;
+  run_pass_list(program, kernel_passes(context), options);
   return program;
 }
 

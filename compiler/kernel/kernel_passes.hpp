@@ -9,11 +9,12 @@
 //   shard_update  updates on the part of a gradient that the core owns (shard_update.hpp)
 #pragma once
 
-#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernel/kernels.hpp"
+#include "pass/pass_manager.hpp"
 
 namespace tpu::compiler {
 
@@ -30,17 +31,26 @@ struct KernelContext {
   ShardReport sharded = {};  // what shard_update did
 };
 
-struct KernelPass {
-  std::string name;
-  void (*run)(KernelProgram& program, KernelContext& context);
+using KernelPass = PassOf<KernelProgram>;
+using KernelPasses = PassList<KernelProgram>;
+using KernelPassOptions = PassHooks<KernelProgram>;
+
+template <>
+struct PassSubject<KernelProgram> {
+  static constexpr std::string_view kUnit = "kernels";
+  static constexpr std::string_view kPass = "kernel pass";
+  static int64_t size(const KernelProgram& program);
+  static int64_t number(KernelProgram& program);  // what is new is not told
+  static void verify(const KernelProgram& program);
 };
 
-const std::vector<KernelPass>& kernel_passes();
+// Of a context, which they refer to. A pass that it does not ask for changes nothing.
+KernelPasses kernel_passes(KernelContext& context);
+std::vector<std::string> kernel_pass_names();
+double kernel_pass_weight();  // of all together, as Pass::weight()
 
-// Runs them all; `after` is called behind each. Throws Error for an op that cannot be compiled.
-KernelProgram run_kernel_passes(
-    KernelContext& context,
-    const std::function<void(const std::string& pass, const KernelProgram&)>& after = {});
+// Runs them all. Throws Error for an op that cannot be compiled.
+KernelProgram run_kernel_passes(KernelContext& context, const KernelPassOptions& options = {});
 
 // Cuts the graph into kernels by all passes, without sharded updates.
 KernelProgram make_kernels(const Module& module, const spec::BoardParams& board);

@@ -64,8 +64,9 @@ class LoopCost {
 
 class Recomputer {
  public:
-  Recomputer(KernelProgram& program, const Function& main, const spec::BoardParams& board)
-      : program_(program), index_(program), cost_(board) {
+  Recomputer(KernelProgram& program, const Function& main, const spec::BoardParams& board,
+             PassLog* log)
+      : program_(program), index_(program), cost_(board), log_(log) {
     const Op* ret = main.body.terminator();
     for (size_t i = 0; i < main.body.args.size(); ++i) {
       arguments_.insert(main.body.args[i].get());
@@ -276,8 +277,12 @@ class Recomputer {
     const bool all = !kept && gain_of_all > 0;
     bool changed = false;
     for (size_t i = 0; i < plans.size(); ++i) {
-      if (all || gain[i] > 0) {
-        changed = take_over(*plans[i].first, plans[i].second) || changed;
+      if (!all && gain[i] <= 0) {
+        gave_up("reading a value again is cheaper than computing it again");
+      } else if (take_over(*plans[i].first, plans[i].second)) {
+        changed = true;
+      } else {
+        gave_up("the kernel that reads a value cannot hold what computes it");
       }
     }
     if (changed) {
@@ -455,9 +460,16 @@ class Recomputer {
     renumber(program_);
   }
 
+  void gave_up(std::string_view why) const {
+    if (log_ != nullptr) {
+      log_->gave_up(why);
+    }
+  }
+
   KernelProgram& program_;
   KernelIndex index_;
   const LoopCost cost_;
+  PassLog* const log_;
   std::set<const Value*> arguments_;
   std::unordered_map<const Value*, const Value*> successor_;  // of a donated one: its result
   const Value* assumed_ = nullptr;                            // looked at as if it were stored
@@ -466,9 +478,9 @@ class Recomputer {
 
 }  // namespace
 
-void recompute_values(KernelProgram& program, const Function& main,
-                      const spec::BoardParams& board) {
-  Recomputer(program, main, board).run();
+void recompute_values(KernelProgram& program, const Function& main, const spec::BoardParams& board,
+                      PassLog* log) {
+  Recomputer(program, main, board, log).run();
 }
 
 }  // namespace tpu::compiler

@@ -12,11 +12,13 @@
 #pragma once
 
 #include "kernel/kernels.hpp"
+#include "pass/pass_log.hpp"
 
 namespace tpu::compiler {
 
 // Needs `reads` and `writes` of the kernels (find_buffers) and keeps them right.
 // For the kernels of `main` itself: those of its regions read and keep what they did.
-void recompute_values(KernelProgram& program, const Function& main, const spec::BoardParams& board);
+void recompute_values(KernelProgram& program, const Function& main, const spec::BoardParams& board,
+                      PassLog* log = nullptr);
 
 }  // namespace tpu::compiler

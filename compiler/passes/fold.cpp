@@ -53,7 +53,7 @@ Dense shortened(Tensor t) {
   return {t.type, true, std::make_shared<const std::vector<std::byte>>(std::move(t.data))};
 }
 
-std::vector<Value*> fold(Op& op, Rewriter& rw) {
+std::vector<Value*> fold(Op& op, Rewriter& rw, PassLog* log) {
   if (!is_foldable(op) || op.operands.empty()) {
     return {};
   }
@@ -70,6 +70,9 @@ std::vector<Value*> fold(Op& op, Rewriter& rw) {
     return fold_splat(op, in, rw);
   }
   if (op.type().count() > kMaxFoldedElements) {
+    if (log != nullptr) {
+      log->gave_up("the constant result would be too large");
+    }
     return {};
   }
   std::vector<Tensor> tensors;
@@ -88,11 +91,12 @@ std::vector<Value*> fold(Op& op, Rewriter& rw) {
 
 }  // namespace
 
-bool fold_constants(Module& module) {
+bool fold_constants(Module& module, PassLog* log) {
   const spec::ScopedFlushMode flush;
-  bool any = Rewriter().run(module.main->body, fold);
+  const auto one = [log](Op& op, Rewriter& rw) { return fold(op, rw, log); };
+  bool any = Rewriter().run(module.main->body, one);
   for (const auto& f : module.functions) {
-    any = Rewriter().run(f->body, fold) || any;
+    any = Rewriter().run(f->body, one) || any;
   }
   return any;
 }

@@ -10,12 +10,13 @@
 #pragma once
 
 #include "ir/graph.hpp"
+#include "pass/pass_log.hpp"
 
 namespace tpu::compiler {
 
 constexpr int64_t kMaxFoldedElements = 4096;
 
 // True if anything was folded.
-bool fold_constants(Module& module);
+bool fold_constants(Module& module, PassLog* log = nullptr);
 
 }  // namespace tpu::compiler

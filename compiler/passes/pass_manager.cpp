@@ -1,26 +1,33 @@
-// Runner of passes: see pass_manager.hpp.
+// See pass_manager.hpp.
 #include "passes/pass_manager.hpp"
 
 #include "ir/verify.hpp"
 
 namespace tpu::compiler {
 
-void run_passes(Module& module, const std::vector<Pass>& passes, const PassOptions& options) {
+int64_t PassSubject<Module>::size(const Module& module) {
+  int64_t ops = 0;
+  const auto count = [&ops](const Op&) { ++ops; };
+  walk(module.main->body, count);
+  for (const auto& f : module.functions) {
+    walk(f->body, count);
+  }
+  return ops;
+}
+
+int64_t PassSubject<Module>::number(Module& module) {
+  const auto first = module.next_id;
+  module.number_ops();
+  return static_cast<int64_t>(module.next_id - first);
+}
+
+void PassSubject<Module>::verify(const Module& module) { tpu::compiler::verify(module); }
+
+void run_passes(Module& module, const GraphPasses& passes, const PassOptions& options) {
   if (options.after) {
     options.after("import", module);
   }
-  for (const Pass& pass : passes) {
-    pass.run(module);
-    module.number_ops();
-    try {
-      verify(module);
-    } catch (const Error& e) {
-      throw Error("after the pass '" + pass.name + "': " + e.message(), e.op(), e.loc());
-    }
-    if (options.after) {
-      options.after(pass.name, module);
-    }
-  }
+  run_pass_list(module, passes, options);
 }
 
 }  // namespace tpu::compiler

@@ -1,25 +1,25 @@
-// Runs passes over a module with the verifier behind each, and shows the graph after named ones.
+// Passes over the graph: what the manager (pass/pass_manager.hpp) does with a module.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "ir/graph.hpp"
+#include "pass/pass_manager.hpp"
 
 namespace tpu::compiler {
 
-struct Pass {
-  std::string name;
-  std::function<void(Module&)> run;
+using Pass = PassOf<Module>;
+using GraphPasses = PassList<Module>;
+// `after` is called with the name "import" too, before the first pass.
+using PassOptions = PassHooks<Module>;
+
+template <>
+struct PassSubject<Module> {
+  static constexpr std::string_view kUnit = "ops";
+  static constexpr std::string_view kPass = "pass";
+  static int64_t size(const Module& module);
+  static int64_t number(Module& module);
+  static void verify(const Module& module);
 };
 
-struct PassOptions {
-  // Called after every pass and, with the name "import", before the first. May be empty.
-  std::function<void(const std::string& pass, const Module&)> after;
-};
-
-// Throws compiler::Error; an error of the verifier names the pass.
-void run_passes(Module& module, const std::vector<Pass>& passes, const PassOptions& options = {});
+void run_passes(Module& module, const GraphPasses& passes, const PassOptions& options = {});
 
 }  // namespace tpu::compiler

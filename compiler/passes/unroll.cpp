@@ -57,6 +57,8 @@ std::optional<int64_t> trip_count(const Op& loop) {
 
 class Unroller {
  public:
+  explicit Unroller(PassLog* log) : log_(log) {}
+
   bool any = false;
 
   void region(Region& r) {
@@ -79,13 +81,15 @@ class Unroller {
   bool expand(const Op& loop, Region& to) {
     const auto trips = trip_count(loop);
     const Region& body = *loop.regions[1];
-    if (!trips || *trips > kMaxTrips ||
-        *trips * static_cast<int64_t>(body.ops.size()) > kMostUnrolled) {
-      return false;
+    if (!trips) {
+      return gave_up("trip count unknown or large");
+    }
+    if (*trips * static_cast<int64_t>(body.ops.size()) > kMostUnrolled) {
+      return gave_up("body too large");
     }
     for (const auto& op : body.ops) {
       if (!is_plain(*op)) {
-        return false;
+        return gave_up("body has ops that are not unrolled");
       }
     }
     std::vector<Value*> carried = loop.operands;
@@ -109,14 +113,22 @@ class Unroller {
     return true;
   }
 
+  bool gave_up(std::string_view why) const {
+    if (log_ != nullptr) {
+      log_->gave_up(why);
+    }
+    return false;
+  }
+
+  PassLog* const log_;
   ValueMap replaced_;
   std::vector<std::unique_ptr<Op>> graveyard_;  // keeps the keys alive
 };
 
 }  // namespace
 
-bool unroll_loops(Module& module) {
-  Unroller unroller;
+bool unroll_loops(Module& module, PassLog* log) {
+  Unroller unroller(log);
   unroller.region(module.main->body);
   return unroller.any;
 }

@@ -7,10 +7,12 @@
 #pragma once
 
 #include "ir/graph.hpp"
+#include "pass/pass_log.hpp"
 
 namespace tpu::compiler {
 
 // True if anything was unrolled.
-bool unroll_loops(Module& module);
+// `log`: loops that stay, and why.
+bool unroll_loops(Module& module, PassLog* log = nullptr);
 
 }  // namespace tpu::compiler

@@ -57,17 +57,18 @@ BLOCKS = {
 ROOMS = {
     "ir": set(),
     "import": {"ir"},
-    "passes": {"ir"},
+    "pass": {"ir"},
+    "passes": {"ir", "pass"},
     "partition": {"ir", "passes"},
     "legalize": {"ir", "passes"},
     "program": {"ir"},
     "vpu": {"ir", "program"},
-    "kernel": {"ir", "program", "vpu"},
+    "kernel": {"ir", "pass", "program", "vpu"},
     "plan": {"ir", "program", "vpu", "kernel"},
     "emit": {"ir", "program", "vpu", "kernel", "plan"},
     "asm": {"ir"},
     "export": {"ir"},
-    "cli": {"ir", "import", "asm", "."},
+    "cli": {"ir", "pass", "import", "asm", "."},
 }
 # Rooms of the driver, in the order of their dependencies: each sees some of those above it. What stands in src/ itself
 # (handles of the public interface) sees all.

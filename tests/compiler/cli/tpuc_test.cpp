@@ -53,6 +53,15 @@ TEST_F(Tpuc, DumpsStages) {
   EXPECT_NE(r.text.find("mxu0 matmul"), std::string::npos) << r.text;
 }
 
+TEST_F(Tpuc, TellsWhatPassesDid) {
+  const Result r = tpuc(data("control.mlirbc") + " --stats -o " + out("a.tpuexe"));
+  EXPECT_EQ(r.code, 0) << r.text;
+  for (const char* pass : {"inline", "unroll", "shard_update", "total"}) {
+    EXPECT_NE(r.text.find("\n" + std::string(pass)), std::string::npos) << pass << r.text;
+  }
+  EXPECT_NE(r.text.find("gave up 1 x: trip count unknown or large"), std::string::npos) << r.text;
+}
+
 TEST_F(Tpuc, RefusesWithOneLineThatNamesTheOp) {
   for (const char* name : {"bad_f16.mlirbc", "bad_f64.mlirbc", "bad_dynamic.mlirbc"}) {
     const Result r = tpuc(data(name) + " -o " + out("x.tpuexe"));

@@ -149,10 +149,12 @@ TEST(KernelPasses, RunInOrderAndKeepTheProgramSound) {
   const spec::BoardParams board = spec::load_board("v3_8");
   KernelContext context{m, board};
   std::vector<std::string> seen;
-  const KernelProgram program = run_kernel_passes(
-      context, [&](const std::string& pass, const KernelProgram&) { seen.push_back(pass); });
+  KernelPassOptions options;
+  options.after = [&](const std::string& pass, const KernelProgram&) { seen.push_back(pass); };
+  const KernelProgram program = run_kernel_passes(context, options);
   EXPECT_EQ(seen, (std::vector<std::string>{"form", "one_result", "recompute", "split", "epilogue",
                                             "span_taps", "shard_update"}));
+  EXPECT_EQ(seen, kernel_pass_names());
   EXPECT_EQ(print(program), print(make_kernels(m, board)));
 }
 
