@@ -12,7 +12,7 @@
 
 #include "CLI/CLI.hpp"
 #include "board/board_loader.hpp"
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "import/file.hpp"
 #include "timing.hpp"
 

@@ -8,7 +8,7 @@
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
 #include "cli/train/one_hot.hpp"
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "file/files.hpp"
 #include "format/digest.hpp"
 #include "terminal/text_bar.hpp"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "exe/executable.hpp"
-#include "finite_watch.hpp"
+#include "instrument/finite_watch.hpp"
 
 namespace tpu::driver {
 

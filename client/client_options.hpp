@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "tpu/board.hpp"
 
 namespace tpu::client {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "exe/executable.hpp"
 
 namespace tpu::client {

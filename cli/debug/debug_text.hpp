@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "exe/executable.hpp"
-#include "kept_values.hpp"
+#include "instrument/kept_values.hpp"
 #include "tpu/command_log.hpp"
 #include "tpu/types.hpp"
 

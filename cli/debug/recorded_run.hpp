@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "exe/executable.hpp"
+#include "reference/value_reference.hpp"
 #include "tpu/board.hpp"
 #include "tpu/commands.hpp"
-#include "value_reference.hpp"
 
 namespace tpu::driver {
 

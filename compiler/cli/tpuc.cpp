@@ -19,7 +19,7 @@
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
 #include "cli/output.hpp"
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "file/whole_file.hpp"
 #include "import/file.hpp"
 #include "import/import.hpp"

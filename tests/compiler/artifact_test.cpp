@@ -2,8 +2,8 @@
 #include <filesystem>
 
 #include "../unit/compiler/graph_builder.hpp"
+#include "entry/pipeline.hpp"
 #include "import/import.hpp"
-#include "pipeline.hpp"
 #include "run_compiled.hpp"
 
 namespace tpu::compiler::test {

@@ -9,12 +9,12 @@
 #include <iostream>
 #include <iterator>
 
+#include "entry/pipeline.hpp"
 #include "import/import.hpp"
 #include "ir/interpreter.hpp"
 #include "partition/partition.hpp"
 #include "passes/inline.hpp"
 #include "passes/static_sizes.hpp"
-#include "pipeline.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "../unit/compiler/graph_builder.hpp"
-#include "pipeline.hpp"
+#include "entry/pipeline.hpp"
 #include "run_compiled.hpp"
 
 namespace tpu::compiler::test {

@@ -12,12 +12,12 @@
 #include "arith/bf16.hpp"
 #include "arith/flush_mode.hpp"
 #include "board/board_loader.hpp"
-#include "codegen.hpp"
 #include "command/cost.hpp"
+#include "entry/codegen.hpp"
+#include "entry/style.hpp"
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
 #include "legalize/legalize.hpp"
-#include "style.hpp"
 #include "untimed_core.hpp"
 
 namespace tpu::compiler::test {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "board/board_loader.hpp"
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "tests/unit/compiler/graph_builder.hpp"
 #include "tpu/spec/rings.h"
 #include "tpu/tpu.hpp"

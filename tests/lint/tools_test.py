@@ -125,11 +125,11 @@ class Layering(Tree):
         self.fails(r"compiler/ir/graph\.cpp: ir/ may not include", self.SCRIPT)
 
     def test_files_that_put_rooms_together(self) -> None:
-        self.write("compiler/compile.hpp", "#pragma once\n")
-        self.include("compiler/cli/tpuc.cpp", "compile.hpp")
+        self.write("compiler/entry/compile.hpp", "#pragma once\n")
+        self.include("compiler/cli/tpuc.cpp", "entry/compile.hpp")
         self.passes(self.SCRIPT)
-        self.include("compiler/emit/emit.cpp", "compile.hpp")
-        self.fails(r"emit\.cpp: emit/ may not include compiler/compile\.hpp", self.SCRIPT)
+        self.include("compiler/emit/emit.cpp", "entry/compile.hpp")
+        self.fails(r"emit\.cpp: emit/ may not include compiler/entry/compile\.hpp", self.SCRIPT)
 
     def test_an_unknown_room(self) -> None:
         self.include("compiler/attic/old.cpp", "ir/graph.hpp")

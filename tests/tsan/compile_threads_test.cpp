@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "board/board_loader.hpp"
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "import/import.hpp"
 
 namespace tpu::compiler {

@@ -1,6 +1,6 @@
 // Styles on a network of two layers with RMSProp: equal bits, and what the rules of `xla2019` make
 // of it: order, traffic, kernels.
-#include "style.hpp"
+#include "entry/style.hpp"
 
 #include <gtest/gtest.h>
 

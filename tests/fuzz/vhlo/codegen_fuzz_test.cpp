@@ -8,9 +8,9 @@
 #include <fstream>
 
 #include "board/board_loader.hpp"
-#include "codegen.hpp"
+#include "entry/codegen.hpp"
+#include "entry/pipeline.hpp"
 #include "import/import.hpp"
-#include "pipeline.hpp"
 #include "tests/fuzz/artifact_mutator.hpp"
 #include "tests/fuzz/corpus.hpp"
 

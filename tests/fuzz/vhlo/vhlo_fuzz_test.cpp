@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 
+#include "entry/pipeline.hpp"
 #include "import/import.hpp"
-#include "pipeline.hpp"
 #include "tests/fuzz/artifact_mutator.hpp"
 #include "tests/fuzz/corpus.hpp"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "../core/core_bench.hpp"
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "happens_before.hpp"
 
 namespace tpu::model::test {

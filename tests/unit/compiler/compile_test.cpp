@@ -1,5 +1,5 @@
 // The entry of the compiler: what it gives, what it shows on the way, and what it refuses.
-#include "compile.hpp"
+#include "entry/compile.hpp"
 
 #include <gtest/gtest.h>
 

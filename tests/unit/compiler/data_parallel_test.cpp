@@ -1,11 +1,11 @@
 // Programs that say nothing of cores, their batch cut over some.
-#include "data_parallel.hpp"
+#include "import/data_parallel.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "board/board_loader.hpp"
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "graph_builder.hpp"
 #include "import/file.hpp"
 

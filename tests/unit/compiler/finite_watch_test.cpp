@@ -1,5 +1,5 @@
 // The origin of what is not finite, in graphs that the interpreter runs.
-#include "finite_watch.hpp"
+#include "instrument/finite_watch.hpp"
 
 #include <gtest/gtest.h>
 

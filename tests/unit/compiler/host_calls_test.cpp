@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "board/board_loader.hpp"
-#include "codegen.hpp"
 #include "control_builder.hpp"
+#include "entry/codegen.hpp"
+#include "entry/pipeline.hpp"
 #include "ir/verify.hpp"
 #include "passes/pass_manager.hpp"
-#include "pipeline.hpp"
 
 namespace tpu::compiler::test {
 namespace {

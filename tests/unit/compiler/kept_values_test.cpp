@@ -1,6 +1,6 @@
 // Values of ops as results of a program, and the first op that made something else than the
 // reference evaluation.
-#include "kept_values.hpp"
+#include "instrument/kept_values.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,16 +10,16 @@
 #include <optional>
 
 #include "board/board_loader.hpp"
-#include "compile.hpp"
+#include "entry/compile.hpp"
+#include "entry/pipeline.hpp"
 #include "graph_builder.hpp"
 #include "import/file.hpp"
 #include "import/import.hpp"
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
 #include "passes/pass_manager.hpp"
-#include "pipeline.hpp"
+#include "reference/value_reference.hpp"
 #include "tensors.hpp"
-#include "value_reference.hpp"
 
 namespace tpu::compiler {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "board/board_loader.hpp"
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "graph_builder.hpp"
 #include "ir/error_kinds.hpp"
 

@@ -11,7 +11,7 @@
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "exe/code_text.hpp"
 #include "import/import.hpp"
 #include "untimed_core.hpp"

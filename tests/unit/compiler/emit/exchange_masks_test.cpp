@@ -8,7 +8,7 @@
 
 #include "../graph_builder.hpp"
 #include "board/board_loader.hpp"
-#include "codegen.hpp"
+#include "entry/codegen.hpp"
 #include "kernel/exchange.hpp"
 
 namespace tpu::compiler::test {

@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "entry/pipeline.hpp"
 #include "import/import.hpp"
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
 #include "partition/partition.hpp"
 #include "passes/inline.hpp"
 #include "passes/static_sizes.hpp"
-#include "pipeline.hpp"
 
 namespace tpu::compiler {
 namespace {

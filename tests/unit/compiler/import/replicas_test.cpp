@@ -6,12 +6,12 @@
 #include <numeric>
 
 #include "../tensors.hpp"
+#include "entry/pipeline.hpp"
 #include "import/file.hpp"
 #include "import/import.hpp"
 #include "ir/error_kinds.hpp"
 #include "ir/interpreter.hpp"
 #include "passes/pass_manager.hpp"
-#include "pipeline.hpp"
 
 namespace tpu::compiler {
 namespace {

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "entry/pipeline.hpp"
 #include "graph_builder.hpp"
 #include "ir/interpreter.hpp"
-#include "pipeline.hpp"
 #include "tensors.hpp"
 
 namespace tpu::compiler::test {

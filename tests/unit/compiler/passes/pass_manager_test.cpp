@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "entry/pipeline.hpp"
 #include "graph_builder.hpp"
 #include "import/import.hpp"
-#include "pipeline.hpp"
 
 namespace tpu::compiler {
 namespace {
@@ -171,7 +171,7 @@ TEST(PassManager, UnrollSaysWhyItGaveUp) {
   Region* condition = loop->add_region();
   Value* i = condition->add_arg(i32);
   Op* compare = condition->append(Kind::kCompare, {i, limit}, {test::i1({})},
-                               CompareAttrs{CompareDirection::kLt, {}}, {});
+                                  CompareAttrs{CompareDirection::kLt, {}}, {});
   condition->append(Kind::kReturn, {compare->result()}, {}, NoAttrs{}, {});
   Region* body = loop->add_region();
   Value* j = body->add_arg(i32);

@@ -8,7 +8,7 @@
 
 #include "../graph_builder.hpp"
 #include "board/board_loader.hpp"
-#include "codegen.hpp"
+#include "entry/codegen.hpp"
 
 namespace tpu::compiler {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "board/board_loader.hpp"
-#include "compile.hpp"
+#include "entry/compile.hpp"
 #include "import/file.hpp"
 #include "program/timed_gang.hpp"
 #include "tpu/spec/program_image.h"

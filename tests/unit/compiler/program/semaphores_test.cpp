@@ -10,9 +10,9 @@
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
 #include "board/board_loader.hpp"
-#include "codegen.hpp"
+#include "entry/codegen.hpp"
+#include "entry/pipeline.hpp"
 #include "import/import.hpp"
-#include "pipeline.hpp"
 #include "untimed_core.hpp"
 
 namespace tpu::compiler {

@@ -1,6 +1,6 @@
 // The rules of each style and what they rest on. "Traces": op profiles of ParaDnn's fully connected
 // networks on v2-8 (docs/timing_truth.md), in bytes a parameter of a core's HBM and step.
-#include "style.hpp"
+#include "entry/style.hpp"
 
 #include <algorithm>
 

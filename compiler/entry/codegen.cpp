@@ -1,5 +1,5 @@
 // Pipeline of the back half: kernels, commands, semaphores, image, executable.
-#include "codegen.hpp"
+#include "entry/codegen.hpp"
 
 #include <algorithm>
 #include <numeric>

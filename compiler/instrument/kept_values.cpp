@@ -1,5 +1,5 @@
 // Results of one core become rows of a global array, so that those of all cores can be read.
-#include "kept_values.hpp"
+#include "instrument/kept_values.hpp"
 
 #include <numeric>
 #include <unordered_map>

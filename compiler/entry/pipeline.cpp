@@ -1,7 +1,7 @@
 // See pipeline.hpp.
-#include "pipeline.hpp"
+#include "entry/pipeline.hpp"
 
-#include "kept_values.hpp"
+#include "instrument/kept_values.hpp"
 #include "legalize/complex/split_complex.hpp"
 #include "legalize/legalize.hpp"
 #include "legalize/linalg/linalg.hpp"
@@ -20,8 +20,8 @@
 
 namespace tpu::compiler {
 
-// The last number of a pass is its usual share of a compilation's time in percent, about the mean of
-// training steps of BERT, ResNet-50 and Xception.
+// The last number of a pass is its usual share of a compilation's time in percent, about the mean
+// of training steps of BERT, ResNet-50 and Xception.
 
 const GraphPasses& canonical_passes() {
   static const GraphPasses passes = {

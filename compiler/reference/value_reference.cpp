@@ -1,15 +1,15 @@
 // The graph is made of the artifact up to the pass that keeps values, so that their numbers agree.
-#include "value_reference.hpp"
+#include "reference/value_reference.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "entry/pipeline.hpp"
 #include "import/import.hpp"
 #include "ir/elements.hpp"
 #include "ir/interpreter.hpp"
 #include "passes/pass_manager.hpp"
-#include "pipeline.hpp"
 
 namespace tpu::compiler {
 namespace {

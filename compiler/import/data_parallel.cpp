@@ -1,5 +1,5 @@
 // See data_parallel.hpp.
-#include "data_parallel.hpp"
+#include "import/data_parallel.hpp"
 
 #include <algorithm>
 #include <set>

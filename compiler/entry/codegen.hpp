@@ -4,9 +4,12 @@
 
 #include <string>
 
-#include "compile.hpp"
+#include "entry/compile_options.hpp"
+#include "exe/executable.hpp"
+#include "ir/graph.hpp"
 #include "pass/pass_log.hpp"
 #include "pass/progress.hpp"
+#include "tpu/spec/board_params.hpp"
 
 namespace tpu::compiler {
 

@@ -13,8 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "instrument/kept_values.hpp"
 #include "ir/eval.hpp"
-#include "kept_values.hpp"
 
 namespace tpu::compiler {
 

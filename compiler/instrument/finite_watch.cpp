@@ -1,5 +1,5 @@
 // The bits are looked at directly behind each op, so that no value lives longer than before.
-#include "finite_watch.hpp"
+#include "instrument/finite_watch.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,9 +1,9 @@
 // The passes between import and kernels, in order.
 #pragma once
 
-#include "finite_watch.hpp"
+#include "entry/style.hpp"
+#include "instrument/finite_watch.hpp"
 #include "passes/pass_manager.hpp"
-#include "style.hpp"
 
 namespace tpu::compiler {
 

@@ -1,13 +1,14 @@
 // Import, passes and code generation in a row: see compile.hpp.
-#include "compile.hpp"
+#include "entry/compile.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "board/board_loader.hpp"
-#include "codegen.hpp"
-#include "data_parallel.hpp"
+#include "entry/codegen.hpp"
+#include "entry/pipeline.hpp"
 #include "export/stablehlo_text.hpp"
+#include "import/data_parallel.hpp"
 #include "import/import.hpp"
 #include "ir/error_kinds.hpp"
 #include "ir/verify.hpp"
@@ -15,7 +16,6 @@
 #include "kernel/kernel_passes.hpp"
 #include "legalize/dot_parts.hpp"
 #include "legalize/legalize.hpp"
-#include "pipeline.hpp"
 
 namespace tpu::compiler {
 

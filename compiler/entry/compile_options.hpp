@@ -1,0 +1,60 @@
+// What a compilation is asked for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "entry/style.hpp"
+#include "import/import.hpp"
+#include "ir/graph.hpp"
+
+namespace tpu::compiler {
+
+// Whether the update of replicated state may be cut over the cores (shard_update.hpp). Results have
+// the same bits in all modes.
+enum class UpdateSharding : uint8_t {
+  kAuto,  // where it is legal and the estimate of its traffic says that it is faster
+  kOn,    // wherever it is legal; the executable's notes say where it is not
+  kOff,
+};
+
+// Who partitions the custom calls of jax.experimental.custom_partitioning: the answer's artifact is
+// the program of one core.
+struct FrameworkPart {
+  std::vector<std::byte> artifact;
+  std::vector<TileList> operand_tiles, result_tiles;
+};
+using FrameworkPartitioner = std::function<FrameworkPart(const PartitionRequest&)>;
+
+struct CompileOptions {
+  // Values have the same bits in all styles but those whose rules say otherwise (style.hpp).
+  Style style = Style::kBest;
+  ImportOptions import = {};
+  FrameworkPartitioner partitioner;  // none: such calls are refused
+  UpdateSharding update_sharding = UpdateSharding::kAuto;
+  // Of the numbers that `rng` ops draw: the same seed gives the same numbers.
+  uint64_t rng_seed = 0;
+  // One more result, behind the others: which values are not finite (finite_watch.hpp).
+  bool watch_finite = false;
+  // More results, behind the others: what each op makes (kept_values.hpp). Updates are not cut.
+  bool keep_values = false;
+  // Core of the board on which each partition runs, each another one. None: partition p on core p.
+  std::vector<int> cores;
+  // Of a program that says nothing of cores: these arguments hold a batch in dimension 0, which is
+  // cut over `cores`, else over all of the board (data_parallel.hpp). None: the program as it is.
+  std::vector<size_t> data_parallel;
+  // Stages (of stages()) whose text `dump` is called with, as soon as it is known: also of a
+  // program that a later stage refuses.
+  std::vector<std::string> dump_after;
+  std::function<void(const std::string& stage, const std::string& text)> dump;
+  // The report says of each pass how often and how long it ran, what it changed, why it gave up.
+  bool stats = false;
+  // Called as the work goes on, some thousand times for a large program: what is done next, and the
+  // share of the work that is behind, from 0 to 1, by the shares that stages usually have.
+  std::function<void(const std::string& stage, double done)> progress;
+};
+
+}  // namespace tpu::compiler
