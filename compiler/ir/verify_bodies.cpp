@@ -7,20 +7,7 @@
 
 namespace tpu::compiler {
 
-void TypeRule::check_body(const Region& body, const std::vector<Elem>& elems, size_t copies) const {
-  const Op* ret = body.terminator();
-  check(body.args.size() == elems.size() * copies, "the body has the wrong number of arguments");
-  for (size_t i = 0; i < body.args.size(); ++i) {
-    check(body.args[i]->type.is_scalar(), "the body must take scalars");
-  }
-  check(ret != nullptr && ret->operands.size() == elems.size(),
-        "the body returns the wrong number of values");
-  for (size_t i = 0; i < elems.size(); ++i) {
-    check(ret->operands[i]->type == Type{elems[i], {}}, "the body returns another type");
-  }
-}
-
-void TypeRule::reduce() const {
+void BodyRule::reduce() const {
   const size_t n = op_.results.size();
   check(n > 0 && op_.operands.size() == 2 * n, "needs an initial value per operand");
   const Dims& dims = op_.as<DimsAttrs>().dims;
@@ -43,7 +30,7 @@ void TypeRule::reduce() const {
   check_body(*op_.regions[0], elems, 2);
 }
 
-void TypeRule::control() const {
+void BodyRule::control() const {
   if (op_.kind != Kind::kWhile) {
     check(in(0) == Type{op_.kind == Kind::kIf ? Elem::kI1 : Elem::kI32, {}},
           "the choice must be a scalar, i1 for if and i32 for case");
@@ -76,7 +63,7 @@ void TypeRule::control() const {
   }
 }
 
-void TypeRule::call() const {
+void BodyRule::call() const {
   const std::string& name = op_.as<CallAttrs>().callee;
   const Function* f = module_.find(name);
   check(f != nullptr && f->body.terminator() != nullptr, "the function @" + name + " is missing");
@@ -91,7 +78,7 @@ void TypeRule::call() const {
   }
 }
 
-void TypeRule::dot() const {
+void BodyRule::dot() const {
   const auto& a = op_.as<DotAttrs>();
   const auto sides = [&](const Type& t, const Dims& batch, const Dims& contract) {
     Dims all = batch;
@@ -127,7 +114,7 @@ void TypeRule::dot() const {
   check(in(0).elem != Elem::kI1 && in(1).elem != Elem::kI1, "must take numbers");
 }
 
-void TypeRule::convolution() const {
+void BodyRule::convolution() const {
   const auto& a = op_.as<ConvAttrs>();
   const auto n = static_cast<int64_t>(a.input_spatial.size());
   check_sizes({&a.window_stride, &a.pad_low, &a.pad_high, &a.lhs_dilation, &a.rhs_dilation,
@@ -167,7 +154,7 @@ void TypeRule::convolution() const {
   }
 }
 
-void TypeRule::fft() const {
+void BodyRule::fft() const {
   const auto& a = op_.as<FftAttrs>();
   const size_t rank = a.length.size();
   const bool real_in = a.type == FftType::kRfft;
@@ -194,7 +181,7 @@ void TypeRule::fft() const {
   check_result(want, real_out ? Elem::kF32 : Elem::kComplex64);
 }
 
-void TypeRule::window() const {
+void BodyRule::window() const {
   const auto& a = op_.as<WindowAttrs>();
   const int64_t rank = in(0).rank();
   check_sizes({&a.size, &a.stride, &a.base_dilation, &a.window_dilation, &a.pad_low, &a.pad_high},
@@ -231,7 +218,7 @@ void TypeRule::window() const {
   check_body(*op_.regions[0], elems, 2);
 }
 
-void TypeRule::select_body(const Region& body) const {
+void BodyRule::select_body(const Region& body) const {
   const Type scalar{in(0).elem, {}};
   check(body.args.size() == 2 && body.args[0]->type == scalar && body.args[1]->type == scalar &&
             body.terminator() != nullptr && body.terminator()->operands.size() == 1 &&
@@ -239,7 +226,7 @@ void TypeRule::select_body(const Region& body) const {
         "the selection must take two elements and return i1");
 }
 
-void TypeRule::map() const {
+void BodyRule::map() const {
   const Region& body = *op_.regions[0];
   check(!op_.operands.empty() && body.args.size() == op_.operands.size(),
         "the body must take an element of each operand");
@@ -253,7 +240,7 @@ void TypeRule::map() const {
 }
 
 // Operands and results beside those of the first one's shape hold a value per feature.
-void TypeRule::batch_norm() const {
+void BodyRule::batch_norm() const {
   const auto& a = op_.as<BatchNormAttrs>();
   check(is_float(in(0).elem), "must take floats");
   check(a.feature_dim >= 0 && a.feature_dim < in(0).rank(), [&] {
@@ -273,7 +260,7 @@ void TypeRule::batch_norm() const {
   }
 }
 
-void TypeRule::sort() const {
+void BodyRule::sort() const {
   const int64_t dim = op_.as<SortAttrs>().dim;
   check(!op_.operands.empty() && op_.operands.size() == op_.results.size(),
         "needs a result per operand");
@@ -292,7 +279,7 @@ void TypeRule::sort() const {
         "the comparator must take two elements of each operand and return i1");
 }
 
-void TypeRule::collective() const {
+void BodyRule::collective() const {
   if (op_.kind == Kind::kCollectivePermute) {
     std::set<int64_t> sources, targets;
     for (const auto& p : op_.as<PermuteAttrs>().pairs) {

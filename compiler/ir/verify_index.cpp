@@ -28,7 +28,7 @@ Dims at_positions(const Dims& dims, Dims positions) {
 
 }  // namespace
 
-void TypeRule::gather() const {
+void IndexRule::gather() const {
   const auto& a = op_.as<GatherAttrs>();
   const int64_t rank = in(0).rank();
   check(is_integer(in(1).elem) && in(0).elem == out().elem, "indices must be integers");
@@ -67,7 +67,7 @@ void TypeRule::gather() const {
         "the result has the wrong shape");
 }
 
-void TypeRule::scatter() const {
+void IndexRule::scatter() const {
   const auto& a = op_.as<ScatterAttrs>();
   const size_t n = op_.results.size();
   check(n > 0 && op_.operands.size() == 2 * n + 1, "needs an update per operand");
@@ -109,7 +109,7 @@ void TypeRule::scatter() const {
   check_body(*op_.regions[0], elems, 2);
 }
 
-void TypeRule::indexed() const {
+void IndexRule::indexed() const {
   const auto& a = op_.as<IndexedAttrs>();
   const size_t n = op_.kind == Kind::kIndexedCombine ? op_.results.size() : 1;
   const bool read = op_.kind == Kind::kIndexedRead;

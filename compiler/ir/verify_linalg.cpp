@@ -15,7 +15,7 @@ Dims behind(Dims batch, std::initializer_list<int64_t> sizes) {
 
 }  // namespace
 
-void TypeRule::matrix_op() const {
+void MatrixRule::matrix_op() const {
   const Type& a = in(0);
   check((is_float(a.elem) || is_complex(a.elem)) && a.rank() >= 2, "must take matrices of floats");
   const Dims batch(a.dims.begin(), a.dims.end() - 2);

@@ -7,12 +7,12 @@
 
 namespace tpu::compiler {
 
-void TypeRule::sharding_constraint() const {
+void ShardingTypeRule::sharding_constraint() const {
   check_result(in(0).dims, in(0).elem);
   check_sharding(op_.as<ShardingAttrs>(), in(0));
 }
 
-void TypeRule::check_sharding(const ShardingAttrs& a, const Type& global) const {
+void ShardingTypeRule::check_sharding(const ShardingAttrs& a, const Type& global) const {
   const auto rank = global.dims.size();
   const auto& cut = a.sharding.dim_axes;
   check((cut.empty() || cut.size() == rank) && (a.open.empty() || a.open.size() == rank),
@@ -33,7 +33,7 @@ void TypeRule::check_sharding(const ShardingAttrs& a, const Type& global) const 
   }
 }
 
-void TypeRule::manual_computation() const {
+void ShardingTypeRule::manual_computation() const {
   const auto& a = op_.as<ManualAttrs>();
   const Region& body = *op_.regions[0];
   check(a.in.size() == op_.operands.size() && a.out.size() == op_.results.size() &&

@@ -4,7 +4,7 @@
 
 namespace tpu::compiler {
 
-void TypeRule::sizes_as_operands() const {
+void SizeRule::sizes_as_operands() const {
   check(in(0).elem == out().elem, "operand and result must have one element type");
   const auto integers = [&](size_t i, const Dims& dims) {
     check(is_integer(in(i).elem) && in(i).dims == dims, [&] {
@@ -30,7 +30,7 @@ void TypeRule::sizes_as_operands() const {
   }
 }
 
-void TypeRule::rng() const {
+void SizeRule::rng() const {
   const Type bound{out().elem, {}};
   check(in(0) == bound && in(1) == bound, "the bounds must be scalars of the result's type");
   check(op_.as<RngAttrs>().algorithm == "uniform" || is_float(out().elem),

@@ -32,52 +32,18 @@ const char* objection(Kind kind, Elem e) {
 
 }  // namespace
 
-void TypeRule::run() {
+void TypeRule::run() const {
   const Group group = traits_of(op_.kind).group;
   if (group == Group::kUnary) {
     unary();
   } else if (group == Group::kBinary) {
     binary();
   } else if (is_collective(op_.kind)) {
-    collective();
+    BodyRule(op_, module_).collective();
   } else if (is_matrix_op(op_.kind)) {
-    matrix_op();
+    MatrixRule(op_, module_).matrix_op();
   } else {
     other();
-  }
-}
-
-void TypeRule::fail(const std::string& message) const {
-  std::string types;
-  for (const Value* v : op_.operands) {
-    types += (types.empty() ? "" : ", ") + to_string(v->type);
-  }
-  types = "(" + types + ") ->";
-  for (const auto& r : op_.results) {
-    types += " " + to_string(r->type);
-  }
-  throw Error(message + ": " + types, source_name(op_.kind), op_.loc);
-}
-
-void TypeRule::check_result(const Dims& dims, Elem e) const {
-  check(out().elem == e && out().dims == dims, [&] {
-    return "the result must be " + to_string(Type{e, dims});
-  });
-}
-
-void TypeRule::check_dims(const Dims& dims, int64_t rank, const char* what) const {
-  const bool in_range =
-      std::all_of(dims.begin(), dims.end(), [&](int64_t d) { return d >= 0 && d < rank; });
-  Dims sorted = dims;
-  std::sort(sorted.begin(), sorted.end());
-  check(in_range && std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
-        [&] { return std::string(what) + " " + to_string(dims) + " are out of range or repeat"; });
-}
-
-void TypeRule::check_sizes(std::initializer_list<const Dims*> lists, int64_t size) const {
-  for (const Dims* list : lists) {
-    check(static_cast<int64_t>(list->size()) == size,
-          [&] { return "an attribute must have " + std::to_string(size) + " entries"; });
   }
 }
 
@@ -174,19 +140,19 @@ void TypeRule::other() const {
     case Kind::kClamp:
       return ternary();
     case Kind::kReduce:
-      return reduce();
+      return BodyRule(op_, module_).reduce();
     case Kind::kWhile:
     case Kind::kIf:
     case Kind::kCase:
-      return control();
+      return BodyRule(op_, module_).control();
     case Kind::kShardingConstraint:
     case Kind::kReshard:
-      return sharding_constraint();
+      return ShardingTypeRule(op_, module_).sharding_constraint();
     case Kind::kManualComputation:
-      return manual_computation();
+      return ShardingTypeRule(op_, module_).manual_computation();
     case Kind::kCall:
     case Kind::kComposite:
-      return call();
+      return BodyRule(op_, module_).call();
     case Kind::kOptimizationBarrier:
       check(op_.operands.size() == op_.results.size(), "needs a result per operand");
       for (size_t i = 0; i < op_.results.size(); ++i) {
@@ -194,22 +160,22 @@ void TypeRule::other() const {
       }
       return;
     case Kind::kDotGeneral:
-      return dot();
+      return BodyRule(op_, module_).dot();
     case Kind::kConvolution:
-      return convolution();
+      return BodyRule(op_, module_).convolution();
     case Kind::kFft:
-      return fft();
+      return BodyRule(op_, module_).fft();
     case Kind::kReduceWindow:
     case Kind::kSelectAndScatter:
-      return window();
+      return BodyRule(op_, module_).window();
     case Kind::kGather:
-      return gather();
+      return IndexRule(op_, module_).gather();
     case Kind::kScatter:
-      return scatter();
+      return IndexRule(op_, module_).scatter();
     case Kind::kIndexedRead:
     case Kind::kIndexedWrite:
     case Kind::kIndexedCombine:
-      return indexed();
+      return IndexRule(op_, module_).indexed();
     case Kind::kSend:
     case Kind::kRecv: {
       const Type& type = op_.kind == Kind::kSend ? in(0) : out();
@@ -217,13 +183,13 @@ void TypeRule::other() const {
                    "what travels has another size than the array");
     }
     case Kind::kSort:
-      return sort();
+      return BodyRule(op_, module_).sort();
     case Kind::kMap:
-      return map();
+      return BodyRule(op_, module_).map();
     case Kind::kBatchNormTraining:
     case Kind::kBatchNormInference:
     case Kind::kBatchNormGrad:
-      return batch_norm();
+      return BodyRule(op_, module_).batch_norm();
       TPU_CASES(UNARY, BINARY, COLLECTIVE, MATRIX, SIZED, END)
     case Kind::kBroadcastInDim:
     case Kind::kConcatenate:
@@ -288,9 +254,9 @@ void TypeRule::movement() const {
     case Kind::kRealDynamicSlice:
     case Kind::kDynamicConv:
     case Kind::kSetDimensionSize:
-      return sizes_as_operands();
+      return SizeRule(op_, module_).sizes_as_operands();
     case Kind::kRng:
-      return rng();
+      return SizeRule(op_, module_).rng();
       TPU_CASES(SOURCE, ELEMENTWISE, CONTRACTION, BODY, CONTROL, COLLECTIVE, HOST, MATRIX, CALL,
                 GLOBAL, END)
     case Kind::kGather:
@@ -373,14 +339,6 @@ void TypeRule::dynamic_slice() const {
   }
   check(!update || in(1).elem == in(0).elem, "operand and update must have one element type");
   check_result(update ? in(0).dims : sizes, in(0).elem);
-}
-
-int64_t TypeRule::positions(int64_t n, int64_t size, int64_t stride, int64_t low, int64_t high,
-                            int64_t base, int64_t dilation) {
-  const int64_t dilated = n == 0 ? 0 : (n - 1) * base + 1;
-  const int64_t reach = size == 0 ? 0 : (size - 1) * dilation + 1;
-  const int64_t padded = low + dilated + high;
-  return padded < reach || padded <= 0 ? 0 : (padded - reach) / stride + 1;
 }
 
 void verify_types(const Op& op, const Module& module) { TypeRule(op, module).run(); }
