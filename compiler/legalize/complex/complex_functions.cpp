@@ -1,78 +1,79 @@
-// Functions of complex numbers: see complex_math.hpp.
-#include "legalize/complex/complex_math.hpp"
+// See complex_functions.hpp.
+#include "legalize/complex/complex_functions.hpp"
+
+#include "ir/op_traits.hpp"
 
 namespace tpu::compiler {
 
-std::optional<Complex> ComplexMath::unary(Kind kind, const Complex& a) {
-  switch (kind) {
-    case Kind::kNegate:
-      return negate(a);
-    case Kind::kSign:
-      return sign(a);
-    case Kind::kExp:
-      return exponential(a);
-    case Kind::kExpm1:
-      return exponential_minus_one(a);
-    case Kind::kLog:
-      return log(a);
-    case Kind::kLog1p:
-      return log_plus_one(a);
-    case Kind::kLogistic:
-      return logistic(a);
-    case Kind::kSqrt:
-      return sqrt(a);
-    case Kind::kRsqrt:
-      return rsqrt(a);
-    case Kind::kCbrt:
-      return cbrt(a);
-    case Kind::kSine:
-      return sine(a);
-    case Kind::kCosine:
-      return cosine(a);
-    case Kind::kTan:
-      return tan(a);
-    case Kind::kTanh:
-      return tanh(a);
-    default:  // rejected by the caller
-      return std::nullopt;
-  }
+namespace {
+
+constexpr bool takes_complex(Kind kind) {
+  const Takes takes = traits_of(kind).takes;
+  return takes == Takes::kAny || takes == Takes::kNumbers || takes == Takes::kFloatsOrComplex;
 }
 
-std::optional<Complex> ComplexMath::binary(Kind kind, const Complex& a, const Complex& b) {
-  switch (kind) {
-    case Kind::kAdd:
-      return add(a, b);
-    case Kind::kSubtract:
-      return subtract(a, b);
-    case Kind::kMultiply:
-      return multiply(a, b);
-    case Kind::kDivide:
-      return divide(a, b);
-    case Kind::kPower:
-      return power(a, b);
-    case Kind::kAtan2:
-      return atan2(a, b);
-    case Kind::kMaximum:
-    case Kind::kMinimum:
-      return extreme(kind, a, b);
-    default:  // rejected by the caller
-      return std::nullopt;
-  }
+}  // namespace
+
+std::optional<Complex> ComplexFunctions::unary(Kind kind, const Complex& a) {
+  using Rule = Complex (*)(ComplexFunctions&, const Complex&);
+  using Math = ComplexFunctions;
+  static constexpr KindTable<Rule> kFunctions{
+      {Kind::kNegate, [](Math& m, const Complex& x) { return m.ComplexMath::negate(x); }},
+      {Kind::kSign, [](Math& m, const Complex& x) { return m.sign(x); }},
+      {Kind::kExp, [](Math& m, const Complex& x) { return m.exponential(x); }},
+      {Kind::kExpm1, [](Math& m, const Complex& x) { return m.exponential_minus_one(x); }},
+      {Kind::kLog, [](Math& m, const Complex& x) { return m.log(x); }},
+      {Kind::kLog1p, [](Math& m, const Complex& x) { return m.log_plus_one(x); }},
+      {Kind::kLogistic, [](Math& m, const Complex& x) { return m.logistic(x); }},
+      {Kind::kSqrt, [](Math& m, const Complex& x) { return m.sqrt(x); }},
+      {Kind::kRsqrt, [](Math& m, const Complex& x) { return m.rsqrt(x); }},
+      {Kind::kCbrt, [](Math& m, const Complex& x) { return m.cbrt(x); }},
+      {Kind::kSine, [](Math& m, const Complex& x) { return m.sine(x); }},
+      {Kind::kCosine, [](Math& m, const Complex& x) { return m.cosine(x); }},
+      {Kind::kTan, [](Math& m, const Complex& x) { return m.tan(x); }},
+      {Kind::kTanh, [](Math& m, const Complex& x) { return m.tanh(x); }},
+  };
+  static_assert(kFunctions.has_all(
+      [](Kind k) { return traits_of(k).group == Group::kUnary && takes_complex(k); }));
+  const Rule rule = kFunctions.find(kind);
+  return rule == nullptr ? std::nullopt : std::optional(rule(*this, a));
+}
+
+std::optional<Complex> ComplexFunctions::binary(Kind kind, const Complex& a, const Complex& b) {
+  using Rule = Complex (*)(ComplexFunctions&, const Complex&, const Complex&);
+  using Math = ComplexFunctions;
+  using Number = const Complex&;
+  static constexpr KindTable<Rule> kFunctions{
+      {Kind::kAdd, [](Math& m, Number x, Number y) { return m.add(x, y); }},
+      {Kind::kSubtract, [](Math& m, Number x, Number y) { return m.subtract(x, y); }},
+      {Kind::kMultiply, [](Math& m, Number x, Number y) { return m.multiply(x, y); }},
+      {Kind::kDivide, [](Math& m, Number x, Number y) { return m.divide(x, y); }},
+      {Kind::kPower, [](Math& m, Number x, Number y) { return m.power(x, y); }},
+      {Kind::kAtan2, [](Math& m, Number x, Number y) { return m.atan2(x, y); }},
+      {Kind::kMaximum, [](Math& m, Number x, Number y) { return m.extreme(Kind::kMaximum, x, y); }},
+      {Kind::kMinimum, [](Math& m, Number x, Number y) { return m.extreme(Kind::kMinimum, x, y); }},
+  };
+  static_assert(kFunctions.has_all([](Kind k) {
+    return traits_of(k).group == Group::kBinary && takes_complex(k) &&
+           k != Kind::kRemainder;  // has no meaning on complex numbers: rejected by the caller
+  }));
+  const Rule rule = kFunctions.find(kind);
+  return rule == nullptr ? std::nullopt : std::optional(rule(*this, a, b));
 }
 
 // Knuth: a + b = hi + lo, exactly.
-ComplexMath::Double ComplexMath::two_sum(Value* a, Value* b) {
+ComplexFunctions::Double ComplexFunctions::two_sum(Value* a, Value* b) {
   Value* sum = b_.add(a, b);
   Value* part = b_.sub(sum, a);
   return {sum, b_.add(b_.sub(a, b_.sub(sum, part)), b_.sub(b, part))};
 }
 
-ComplexMath::Double ComplexMath::square(Value* x) {
+ComplexFunctions::Double ComplexFunctions::square(Value* x) {
   Value* product = b_.mul(x, x);
   return {product, fma(x, x, negate(product))};
 }
 
-Value* ComplexMath::squares_plus(Value* first, Value* x, Value* y) {
+Value* ComplexFunctions::squares_plus(Value* first, Value* x, Value* y) {
   const Double xx = square(x), yy = square(y);
   const Double some = two_sum(first, xx.hi);
   const Double all = two_sum(some.hi, yy.hi);
@@ -80,7 +81,7 @@ Value* ComplexMath::squares_plus(Value* first, Value* x, Value* y) {
 }
 
 // Near the unit circle from |a|^2 - 1, without its cancellation; elsewhere log(large * root).
-Value* ComplexMath::log_of_absolute(const Complex& a) {
+Value* ComplexFunctions::log_of_absolute(const Complex& a) {
   Value* x = magnitude(a.re);
   Value* y = magnitude(a.im);
   Value* large = b_.max(x, y);
@@ -95,7 +96,7 @@ Value* ComplexMath::log_of_absolute(const Complex& a) {
 }
 
 // In two factors: e^re may be out of range where its product with a sine is not.
-Complex ComplexMath::exponential(const Complex& a) {
+Complex ComplexFunctions::exponential(const Complex& a) {
   Value* half = b_.unary(Kind::kExp, times(a.re, 0.5));
   const auto part = [&](Kind kind) { return b_.mul(b_.mul(half, b_.unary(kind, a.im)), half); };
   Value* is_real = test(kEq, a.im, 0);
@@ -104,7 +105,7 @@ Complex ComplexMath::exponential(const Complex& a) {
 }
 
 // Re: (e^re - 1) cos im - 2 sin^2(im / 2).
-Complex ComplexMath::exponential_minus_one(const Complex& a) {
+Complex ComplexFunctions::exponential_minus_one(const Complex& a) {
   const Complex e = exponential(a);
   Value* sine = b_.unary(Kind::kSine, times(a.im, 0.5));
   Value* less = b_.mul(b_.unary(Kind::kExpm1, a.re), b_.unary(Kind::kCosine, a.im));
@@ -115,10 +116,10 @@ Complex ComplexMath::exponential_minus_one(const Complex& a) {
   return {b_.select(is_real, b_.unary(Kind::kExpm1, a.re), re), e.im};
 }
 
-Complex ComplexMath::log(const Complex& a) { return {log_of_absolute(a), phase(a)}; }
+Complex ComplexFunctions::log(const Complex& a) { return {log_of_absolute(a), phase(a)}; }
 
 // |1 + a|^2 - 1 = 2 re + re^2 + im^2 where a is not large.
-Complex ComplexMath::log_plus_one(const Complex& a) {
+Complex ComplexFunctions::log_plus_one(const Complex& a) {
   const Complex sum = {plus(a.re, 1), a.im};
   Value* large = b_.max(magnitude(a.re), magnitude(a.im));
   Value* inner = squares_plus(times(a.re, 2), a.re, a.im);
@@ -126,14 +127,14 @@ Complex ComplexMath::log_plus_one(const Complex& a) {
   return {b_.select(test(kLt, large, 1), near, log_of_absolute(sum)), phase(sum)};
 }
 
-Complex ComplexMath::logistic(const Complex& a) {
+Complex ComplexFunctions::logistic(const Complex& a) {
   const Complex e = exponential(negate(a));
   return divide(splat(a.re->type, 1, 0), {plus(e.re, 1), e.im});
 }
 
 // t = sqrt((|re| + |a|) / 2) is the larger part, im / (2 t) the other; a is scaled by a power of
 // four so that sums stay in range and small numbers keep their bits.
-Complex ComplexMath::sqrt(const Complex& a) {
+Complex ComplexFunctions::sqrt(const Complex& a) {
   Value* large = b_.max(magnitude(a.re), magnitude(a.im));
   const auto choose = [&](double big, double small, double other) {
     return b_.select(
@@ -164,7 +165,7 @@ Complex ComplexMath::sqrt(const Complex& a) {
 }
 
 // conj(r) / |a| with r = sqrt(a).
-Complex ComplexMath::rsqrt(const Complex& a) {
+Complex ComplexFunctions::rsqrt(const Complex& a) {
   const Complex r = sqrt(a);
   Value* length = absolute(r);
   const Complex unit = {b_.div(r.re, length), b_.div(negate(r.im), length)};
@@ -174,7 +175,7 @@ Complex ComplexMath::rsqrt(const Complex& a) {
   return select(infinite, {zero, negate(with_sign_of(zero, a.im))}, out);
 }
 
-Complex ComplexMath::cbrt(const Complex& a) {
+Complex ComplexFunctions::cbrt(const Complex& a) {
   Value* length = b_.unary(Kind::kCbrt, absolute(a));
   Value* angle = b_.div(phase(a), number(a.re, 3));
   return {b_.mul(length, b_.unary(Kind::kCosine, angle)),
@@ -182,7 +183,7 @@ Complex ComplexMath::cbrt(const Complex& a) {
 }
 
 // From e^|x| - 1, which is exact for small x; in two factors for large x.
-ComplexMath::Hyperbolic ComplexMath::hyperbolic(Value* x) {
+ComplexFunctions::Hyperbolic ComplexFunctions::hyperbolic(Value* x) {
   Value* length = magnitude(x);
   Value* less = b_.unary(Kind::kExpm1, length);
   Value* more = plus(less, 1);
@@ -197,7 +198,7 @@ ComplexMath::Hyperbolic ComplexMath::hyperbolic(Value* x) {
 }
 
 // The imaginary part of a real number is a zero, also where the other factor is infinite.
-Complex ComplexMath::sine(const Complex& a) {
+Complex ComplexFunctions::sine(const Complex& a) {
   const Hyperbolic h = hyperbolic(a.im);
   Value* im = b_.mul(b_.unary(Kind::kCosine, a.re), h.sinh);
   Value* sine = b_.unary(Kind::kSine, a.re);
@@ -205,7 +206,7 @@ Complex ComplexMath::sine(const Complex& a) {
           b_.select(test(kEq, a.im, 0), a.im, im)};
 }
 
-Complex ComplexMath::cosine(const Complex& a) {
+Complex ComplexFunctions::cosine(const Complex& a) {
   const Hyperbolic h = hyperbolic(a.im);
   Value* sine = b_.unary(Kind::kSine, a.re);
   Value* im = negate(b_.mul(sine, h.sinh));
@@ -214,14 +215,14 @@ Complex ComplexMath::cosine(const Complex& a) {
           b_.select(zero, negate(b_.mul(a.re, a.im)), im)};
 }
 
-Complex ComplexMath::tan(const Complex& a) {
+Complex ComplexFunctions::tan(const Complex& a) {
   const Complex t = tanh({negate(a.im), a.re});  // tan a = -i tanh(i a)
   return {t.im, negate(t.re)};
 }
 
 // With s = sinh re, c = cosh re: (s c + i sin im cos im) / (s^2 + cos^2 im). Beyond 20 the real
 // part is 1 and the other 2 sin(2 im) e^(-2 re).
-Complex ComplexMath::tanh(const Complex& a) {
+Complex ComplexFunctions::tanh(const Complex& a) {
   constexpr double kLarge = 20;
   const Hyperbolic h =
       hyperbolic(b_.max(b_.min(a.re, number(a.re, kLarge)), number(a.re, -kLarge)));
@@ -240,7 +241,7 @@ Complex ComplexMath::tanh(const Complex& a) {
 
 // e^(b log a), the magnitude by f32's own power. A base of 0 gives 0 for exponents with a positive
 // real part and no imaginary one, an exponent of 0 gives 1.
-Complex ComplexMath::power(const Complex& a, const Complex& b) {
+Complex ComplexFunctions::power(const Complex& a, const Complex& b) {
   Value* length = absolute(a);
   Value* angle = phase(a);
   Value* turned = b_.unary(Kind::kExp, negate(b_.mul(b.im, angle)));
@@ -262,7 +263,7 @@ Complex ComplexMath::power(const Complex& a, const Complex& b) {
 }
 
 // -i log((x + i y) / sqrt(x^2 + y^2)).
-Complex ComplexMath::atan2(const Complex& y, const Complex& x) {
+Complex ComplexFunctions::atan2(const Complex& y, const Complex& x) {
   const Complex sum = add(x, {negate(y.im), y.re});
   const Complex root = sqrt(add(multiply(x, x), multiply(y, y)));
   const Complex l = log(divide(sum, root));

@@ -1,5 +1,4 @@
-// Sums, products, quotients, absolute values, comparisons: see complex_math.hpp. Functions are in
-// complex_functions.cpp.
+// See complex_math.hpp.
 #include "legalize/complex/complex_math.hpp"
 
 namespace tpu::compiler {

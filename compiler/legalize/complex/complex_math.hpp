@@ -2,8 +2,6 @@
 // pass `split_complex` makes of each op. Special values and errors: docs/numerics.md.
 #pragma once
 
-#include <optional>
-
 #include "legalize/builder.hpp"
 
 namespace tpu::compiler {
@@ -37,38 +35,12 @@ class ComplexMath {
   Value* compare(CompareDirection direction, const Complex& a, const Complex& b);
   Complex extreme(Kind kind, const Complex& a, const Complex& b);  // maximum, minimum
 
-  // An elementwise op of StableHLO with complex operands and result; nothing for others.
-  std::optional<Complex> unary(Kind kind, const Complex& a);
-  std::optional<Complex> binary(Kind kind, const Complex& a, const Complex& b);
-
   Value* absolute(const Complex& a);
   Value* phase(const Complex& a) { return b_.binary(Kind::kAtan2, a.im, a.re); }
   Complex sign(const Complex& a);
-  Complex exponential(const Complex& a);
-  Complex exponential_minus_one(const Complex& a);
-  Complex log(const Complex& a);
-  Complex log_plus_one(const Complex& a);
-  Complex logistic(const Complex& a);
-  Complex sqrt(const Complex& a);
-  Complex rsqrt(const Complex& a);
-  Complex cbrt(const Complex& a);
-  Complex sine(const Complex& a);
-  Complex cosine(const Complex& a);
-  Complex tan(const Complex& a);
-  Complex tanh(const Complex& a);
-  Complex power(const Complex& a, const Complex& b);
-  Complex atan2(const Complex& y, const Complex& x);
 
- private:
+ protected:
   using enum CompareDirection;
-  struct Double {  // an unevaluated sum
-    Value* hi;
-    Value* lo;
-  };
-  struct Hyperbolic {
-    Value* sinh;
-    Value* cosh;
-  };
 
   Value* negate(Value* x) { return b_.unary(Kind::kNegate, x); }
   Value* magnitude(Value* x) { return b_.unary(Kind::kAbs, x); }
@@ -86,15 +58,9 @@ class ComplexMath {
   Value* is_finite(Value* x) { return b_.unary(Kind::kIsFinite, x); }
   Value* with_sign_of(Value* magnitude, Value* sign);
 
-  Double two_sum(Value* a, Value* b);
-  Double square(Value* x);
-  Value* squares_plus(Value* first, Value* x,
-                      Value* y);  // first + x^2 + y^2 with one rounding or so
-  Value* log_of_absolute(const Complex& a);
   Value* power_of_two_below(Value* x, double low, double high);
   Complex divide_finite(const Complex& a, const Complex& b);
   Complex divided_by_zero(const Complex& a, const Complex& b);
-  Hyperbolic hyperbolic(Value* x);
 
   static constexpr double kInfinity = __builtin_inf();
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "ir/op_traits.hpp"
+#include "legalize/complex/complex_functions.hpp"
 #include "legalize/complex/complex_ops.hpp"
 #include "legalize/complex/fft.hpp"
 #include "legalize/legalize.hpp"
@@ -457,7 +458,7 @@ class ComplexSplitter {
   const ComplexBorder border_;
   Rewriter rw_;
   Builder b_{rw_};
-  ComplexMath math_{rw_};
+  ComplexFunctions math_{rw_};
   bool any_ = false;
   std::unordered_map<const Value*, Complex> parts_;
   ValueMap replaced_;
