@@ -3,7 +3,7 @@
 // recurse over regions.
 #include <algorithm>
 
-#include "import/normaliser.hpp"
+#include "import/import_parts.hpp"
 
 namespace tpu::compiler::frontend {
 
@@ -27,7 +27,7 @@ void each_op(const RawRegion& region, int depth, const Fn& fn) {
 }  // namespace
 
 // One function of the walk over the graph of calls.
-struct Normaliser::CallNode {
+struct CallGraph::CallNode {
   struct Call {
     const RawOp* op;
     const RawOp* callee;
@@ -41,22 +41,7 @@ struct Normaliser::CallNode {
   bool open = false;   // on the path to the function at hand
 };
 
-const RawOp* Normaliser::referred_function(const RawOp& op) const {
-  const std::string name = op.dialect == Dialect::kVhlo ? base_name(op.name) : "";
-  if (name != "call" && name != "composite") {
-    return nullptr;
-  }
-  const std::string_view property = name == "call" ? "callee" : "decomposition";
-  for (const auto& [key, value] : op.properties) {
-    if (key == property) {
-      const auto it = functions_.find(std::string(tables_.text(value).value_or("")));
-      return it == functions_.end() ? nullptr : it->second;
-    }
-  }
-  return nullptr;
-}
-
-void Normaliser::check_calls() {
+void CallGraph::check() {
   std::map<const RawOp*, CallNode> nodes;  // looked up only
   for (const auto& [name, function] : functions_) {
     CallNode& node = nodes[function];
@@ -76,7 +61,7 @@ void Normaliser::check_calls() {
 }
 
 // Depth first, without recursion: chains of calls may be as long as the file.
-void Normaliser::follow_calls(const RawOp& function, std::map<const RawOp*, CallNode>& nodes) {
+void CallGraph::follow_calls(const RawOp& function, std::map<const RawOp*, CallNode>& nodes) {
   std::vector<CallNode*> path;
   const auto enter = [&](const RawOp* callee) {
     path.push_back(&nodes.at(callee));
@@ -108,20 +93,53 @@ void Normaliser::follow_calls(const RawOp& function, std::map<const RawOp*, Call
   }
 }
 
-void Normaliser::fail_recursion(const RawOp& call, const std::string& callee,
-                                const std::string& through) {
+void CallGraph::fail_recursion(const RawOp& call, const std::string& callee,
+                               const std::string& through) {
   open(call).fail(
       "the function @" + callee + " calls itself" +
       (through.empty() ? "" : " through @" + through) +
       "; a program cannot recurse: write a loop (jax.lax.while_loop, jax.lax.fori_loop)");
 }
 
-void Normaliser::fail_depth(const RawOp& call, bool regions) {
+void CallGraph::fail_depth(const RawOp& call, bool regions) {
   open(call).fail(regions ? "loops and branches lie more than " + std::to_string(kMaxRegionDepth) +
                                 " deep in each other behind this call; make the nest flatter"
                           : "calls lie more than " + std::to_string(kMaxCallDepth) +
                                 " deep in each other; call fewer functions from functions, or "
                                 "leave out jax.jit on the inner ones");
+}
+
+LocRef CallGraph::caller_loc(const RawOp& callee) {
+  std::set<const RawOp*> seen;
+  return caller_loc(callee, seen);
+}
+
+LocRef CallGraph::caller_loc(const RawOp& callee, std::set<const RawOp*>& seen) {
+  LocRef found;
+  for (const auto& [name, function] : functions_) {
+    const RawOp* call = call_of(callee, *function);
+    if (call == nullptr || !seen.insert(function).second) {
+      continue;
+    }
+    const LocRef own = tables_.loc(call->loc);
+    found = own->frames.empty() ? nested_loc(caller_loc(*function, seen), own) : own;
+    if (!found->frames.empty()) {
+      break;
+    }
+  }
+  return found;
+}
+
+const RawOp* CallGraph::call_of(const RawOp& callee, const RawOp& within) const {
+  for (const RawRegion& region : within.regions) {
+    for (const RawOp& op : region.ops) {
+      const RawOp* call = called_function(op) == &callee ? &op : call_of(callee, op);
+      if (call != nullptr) {
+        return call;
+      }
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace tpu::compiler::frontend

@@ -4,8 +4,8 @@
 #include "import/chlo.hpp"
 
 #include "import/bytecode.hpp"
+#include "import/import_parts.hpp"
 #include "import/normalise.hpp"
-#include "import/normaliser.hpp"
 
 namespace tpu::compiler::frontend {
 namespace {
@@ -89,12 +89,12 @@ std::unique_ptr<Function> chlo_function(const std::string& name, Elem elem, cons
 }  // namespace
 
 // The others are said by one op each, or by the sort that JAX makes of it.
-void Normaliser::convert_chlo(const OpReader& reader, Region& to) {
+void ChloOps::convert(const OpReader& reader, Region& to) {
   const RawOp& op = reader.raw();
   const std::string name(op.name);
   const std::vector<Type> types = result_types(reader);
   if (name == "top_k") {
-    chlo_top_k(reader, types, to);
+    top_k(reader, types, to);
     return;
   }
   if (types.size() != 1) {
@@ -132,7 +132,7 @@ void Normaliser::convert_chlo(const OpReader& reader, Region& to) {
 }
 
 // The k largest of the last dimension, and where they are: equal ones in their order.
-void Normaliser::chlo_top_k(const OpReader& reader, const std::vector<Type>& types, Region& to) {
+void ChloOps::top_k(const OpReader& reader, const std::vector<Type>& types, Region& to) {
   const RawOp& op = reader.raw();
   if (op.operands.size() != 1 || types.size() != 2) {
     reader.fail("wrong number of operands or results");

@@ -1,11 +1,11 @@
 // Custom calls whose meaning is known: what JAX sends to a TPU for factorisations, approximate
-// top-k and placements. Every other target is refused by its name. See normaliser.hpp.
+// top-k and placements. Every other target is refused by its name. See import_parts.hpp.
 #include <algorithm>
 #include <array>
 #include <charconv>
 
 #include "import/advice.hpp"
-#include "import/normaliser.hpp"
+#include "import/import_parts.hpp"
 
 namespace tpu::compiler::frontend {
 namespace {
@@ -51,7 +51,7 @@ EighAttrs eigh(const OpReader& reader) {
 
 }  // namespace
 
-void Normaliser::custom_call(const OpReader& reader, Region& to) {
+void CustomCalls::convert(const OpReader& reader, Region& to) {
   const std::string target = reader.text("call_target_name");
   const auto known = std::find_if(kMatrixTargets.begin(), kMatrixTargets.end(),
                                   [&](const Target& t) { return t.name == target; });
@@ -82,12 +82,12 @@ void Normaliser::custom_call(const OpReader& reader, Region& to) {
   }
 }
 
-void Normaliser::check_target(const OpReader& reader) const {
+void check_target(const OpReader& reader, const ImportOptions& options) {
   const std::string target = reader.text("call_target_name");
   const bool known = target == kApproxTopK || target == kPlacement || target == kSink ||
                      target == kLayout || target == kGspmdConstraint || target == kGspmdEnter ||
                      target == kGspmdLeave ||
-                     (target == kOwnPartitioning && options_.own_partitioning) ||
+                     (target == kOwnPartitioning && options.own_partitioning) ||
                      std::any_of(kMatrixTargets.begin(), kMatrixTargets.end(),
                                  [&](const Target& t) { return t.name == target; });
   if (!known) {
@@ -97,7 +97,7 @@ void Normaliser::check_target(const OpReader& reader) const {
 }
 
 // jax.experimental.custom_partitioning: who it is partitioned by is known where it is compiled.
-void Normaliser::own_partitioning(const OpReader& reader, Region& to) {
+void CustomCalls::own_partitioning(const OpReader& reader, Region& to) {
   if (cores_.replicas > 1) {
     reader.fail(
         "custom_partitioning in a program of several replicas is not supported; compile with "
@@ -120,7 +120,7 @@ void Normaliser::own_partitioning(const OpReader& reader, Region& to) {
 }
 
 // The exact answer is a legal approximation: a sort by the comparator, and the first results.
-void Normaliser::approx_top_k(const OpReader& reader, Region& to) {
+void CustomCalls::approx_top_k(const OpReader& reader, Region& to) {
   const RawOp& op = reader.raw();
   const auto called = tables_.array(reader.property("called_computations"));
   const auto comparator =
@@ -151,7 +151,7 @@ void Normaliser::approx_top_k(const OpReader& reader, Region& to) {
   for (const auto& arg : body.args) {
     values_[arg.value] = inner->add_arg(reader.type(arg.type));
   }
-  convert_ops(body, *inner);
+  regions_.convert_ops(body, *inner);
   for (size_t i = 0; i < arrays; ++i) {
     const Dims zero(types[i].dims.size(), 0), one(types[i].dims.size(), 1);
     values_[op.results[i]] = to.append(Kind::kSlice, {sort->result(i)}, {types[i]},
@@ -161,7 +161,7 @@ void Normaliser::approx_top_k(const OpReader& reader, Region& to) {
 }
 
 // The board's arrays have one home: device memory.
-void Normaliser::device_placement(const OpReader& reader) {
+void CustomCalls::device_placement(const OpReader& reader) {
   const uint32_t attributes = tables_.entry(reader.raw().dictionary, "mhlo.frontend_attributes");
   const auto place = tables_.text(tables_.entry(attributes, "_xla_buffer_placement"));
   if (place && *place != "device") {

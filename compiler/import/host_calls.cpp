@@ -1,11 +1,11 @@
 // Transfers between a program that runs and its host, which jax.debug.print, jax.pure_callback,
-// io_callback and jax.debug.callback become on a TPU. See normaliser.hpp.
+// io_callback and jax.debug.callback become on a TPU. See import_parts.hpp.
 //   %t2 = send %x, %t1 {channel 1}          =>     send %x {channel 1}
 //   %y, %t3 = recv %t2 {channel 2}                 %y = recv {channel 2}
 // Tokens say the order of such ops, which is that of the graph.
 #include <limits>
 
-#include "import/normaliser.hpp"
+#include "import/import_parts.hpp"
 
 namespace tpu::compiler::frontend {
 namespace {
@@ -15,7 +15,7 @@ constexpr int64_t kMostBytes = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
-void Normaliser::host_transfer(const OpReader& reader, Kind kind, Region& to) {
+void HostTransfers::convert(const OpReader& reader, Kind kind, Region& to) {
   const RawOp& op = reader.raw();
   const bool sends = kind == Kind::kSend;
   const size_t arrays = sends ? op.operands.size() - 1 : op.results.size() - 1;
@@ -48,7 +48,7 @@ void Normaliser::host_transfer(const OpReader& reader, Kind kind, Region& to) {
 }
 
 // Whole arrays go by one device, which the sharding names; parts of jax.shard_map by each.
-int64_t Normaliser::speaking_partition(const OpReader& reader) {
+int64_t HostTransfers::speaking_partition(const OpReader& reader) {
   if (cores_.partitions == 1) {
     return -1;
   }

@@ -34,7 +34,7 @@ Module Normaliser::run() {
       reader.fail("this op is not supported at the top of a module");
     }
   }
-  check_calls();
+  calls_.check();
   if (functions_.count("main") == 0) {
     throw Error("the artifact has no function 'main'; jax.export makes one");
   }
@@ -45,7 +45,7 @@ Module Normaliser::run() {
   } catch (const HbmExhausted&) {
     throw;
   } catch (const Error& e) {
-    fail_all(e);
+    Survey(whole, calls_, interface_).fail(e);
   }
   out_.global = true;
   out_.mesh = atoms_.mesh();
@@ -57,51 +57,20 @@ Module Normaliser::run() {
 }
 
 void Normaliser::convert_functions() {
-  convert_main(*functions_.at("main"));
+  interface_.convert(*functions_.at("main"), *this);
   for (const auto& [function_name, op] : functions_) {
     if (function_name != "main") {
       try {
         convert_function(*op);
       } catch (const Contradiction& e) {
-        throw Contradiction(e.message(), e.op(), nested_loc(caller_loc(*op), e.loc()));
+        throw Contradiction(e.message(), e.op(), nested_loc(calls_.caller_loc(*op), e.loc()));
       } catch (const HbmExhausted& e) {
-        throw HbmExhausted(e.message(), e.op(), nested_loc(caller_loc(*op), e.loc()));
+        throw HbmExhausted(e.message(), e.op(), nested_loc(calls_.caller_loc(*op), e.loc()));
       } catch (const Error& e) {
-        throw Error(e.message(), e.op(), nested_loc(caller_loc(*op), e.loc()));
+        throw Error(e.message(), e.op(), nested_loc(calls_.caller_loc(*op), e.loc()));
       }
     }
   }
-}
-
-CoreCounts Normaliser::core_counts(const Tables& tables, const ImportOptions& options) {
-  const auto number = [&](std::string_view key, int64_t given) {
-    const auto v = tables.integer(tables.entry(tables.raw().module.dictionary, key));
-    if (v && (*v < 1 || *v > kMaxCores)) {
-      throw Error("the artifact asks for an impossible number of devices");
-    }
-    const int64_t own = v.value_or(1);
-    if (given > 0 && own > 1 && own != given) {
-      throw Contradiction("the program says " + std::string(key) + " = " + std::to_string(own) +
-                              ", who compiles it asks for " + std::to_string(given),
-                          "", nullptr);
-    }
-    return given > 0 ? given : own;
-  };
-  CoreCounts cores;
-  cores.partitions = number("mhlo.num_partitions", options.partitions);
-  cores.replicas = number("mhlo.num_replicas", options.replicas);
-  if (cores.partitions > kMaxCores / cores.replicas) {
-    throw Error("the artifact asks for an impossible number of devices");
-  }
-  cores.num_cores = cores.partitions * cores.replicas;
-  return cores;
-}
-
-const RawRegion& Normaliser::body_of(const RawOp& op, const OpReader& reader) {
-  if (op.regions.size() != 1 || op.regions[0].ops.empty()) {
-    reader.fail("the body is missing");
-  }
-  return op.regions[0];
 }
 
 void Normaliser::convert_function(const RawOp& op) {
@@ -111,7 +80,7 @@ void Normaliser::convert_function(const RawOp& op) {
   f->name = reader.text("sym_name");
   f->loc = reader.loc();
   for (size_t i = 0; i < body.args.size(); ++i) {
-    const Type type = arg_type(reader, body, i);
+    const Type type = interface_.arg_type(reader, body, i);
     values_[body.args[i].value] = f->body.add_arg(type);
     f->args.push_back({"", type, {}, -1, false});
   }
@@ -135,40 +104,25 @@ void Normaliser::convert_ops(const RawRegion& region, Region& to) {
   }
 }
 
-Value* Normaliser::operand(const OpReader& reader, size_t i) const {
-  Value* v = values_[reader.raw().operands[i]];
-  if (v == nullptr) {
-    reader.fail("operand " + std::to_string(i) + " is not a tensor of this program");
-  }
-  return v;
-}
-
-std::vector<Value*> Normaliser::operands(const OpReader& reader) const {
-  std::vector<Value*> out;
-  for (size_t i = 0; i < reader.raw().operands.size(); ++i) {
-    out.push_back(operand(reader, i));
-  }
-  return out;
-}
-
 void Normaliser::convert_op(const RawOp& op, Region& to) {
   const OpReader reader = open(op);
   if (++num_ops_ > kMaxOps) {
     reader.fail("the program has more than " + std::to_string(kMaxOps) + " ops");
   }
-  check_known(reader);
+  check_known(reader, raw_, options_);
   if (op.dialect == Dialect::kBuiltin) {
     identity(reader);
   } else if (op.dialect == Dialect::kSdy) {
-    convert_sdy(reader, to);
+    shardy_.convert(reader, to);
   } else if (op.dialect == Dialect::kChlo) {
-    convert_chlo(reader, to);
+    chlo_.convert(reader, to);
   } else {
     convert_vhlo(reader, to);
   }
 }
 
-void Normaliser::check_known(const OpReader& reader) const {
+void check_known(const OpReader& reader, const bytecode::RawModule& raw,
+                 const ImportOptions& options) {
   const RawOp& op = reader.raw();
   if (op.dialect == Dialect::kSdy ||
       (op.dialect == Dialect::kBuiltin && op.name == "unrealized_conversion_cast")) {
@@ -183,30 +137,22 @@ void Normaliser::check_known(const OpReader& reader) const {
         "(stablehlo.serialize_portable_artifact), which says it by ops that are");
   }
   if (op.dialect != Dialect::kVhlo || bytecode::op_properties(op.dialect, op.name) == nullptr) {
-    reader.fail("this op is not known (" + std::string(op.name) + ", artifact of " + raw_.producer +
+    reader.fail("this op is not known (" + std::string(op.name) + ", artifact of " + raw.producer +
                 ")");
   }
   const std::string name = base_name(op.name);
   if (name == "custom_call") {
-    check_target(reader);
+    check_target(reader, options);
   } else if (!is_form(name) && !makes_token(name) && !kind_from_name(name)) {
     reader.fail("this op is not supported" + advice_for_op(name));
   }
-}
-
-std::vector<Type> Normaliser::result_types(const OpReader& reader) const {
-  std::vector<Type> types;
-  for (const uint32_t t : reader.raw().result_types) {
-    types.push_back(reader.type(t));
-  }
-  return types;
 }
 
 void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
   const RawOp& op = reader.raw();
   const std::string name = base_name(op.name);
   if (is_form(name)) {
-    define_results(reader, *convert_form(reader, name, to));
+    define_results(reader, *convert_form(reader, name, operands(reader), to));
     return;
   }
   if (makes_token(name)) {
@@ -215,17 +161,17 @@ void Normaliser::convert_vhlo(const OpReader& reader, Region& to) {
   }
   const Kind kind = kind_from_name(name).value();
   if (kind == Kind::kSend || kind == Kind::kRecv) {
-    host_transfer(reader, kind, to);
+    host_.convert(reader, kind, to);
     return;
   }
   if (kind == Kind::kCustomCall) {
-    if (!gspmd_custom_call(reader, to)) {
-      custom_call(reader, to);
+    if (!gspmd_ops_.convert_custom_call(reader, to)) {
+      custom_calls_.convert(reader, to);
     }
     return;
   }
-  if (kind == Kind::kCall && is_gspmd_shard_map(op)) {
-    gspmd_shard_map(reader, to);
+  if (kind == Kind::kCall && gspmd_ops_.is_shard_map(op)) {
+    gspmd_ops_.convert_shard_map(reader, to);
     return;
   }
   std::vector<Type> types = result_types(reader);
@@ -304,13 +250,6 @@ void Normaliser::convert_regions(const OpReader& reader, Op& out) {
       values_[arg.value] = inner->add_arg(reader.type(arg.type));
     }
     convert_ops(region, *inner);
-  }
-}
-
-void Normaliser::define_results(const OpReader& reader, const Op& out) {
-  const RawOp& op = reader.raw();
-  for (size_t i = 0; i < op.results.size(); ++i) {
-    values_[op.results[i]] = out.result(i);
   }
 }
 

@@ -3,12 +3,12 @@
 //   get_dimension_size %x {dimension=1}              =>   constant 7
 //   dynamic_reshape %x, %shape -> f32[6]             =>   reshape %x -> f32[6]
 //   einsum %a, %b {"ij,kj->ki"}                      =>   dot_general, transpose
-// See normaliser.hpp.
+// See import_parts.hpp.
 #include <algorithm>
 #include <array>
 #include <numeric>
 
-#include "import/normaliser.hpp"
+#include "import/import_parts.hpp"
 
 namespace tpu::compiler::frontend {
 namespace {
@@ -239,11 +239,12 @@ class FormMaker {
 
 }  // namespace
 
-bool Normaliser::is_form(std::string_view name) {
+bool is_form(std::string_view name) {
   return std::any_of(kForms.begin(), kForms.end(), [&](const Form& f) { return f.name == name; });
 }
 
-const Op* Normaliser::convert_form(const OpReader& reader, const std::string& name, Region& to) {
+const Op* convert_form(const OpReader& reader, const std::string& name,
+                       const std::vector<Value*>& operands, Region& to) {
   const RawOp& op = reader.raw();
   const auto form =
       std::find_if(kForms.begin(), kForms.end(), [&](const Form& f) { return f.name == name; });
@@ -251,15 +252,15 @@ const Op* Normaliser::convert_form(const OpReader& reader, const std::string& na
     reader.fail("wrong number of operands or results");
   }
   const Type type = reader.type(op.result_types[0]);
-  FormMaker maker(reader, operands(reader), type, to);
+  FormMaker maker(reader, operands, type, to);
   if (name == "dynamic_broadcast_in_dim") {
     return maker
-        .make(Kind::kBroadcastInDim, {operand(reader, 0)}, type,
+        .make(Kind::kBroadcastInDim, {operands[0]}, type,
               DimsAttrs{reader.dims("broadcast_dimensions")})
         ->def;
   }
   if (name == "dynamic_reshape") {
-    return maker.make(Kind::kReshape, {operand(reader, 0)}, type, NoAttrs{})->def;
+    return maker.make(Kind::kReshape, {operands[0]}, type, NoAttrs{})->def;
   }
   if (name == "dynamic_iota") {
     return maker.make(Kind::kIota, {}, type, DimAttrs{reader.integer("iota_dimension")})->def;

@@ -1,5 +1,5 @@
 // Shardings in GSPMD's language (gspmd.hpp) to what Shardy says: constraints and manual
-// computations of the global graph. See normaliser.hpp.
+// computations of the global graph. See import_parts.hpp.
 //
 //   %1 = custom_call @Sharding(%0) {S}                 %4 = manual_computation %0 {in=(S), out=(T)}
 //   %2 = custom_call @SPMDFullToShardShape(%1)    =>     (%2) { %3 = call @body %2; return %3 }
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "import/normaliser.hpp"
+#include "import/import_parts.hpp"
 
 namespace tpu::compiler::frontend {
 
@@ -35,7 +35,7 @@ void read_open_dims(std::string_view config, size_t rank, ShardingAttrs& attrs) 
 
 }  // namespace
 
-GspmdSharding Normaliser::gspmd_of(const OpReader& reader, size_t rank) {
+GspmdSharding GspmdOps::sharding_of(const OpReader& reader, size_t rank) {
   const auto text = tables_.text(tables_.entry(reader.raw().dictionary, "mhlo.sharding"));
   if (!text) {
     reader.fail("the attribute 'mhlo.sharding' is missing");
@@ -49,7 +49,7 @@ GspmdSharding Normaliser::gspmd_of(const OpReader& reader, size_t rank) {
   }
 }
 
-bool Normaliser::gspmd_custom_call(const OpReader& reader, Region& to) {
+bool GspmdOps::convert_custom_call(const OpReader& reader, Region& to) {
   const RawOp& op = reader.raw();
   const std::string_view target = custom_call_target(tables_, op);
   if (target != kGspmdConstraint && target != kGspmdEnter && target != kGspmdLeave) {
@@ -68,7 +68,7 @@ bool Normaliser::gspmd_custom_call(const OpReader& reader, Region& to) {
     return true;  // in front of an exit
   }
   const Type type = operand(reader, 0)->type;
-  const GspmdSharding sharding = gspmd_of(reader, type.dims.size());
+  const GspmdSharding sharding = sharding_of(reader, type.dims.size());
   const bool says_nothing = sharding.manual || sharding.unknown ||
                             (type.dims.empty() && sharding.attrs.sharding.unreduced.empty());
   if (gspmd_.belongs(op) || cores_.partitions == 1 || says_nothing) {
@@ -81,7 +81,7 @@ bool Normaliser::gspmd_custom_call(const OpReader& reader, Region& to) {
   return true;
 }
 
-bool Normaliser::is_gspmd_shard_map(const RawOp& call) const {
+bool GspmdOps::is_shard_map(const RawOp& call) const {
   const auto enters = [&](uint32_t v) { return gspmd_.entry(v) != nullptr; };
   const auto leaves = [&](uint32_t v) { return !gspmd_.exits(v).empty(); };
   return std::any_of(call.operands.begin(), call.operands.end(), enters) ||
@@ -89,7 +89,7 @@ bool Normaliser::is_gspmd_shard_map(const RawOp& call) const {
 }
 
 // The operand of the body that `entry` makes: the whole array, and how it is cut.
-Value* Normaliser::enter_gspmd(const RawOp& entry, ManualAttrs& attrs) {
+Value* GspmdOps::enter(const RawOp& entry, ManualAttrs& attrs) {
   const OpReader reader = open(entry);
   Value* whole = operand(reader, 0);
   const size_t rank = whole->type.dims.size();
@@ -97,12 +97,12 @@ Value* Normaliser::enter_gspmd(const RawOp& entry, ManualAttrs& attrs) {
   if (constraint == nullptr) {
     reader.fail("no custom_call @Sharding precedes it");
   }
-  attrs.in.push_back(gspmd_of(open(*constraint), rank).attrs);
-  add_manual_axes(gspmd_of(reader, rank), attrs);
+  attrs.in.push_back(sharding_of(open(*constraint), rank).attrs);
+  add_manual_axes(sharding_of(reader, rank), attrs);
   return whole;
 }
 
-void Normaliser::add_manual_axes(const GspmdSharding& of, ManualAttrs& attrs) const {
+void GspmdOps::add_manual_axes(const GspmdSharding& of, ManualAttrs& attrs) const {
   std::vector<int> axes = of.manual_axes;
   for (size_t i = 0; of.manual && i < atoms_.mesh().axes.size(); ++i) {
     axes.push_back(static_cast<int>(i));
@@ -115,13 +115,13 @@ void Normaliser::add_manual_axes(const GspmdSharding& of, ManualAttrs& attrs) co
   }
 }
 
-void Normaliser::gspmd_shard_map(const OpReader& reader, Region& to) {
+void GspmdOps::convert_shard_map(const OpReader& reader, Region& to) {
   const RawOp& call = reader.raw();
   ManualAttrs attrs;
   std::vector<Value*> arrays;
   for (const uint32_t value : call.operands) {
     if (const RawOp* entry = gspmd_.entry(value)) {
-      arrays.push_back(enter_gspmd(*entry, attrs));
+      arrays.push_back(enter(*entry, attrs));
     }
   }
   std::vector<Type> types;
@@ -131,7 +131,7 @@ void Normaliser::gspmd_shard_map(const OpReader& reader, Region& to) {
     for (const RawOp* exit : gspmd_.exits(call.results[i])) {
       const OpReader out = open(*exit);
       types.push_back(out.type(exit->result_types.at(0)));
-      attrs.out.push_back(gspmd_of(out, types.back().dims.size()).attrs);
+      attrs.out.push_back(sharding_of(out, types.back().dims.size()).attrs);
       leaving.push_back(exit->results[0]);
       left_behind.push_back(i);
     }

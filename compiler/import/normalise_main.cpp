@@ -1,9 +1,9 @@
 // The interface of the program: arguments and results of main with their shardings and donations,
-// and where to point at when an argument is refused. See normaliser.hpp.
+// and where to point at when an argument is refused. See import_parts.hpp.
 #include <algorithm>
 
+#include "import/import_parts.hpp"
 #include "import/layouts.hpp"
-#include "import/normaliser.hpp"
 #include "ir/error_kinds.hpp"
 
 namespace tpu::compiler::frontend {
@@ -28,39 +28,6 @@ bool may_be(const ShardingAttrs& wanted, const Sharding& found) {
 
 }  // namespace
 
-LocRef Normaliser::caller_loc(const RawOp& callee) {
-  std::set<const RawOp*> seen;
-  return caller_loc(callee, seen);
-}
-
-LocRef Normaliser::caller_loc(const RawOp& callee, std::set<const RawOp*>& seen) {
-  LocRef found;
-  for (const auto& [name, function] : functions_) {
-    const RawOp* call = call_of(callee, *function);
-    if (call == nullptr || !seen.insert(function).second) {
-      continue;
-    }
-    const LocRef own = tables_.loc(call->loc);
-    found = own->frames.empty() ? nested_loc(caller_loc(*function, seen), own) : own;
-    if (!found->frames.empty()) {
-      break;
-    }
-  }
-  return found;
-}
-
-const RawOp* Normaliser::call_of(const RawOp& callee, const RawOp& within) const {
-  for (const RawRegion& region : within.regions) {
-    for (const RawOp& op : region.ops) {
-      const RawOp* call = called_function(op) == &callee ? &op : call_of(callee, op);
-      if (call != nullptr) {
-        return call;
-      }
-    }
-  }
-  return nullptr;
-}
-
 // What JAX passes for a token of an ordered effect, and takes as one: an array of no truths.
 static const Type kTokenAtHost{Elem::kI1, {0}};
 
@@ -76,7 +43,7 @@ static void release_unlike(Function& f) {
   }
 }
 
-void Normaliser::convert_main(const RawOp& op) {
+void MainInterface::convert(const RawOp& op, RegionConverter& regions) {
   const OpReader reader = open(op);
   const RawRegion& body = body_of(op, reader);
   out_.main = std::make_unique<Function>();
@@ -98,7 +65,7 @@ void Normaliser::convert_main(const RawOp& op) {
     }
     f.args.push_back(std::move(info));
   }
-  convert_ops(body, f.body);
+  regions.convert_ops(body, f.body);
   finish_results(reader, body.ops.back(), f);
   if (options_.layouts) {
     lay_out(f);
@@ -108,12 +75,7 @@ void Normaliser::convert_main(const RawOp& op) {
   }
 }
 
-Value* Normaliser::made_token(const LocRef& loc, const Type& type, Region& to) {
-  return to.append(Kind::kConstant, {}, {type}, ConstantAttrs{make_splat_int(type, 0)}, loc)
-      ->result();
-}
-
-bool Normaliser::gives_token(const OpReader& reader, size_t i) const {
+bool MainInterface::gives_token(const OpReader& reader, size_t i) const {
   const bytecode::RawAttr& of_main = tables_.attr(reader.property("function_type"));
   if (of_main.type == kNone) {
     return false;
@@ -123,7 +85,7 @@ bool Normaliser::gives_token(const OpReader& reader, size_t i) const {
          reader.is_token(type.types[type.num_inputs + i]);
 }
 
-Type Normaliser::arg_type(const OpReader& reader, const RawRegion& body, size_t i) {
+Type MainInterface::arg_type(const OpReader& reader, const RawRegion& body, size_t i) {
   try {
     return reader.type(body.args[i].type);
   } catch (const HbmExhausted& e) {
@@ -134,19 +96,19 @@ Type Normaliser::arg_type(const OpReader& reader, const RawRegion& body, size_t 
   }
 }
 
-OpReader Normaliser::user_of_argument(const OpReader& reader, const RawRegion& body, size_t i) {
+OpReader MainInterface::user_of_argument(const OpReader& reader, const RawRegion& body, size_t i) {
   std::set<uint32_t> seen;
   const RawOp* user = first_use(body, body.args[i].value, seen);
   return user == nullptr ? reader : open(*user);
 }
 
-std::string Normaliser::argument_text(const RawRegion& body, size_t i) {
+std::string MainInterface::argument_text(const RawRegion& body, size_t i) {
   const std::string name = tables_.loc(body.args[i].loc)->path;
   return "argument " + std::to_string(i) + (name.empty() ? "" : " ('" + name + "')");
 }
 
-const RawOp* Normaliser::first_use(const RawRegion& region, uint32_t value,
-                                   std::set<uint32_t>& seen) {
+const RawOp* MainInterface::first_use(const RawRegion& region, uint32_t value,
+                                      std::set<uint32_t>& seen) {
   std::set<uint32_t> names = {value};
   for (const RawOp& op : region.ops) {
     for (size_t i = 0; i < op.operands.size(); ++i) {
@@ -170,8 +132,8 @@ const RawOp* Normaliser::first_use(const RawRegion& region, uint32_t value,
   return nullptr;
 }
 
-void Normaliser::read_arg_attrs(const OpReader& reader, const RawRegion& body, size_t i,
-                                uint32_t dictionary, ArgInfo& info) {
+void MainInterface::read_arg_attrs(const OpReader& reader, const RawRegion& body, size_t i,
+                                   uint32_t dictionary, ArgInfo& info) {
   if (const auto alias = tables_.integer(tables_.entry(dictionary, "tf.aliasing_output"))) {
     info.alias_result = static_cast<int>(*alias);
     info.donated = true;
@@ -189,8 +151,8 @@ void Normaliser::read_arg_attrs(const OpReader& reader, const RawRegion& body, s
   }
 }
 
-std::optional<ShardingAttrs> Normaliser::wanted_sharding(const OpReader& reader,
-                                                         uint32_t dictionary, const Type& type) {
+std::optional<ShardingAttrs> MainInterface::wanted_sharding(const OpReader& reader,
+                                                            uint32_t dictionary, const Type& type) {
   const size_t rank = type.dims.size();
   std::optional<ShardingAttrs> wanted;
   const uint32_t sharding = tables_.entry(dictionary, "sdy.sharding");
@@ -217,12 +179,12 @@ std::optional<ShardingAttrs> Normaliser::wanted_sharding(const OpReader& reader,
   return wanted;
 }
 
-Dims Normaliser::wanted_layout(uint32_t dictionary, const Type& type) const {
+Dims MainInterface::wanted_layout(uint32_t dictionary, const Type& type) const {
   const auto text = tables_.text(tables_.entry(dictionary, "mhlo.layout_mode"));
   return options_.layouts && text ? read_layout(*text, type.dims.size()) : Dims{};
 }
 
-void Normaliser::finish_results(const OpReader& reader, const RawOp& ret, Function& f) {
+void MainInterface::finish_results(const OpReader& reader, const RawOp& ret, Function& f) {
   const auto res_attrs = tables_.array(reader.property("res_attrs"));
   for (size_t i = 0; i < ret.operands.size(); ++i) {
     ResultInfo info;

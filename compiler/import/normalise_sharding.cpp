@@ -1,37 +1,14 @@
 // jax.shard_map (sdy.manual_computation) and sharding constraints: kept as ops of the global graph,
-// for the pass `partition`. See normaliser.hpp.
+// for the pass `partition`. See import_parts.hpp.
 #include <algorithm>
 
-#include "import/normaliser.hpp"
+#include "import/import_parts.hpp"
 
 namespace tpu::compiler::frontend {
 
 using bytecode::Dialect;
 
-const RawOp* Normaliser::called_function(const RawOp& op) const {
-  if (op.dialect != Dialect::kVhlo || base_name(op.name) != "call") {
-    return nullptr;
-  }
-  for (const auto& [key, value] : op.properties) {
-    if (key == "callee") {
-      const auto it = functions_.find(std::string(tables_.text(value).value_or("")));
-      return it == functions_.end() ? nullptr : it->second;
-    }
-  }
-  return nullptr;
-}
-
-void Normaliser::identity(const OpReader& reader) {
-  const RawOp& op = reader.raw();
-  if (op.operands.size() != op.results.size()) {
-    reader.fail("a cast must have as many results as operands");
-  }
-  for (size_t i = 0; i < op.results.size(); ++i) {
-    values_[op.results[i]] = operand(reader, i);
-  }
-}
-
-void Normaliser::convert_sdy(const OpReader& reader, Region& to) {
+void ShardyOps::convert(const OpReader& reader, Region& to) {
   const RawOp& op = reader.raw();
   if (op.name == "return") {
     to.append(Kind::kReturn, operands(reader), {}, NoAttrs{}, reader.loc());
@@ -48,7 +25,7 @@ void Normaliser::convert_sdy(const OpReader& reader, Region& to) {
   }
 }
 
-void Normaliser::sharding_constraint(const OpReader& reader, Kind kind, Region& to) {
+void ShardyOps::sharding_constraint(const OpReader& reader, Kind kind, Region& to) {
   const RawOp& op = reader.raw();
   if (op.operands.size() != 1 || op.results.size() != 1) {
     reader.fail("wrong number of operands or results");
@@ -64,21 +41,9 @@ void Normaliser::sharding_constraint(const OpReader& reader, Kind kind, Region& 
                          reader.loc()));
 }
 
-void Normaliser::check_group(const OpReader& reader, std::optional<int64_t> group,
-                             const Dims& dims) {
-  if (!group) {
-    return;
-  }
-  const Dims& others = group_dims_.emplace(*group, dims).first->second;
-  if (dims != others) {
-    reader.fail("an array of shape " + to_string(dims) + " cannot lie like those of group " +
-                std::to_string(*group) + ", whose shape is " + to_string(others));
-  }
-}
-
 // The op has no result: who reads the value further on reads that of a constraint which leaves all
 // open. A group names a value in the region that makes it.
-void Normaliser::sharding_group(const OpReader& reader, Region& to) {
+void ShardyOps::sharding_group(const OpReader& reader, Region& to) {
   const RawOp& op = reader.raw();
   if (op.operands.size() != 1 || !op.results.empty()) {
     reader.fail("wrong number of operands or results");
@@ -98,7 +63,7 @@ void Normaliser::sharding_group(const OpReader& reader, Region& to) {
   std::replace(values_.begin(), values_.end(), value, alike);  // it may have come through casts
 }
 
-void Normaliser::manual_computation(const OpReader& reader, Region& to) {
+void ShardyOps::manual_computation(const OpReader& reader, Region& to) {
   const RawOp& op = reader.raw();
   const RawRegion& body = body_of(op, reader);
   const auto in = shardings_.per_value(reader, "in_shardings");
@@ -128,7 +93,7 @@ void Normaliser::manual_computation(const OpReader& reader, Region& to) {
   }
   const LocRef saved = outer_loc_;
   outer_loc_ = reader.loc();
-  convert_ops(body, *inner);
+  regions_.convert_ops(body, *inner);
   outer_loc_ = saved;
   if (inner->terminator()->operands.size() != op.results.size()) {
     reader.fail("the body returns another number of values");

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "import/normaliser.hpp"
+#include "import/import_parts.hpp"
 #include "ir/error_kinds.hpp"
 
 namespace tpu::compiler::frontend {
@@ -25,7 +25,7 @@ std::string listed(const std::vector<Error>& errors) {
 
 }  // namespace
 
-struct Normaliser::Survey {
+struct Survey::Findings {
   std::set<uint32_t> refused;       // values of types that are not supported
   std::vector<Error> errors;        // none twice
   std::set<std::string> texts;      // of them
@@ -41,15 +41,15 @@ struct Normaliser::Survey {
   }
 };
 
-void Normaliser::fail_all(const Error& first) {
-  Survey survey;
+void Survey::fail(const Error& first) {
+  Findings survey;
   outer_loc_ = nullptr;
   const RawOp& main = *functions_.at("main");
-  survey_function(main, survey);
+  in_function(main, survey);
   for (const auto& [function_name, op] : functions_) {
     if (op != &main) {
-      survey.caller = caller_loc(*op);
-      survey_function(*op, survey);
+      survey.caller = calls_.caller_loc(*op);
+      in_function(*op, survey);
     }
   }
   survey.caller = nullptr;
@@ -62,21 +62,21 @@ void Normaliser::fail_all(const Error& first) {
   throw Unsupported(listed(survey.errors));
 }
 
-void Normaliser::survey_function(const RawOp& op, Survey& survey) {
+void Survey::in_function(const RawOp& op, Findings& survey) {
   const bool is_main = &op == functions_.at("main");
   for (const RawRegion& body : op.regions) {
     for (size_t i = 0; is_main && i < body.args.size(); ++i) {
       try {
-        arg_type(open(op), body, i);
+        interface_.arg_type(open(op), body, i);
       } catch (const Error& e) {
         survey.add(e);
       }
     }
-    survey_region(body, open(op), survey);
+    in_region(body, open(op), survey);
   }
 }
 
-void Normaliser::survey_region(const RawRegion& region, const OpReader& owner, Survey& survey) {
+void Survey::in_region(const RawRegion& region, const OpReader& owner, Findings& survey) {
   const auto is_refused = [&](const OpReader& reader, uint32_t type) {
     try {
       reader.type(type);
@@ -95,7 +95,7 @@ void Normaliser::survey_region(const RawRegion& region, const OpReader& owner, S
     for (const RawRegion& inner : op.regions) {
       const LocRef saved = outer_loc_;
       outer_loc_ = op.dialect == bytecode::Dialect::kSdy ? reader.loc() : outer_loc_;
-      survey_region(inner, reader, survey);
+      in_region(inner, reader, survey);
       outer_loc_ = saved;
     }
     // What comes from operands, regions and called functions is said there.
@@ -104,7 +104,7 @@ void Normaliser::survey_region(const RawRegion& region, const OpReader& owner, S
       passed_on = passed_on || survey.refused.count(value) != 0;
     }
     try {
-      check_known(reader);
+      check_known(reader, raw_, options_);
     } catch (const Error& e) {
       survey.add(e);
       passed_on = true;
