@@ -8,7 +8,8 @@ add_custom_command(
   COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0 ${Python3_EXECUTABLE} ${script} --out ${pages}
           --version ${PROJECT_VERSION} $<TARGET_FILE:tpuc> $<TARGET_FILE:tpuboard>
   COMMAND ${CMAKE_COMMAND} -E touch ${pages}/stamp
-  DEPENDS tpuc tpuboard ${script}
+  DEPENDS tpuc tpuboard ${script} ${CMAKE_SOURCE_DIR}/spec/sim/options.toml
+          ${CMAKE_SOURCE_DIR}/spec/gen/options.py
   COMMENT "Making manual pages and shell completion"
   VERBATIM)
 add_custom_target(tpu_command_pages ALL DEPENDS ${pages}/stamp)

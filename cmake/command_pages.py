@@ -1,5 +1,8 @@
 """Manual pages and shell completion of the commands, from what `PROGRAM --help` prints (CLI11's form).
 
+What an option of the board takes (a choice, a file, a folder, a number) is read from spec/sim/options.toml, since a
+help text does not tell a file from any other text.
+
 Usage: command_pages.py --out DIR --version TEXT PROGRAM...
 Writes man/PROGRAM.1 and man/PROGRAM-SUBCOMMAND.1, bash/PROGRAM, zsh/_PROGRAM, fish/PROGRAM.fish. A help text that it
 does not understand is an error.
@@ -10,9 +13,17 @@ from __future__ import annotations
 import argparse
 import re
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+SPEC = Path(__file__).resolve().parent.parent / "spec"
+sys.path.insert(0, str(SPEC / "gen"))
+from options import Option, parse_options  # noqa: E402
+
+FILE_TYPES = {"input", "output", "fst", "kept_output"}
+FOLDER_TYPES = {"folder", "kept_folder"}
+PRESETS = sorted(path.stem for path in (SPEC / "board").glob("v*.toml"))
 CHOICES = re.compile(r"\{([\w.,-]+)\}")  # TEXT:{sim,null}
 WORDS = re.compile(r"^\w+(?:\|\w+)+$")  # auto|on|off
 FILE_VALUE = re.compile(r"\b(?:FILE|DIR|PROGRAM|CONFIG)\b")
@@ -27,19 +38,38 @@ class Entry:
     names: list[str]  # "-o", "--output"; of others the one name
     value: str  # "FILE.fst", "TEXT:{sim,null}=sim"; empty for a flag
     text: str
+    row: Option | None = None  # of an option of the board
 
     def choices(self) -> list[str]:
-        """Words that the value may be."""
+        """Words that the value may be, or that it often is."""
+        if self.row is not None:
+            return PRESETS if self.row.name == "board" else self.row.values
         first = self.value.split(" ")[0] if self.value else ""
         found = CHOICES.search(self.value)
         return found.group(1).split(",") if found else first.split("|") if WORDS.match(first) else []
 
     def takes_file(self) -> bool:
         """True if the value is best completed as a file name."""
+        if self.row is not None:
+            return self.row.type in FILE_TYPES
         if not self.value or self.choices():
             return False
         named = FILE_VALUE.search(self.value) is not None
         return named or (self.value.startswith("TEXT") and re.search(r"\bfile\b|\bOUT\.", self.text) is not None)
+
+
+    def takes_folder(self) -> bool:
+        """True if the value is a folder."""
+        return self.row is not None and self.row.type in FOLDER_TYPES
+
+
+def board_options() -> dict[str, Option]:
+    """Options of the board by their names on the command line."""
+    options, _ = parse_options(SPEC / "sim/options.toml")
+    return {f"--{option.name}": option for option in options if option.command_line}
+
+
+BOARD_OPTIONS = board_options()
 
 
 @dataclass
@@ -63,7 +93,8 @@ def entry_of(left: str, text: str) -> Entry:
     if rule:
         text = f"{text} ({'not with' if rule.group(1) == 'Excludes' else 'needs'} {', '.join(rule.group(2).split())})"
         value = RULE.sub("", " " + value)
-    return Entry(names.split(","), value.replace(" REQUIRED", "").replace("REQUIRED", "").strip(), text.strip())
+    row = next((BOARD_OPTIONS[name] for name in names.split(",") if name in BOARD_OPTIONS), None)
+    return Entry(names.split(","), value.replace(" REQUIRED", "").replace("REQUIRED", "").strip(), text.strip(), row)
 
 
 def parse(command: list[str], text: str) -> Help:
@@ -151,9 +182,11 @@ def bash_completion(pages: list[Help]) -> str:
             if not entry.value:
                 continue
             pattern = "|".join(f"{command}:{n}" for n in entry.names)
-            words = f'-W "{" ".join(entry.choices())}"' if entry.choices() else "-f"
-            if entry.choices() or entry.takes_file():
-                text.append(f"    {pattern}) mapfile -t COMPREPLY < <(compgen {words} -- \"$word\"); return ;;")
+            words = [f'-W "{" ".join(entry.choices())}"'] if entry.choices() else []
+            words += ["-f"] if entry.takes_file() else ["-d"] if entry.takes_folder() else []
+            how = " ".join(words)
+            if words:
+                text.append(f"    {pattern}) mapfile -t COMPREPLY < <(compgen {how} -- \"$word\"); return ;;")
             else:
                 text.append(f"    {pattern}) return ;;")
     text += ["  esac", '  case "$command" in']
@@ -178,7 +211,8 @@ def zsh_arguments(page: Help) -> list[str]:
     for entry in page.entries("Options"):
         value = ""
         if entry.value:
-            action = f"({' '.join(entry.choices())})" if entry.choices() else "_files" if entry.takes_file() else " "
+            action = (f"({' '.join(entry.choices())})" if entry.choices() and not entry.takes_file() else "_files"
+                      if entry.takes_file() else "_files -/" if entry.takes_folder() else " ")
             value = f":value:{action}"
         specs += [f"'*{n}[{zsh_text(entry.text)}]{value}'" for n in entry.names]
     if page.entries("Positionals"):
@@ -219,9 +253,11 @@ def fish_completion(pages: list[Help]) -> str:
             text.append(f"complete -c {program}{only} -f -a {sub.names[0]} -d '{sub.text.translate(quote)}'")
         for entry in page.entries("Options"):
             names = " ".join(f"-l {n[2:]}" if n.startswith("--") else f"-s {n[1:]}" for n in entry.names)
-            value = "" if not entry.value else " -x" if not entry.takes_file() else " -r -F"
+            value = "" if not entry.value else " -r -F" if entry.takes_file() else " -x"
             if entry.choices():
                 value += f" -a '{' '.join(entry.choices())}'"
+            elif entry.takes_folder():
+                value += " -a '(__fish_complete_directories)'"
             text.append(f"complete -c {program}{only} {names}{value} -d '{entry.text.translate(quote)}'")
     return "\n".join(text) + "\n"
 
