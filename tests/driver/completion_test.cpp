@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "tests/driver/error_code.hpp"
@@ -106,6 +107,24 @@ TEST_P(Completion, WhatWaitsForAnotherCoreIsSentByItself) {
     std::vector<std::byte> out(sent_.bytes.size());
     ASSERT_TRUE(comes_by_itself(copy.read(out))) << i;
     EXPECT_EQ(out, sent_.bytes);
+  }
+}
+
+TEST(CompletionThread, CallbacksOfWorkThatEndsWithTheLastHandleRun) {
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(64);
+  for (int i = 0; i < 20; ++i) {
+    std::optional<Board> board = Board::open(with_thread());
+    const HostEvent gate = board->make_event();  // outlives the board
+    std::promise<ErrorCode> told;
+    board->put(0, DType::kI32, {16}, bytes, {gate.event()})
+        .ready()
+        .on_ready([&](const auto& error) {
+          told.set_value(error == nullptr ? ErrorCode::kInternal : error->code());
+        });
+    board.reset();
+    auto code = told.get_future();
+    ASSERT_EQ(code.wait_for(kPatience), std::future_status::ready) << i;
+    EXPECT_EQ(code.get(), ErrorCode::kCancelled);
   }
 }
 

@@ -248,6 +248,8 @@ BoardImpl::~BoardImpl() {
   } catch (const std::exception&) {
     // Nobody is left who could be told.
   }
+  // close() leaves callbacks to the completion thread, which does not find the board any more.
+  outbox_.take().deliver();
 }
 
 }  // namespace tpu::driver
