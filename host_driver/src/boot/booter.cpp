@@ -168,6 +168,7 @@ void Booter::check_versions(const Device& device) {
 }
 
 void Booter::boot(const std::vector<int>& ids, bool retried) {
+  transport_->limit_run({});  // the last slice of the pump does not cut the boot short
   load_firmware(ids);
   const std::vector<int> bad = await_state(ids, core_page::kStateHandshake);
   std::vector<int> booted;

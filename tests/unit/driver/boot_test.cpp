@@ -1,7 +1,9 @@
 // What the driver reads of cores beside operations: completions that must not be believed, fault
 // records, and the states of a core that boots.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -149,13 +151,17 @@ class PageWire : public test::SilentWire {
   RunOutcome run() override {
     RunOutcome outcome;
     outcome.quiescent = states.empty();
+    limits_of_runs.push_back(limit);
     return outcome;
   }
+  void limit_run(std::chrono::nanoseconds time) override { limit = time; }
   void set_core(uint64_t offset, uint32_t value) { pages[{0, core_page::kBase + offset}] = value; }
 
   std::map<std::pair<int, uint64_t>, uint32_t> pages;
   std::vector<uint32_t> states;
   size_t loaded = 0;
+  std::chrono::nanoseconds limit{0};
+  std::vector<std::chrono::nanoseconds> limits_of_runs;
 };
 
 class BootTest : public testing::Test, protected test::FakeBoard {
@@ -200,6 +206,14 @@ TEST_F(BootTest, ACoreGetsTheFirmwareThenItsRings) {
   EXPECT_FALSE(cores.devices[0].held);
   EXPECT_EQ(page_->writes.back(),
             (std::pair<uint64_t, uint32_t>{core_page::kBase + core_page::kQueueEn, 1}));
+}
+
+TEST_F(BootTest, TheSliceOfALaunchDoesNotLimitTheBoot) {
+  page_->limit_run(std::chrono::milliseconds(5));
+  page_->states = {core_page::kStateRom, core_page::kStateHandshake, core_page::kStateReady};
+  booter_.boot({0});
+  ASSERT_FALSE(page_->limits_of_runs.empty());
+  EXPECT_THAT(page_->limits_of_runs, testing::Each(std::chrono::nanoseconds(0)));
 }
 
 TEST_F(BootTest, AnImageDamagedOnTheWayIsLoadedOnceMore) {
