@@ -53,15 +53,24 @@ void LaunchReporter::report_after(LongLaunches::Time ran, const Devices& devices
                         seen || op == nullptr ? 1 : op->steps, cycle)) {
       continue;
     }
-    const Operation* oldest = found == nullptr ? nullptr : found->first_launch();
-    if (oldest == nullptr || op->number < oldest->number ||
-        (op->number == oldest->number && place_of(*found) == nullptr)) {
+    if (found == nullptr || comes_first(device, *found, place_of(*found) != nullptr)) {
       found = &device;
     }
   }
   if (found != nullptr && launches_.may_tell()) {
     report(*found, place_of(*found), cycle);
   }
+}
+
+bool LaunchReporter::comes_first(const Device& device, const Device& other, bool other_runs) const {
+  const LongLaunches::Time silent = launches_.silent(static_cast<size_t>(device.id));
+  const LongLaunches::Time other_silent = launches_.silent(static_cast<size_t>(other.id));
+  if (silent != other_silent) {
+    return silent > other_silent;
+  }
+  const uint64_t number = device.first_launch()->number;
+  const uint64_t other_number = other.first_launch()->number;
+  return number < other_number || (number == other_number && !other_runs);
 }
 
 void LaunchReporter::report(const Device& device, const ProgramPlace* place, uint64_t cycle) {

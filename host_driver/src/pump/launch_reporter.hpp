@@ -20,10 +20,12 @@ class LaunchReporter {
 
   /// How long the board may run until report_after() is to be called; 0: as long as it likes.
   LongLaunches::Time slice() const { return launches_.slice(); }
-  /// The board ran that long. Reports the oldest launch that is due: younger ones may wait for it.
+  /// The board ran that long. Reports the launch that was not reported for the longest
+  /// time; of equals the oldest, since younger ones may wait for it.
   void report_after(LongLaunches::Time ran, const Devices& devices, Transport& transport);
 
  private:
+  bool comes_first(const Device& device, const Device& other, bool other_runs) const;
   void report(const Device& device, const ProgramPlace* place, uint64_t cycle);
 
   LongLaunches launches_;

@@ -110,11 +110,7 @@ bool LongLaunches::look(size_t device, uint32_t launch_id, uint64_t steps, uint6
     head.since = running_;
     head.told_loops.clear();  // iterations count from the step's begin
   }
-  if (launch_id == 0 || (running_ - head.since) / interval_ < static_cast<int64_t>(unseen)) {
-    return false;
-  }
-  head.since = running_;
-  return true;
+  return launch_id != 0 && silent(device) / interval_ >= static_cast<int64_t>(unseen);
 }
 
 bool LongLaunches::may_tell() {
@@ -138,6 +134,11 @@ LongLaunches::News LongLaunches::tell(size_t device, const std::vector<spec::Loo
   }
   head.told = running_;
   head.told_loops = loops;
+  for (Head& each : heads_) {
+    if (each.launch_id == head.launch_id) {
+      each.since = running_;
+    }
+  }
   return news;
 }
 

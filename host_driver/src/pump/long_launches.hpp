@@ -32,10 +32,12 @@ class LongLaunches {
   /// The board ran that long. True: a tick is over.
   bool spend(Time time);
   /// At a tick of board time `cycle`: the launch at the head of a device (0: none) and the steps
-  /// that the device has ended. True: the launch ended no step for as long as `unseen` steps may
-  /// take (more than 1 where nobody can tell how many have ended).
+  /// that the device has ended. True: the launch ended no step, and was not reported, for as long
+  /// as `unseen` steps may take (more than 1 where nobody can tell how many have ended).
   bool look(size_t device, uint32_t launch_id, uint64_t steps, uint64_t unseen, uint64_t cycle);
-  /// Behind the looks of a tick of which some were true: one launch may be told of, as no other was
+  /// How long the launch at the head of the device has ended no step, and was not reported.
+  Time silent(size_t device) const { return running_ - heads_[device].since; }
+  /// After the looks of a tick of which some were true: one launch may be told of, as no other was
   /// for so long.
   bool may_tell();
 
@@ -46,7 +48,8 @@ class LongLaunches {
     std::optional<size_t> loop{};  ///< of those that are told, the one that the rate is of
     double iterations_per_second = 0;
   };
-  /// The launch at the head of `device` is told of now, inside of these loops, outermost first.
+  /// The launch at the head of `device` is told of now, inside of these loops, outermost first; its
+  /// other cores have been reported with it.
   News tell(size_t device, const std::vector<spec::LoopPlace>& loops, uint64_t cycle);
 
  private:

@@ -28,6 +28,7 @@ class LongLaunchesTest : public ::testing::Test {
       ++now_;
       launches_.look(0, 0, 0, 1, cycle());
       if (launches_.look(1, launch, steps, 1, cycle()) && launches_.may_tell()) {
+        launches_.tell(1, {}, cycle());
         found.push_back(now_);
       }
     }
@@ -52,6 +53,24 @@ TEST_F(LongLaunchesTest, OneThatEndsNoStepIsToldOfOnceAMinute) {
 TEST_F(LongLaunchesTest, OneIsToldOfAtATime) {
   EXPECT_THAT(told(5, 0, 61), ::testing::ElementsAre(61));
   EXPECT_FALSE(launches_.may_tell()) << "another one in the same minute";
+}
+
+TEST_F(LongLaunchesTest, WhatIsNotReportedStaysDueAndAllCoresOfALaunchAreReportedTogether) {
+  LongLaunches launches(60, 3);
+  const auto look = [&](size_t device, uint32_t launch) {
+    return launches.look(device, launch, 0, 1, 0);
+  };
+  const auto look_at_all = [&] { return std::vector<bool>{look(0, 5), look(1, 6), look(2, 5)}; };
+  using Due = std::vector<bool>;
+  EXPECT_EQ(look_at_all(), Due({false, false, false}));
+  EXPECT_TRUE(launches.spend(seconds(60)));
+  EXPECT_EQ(look_at_all(), Due({true, true, true}));
+  launches.tell(0, {}, 0);
+  EXPECT_TRUE(launches.spend(seconds(1)));
+  EXPECT_EQ(look_at_all(), Due({false, true, false}));
+  EXPECT_EQ(launches.silent(0), seconds(1));
+  EXPECT_EQ(launches.silent(1), seconds(61));
+  EXPECT_EQ(launches.silent(2), seconds(1));
 }
 
 // A command that takes long on the host keeps the board from coming back at its ticks.

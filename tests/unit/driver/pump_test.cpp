@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/pump/launch_reporter.hpp"
 #include "src/residency/program.hpp"
 #include "tests/unit/driver/fake_driver.hpp"
 
@@ -54,11 +55,12 @@ class PumpTest : public testing::Test, protected test::FakeDriver {
   }
   ~PumpTest() override { turn.leave(); }
 
-  std::shared_ptr<Operation> launch() {
-    auto op = operations.begin("launch of add");
-    op->program =
-        std::make_shared<LoadedProgram>(std::make_shared<exe::ExecutableT>(), std::vector<int>{0});
+  std::shared_ptr<Operation> launch(const std::string& what = "launch of add", int device = 0) {
+    auto op = operations.begin(what);
+    op->program = std::make_shared<LoadedProgram>(std::make_shared<exe::ExecutableT>(),
+                                                  std::vector<int>{device});
     auto command = std::make_shared<Command>();
+    command->device = device;
     command->opcode = TPU_OP_LAUNCH;
     op->commands.push_back(command);
     launcher.give_id(*op);
@@ -155,6 +157,22 @@ TEST_F(PumpTest, ALaunchThatEndsNoStepIsTakenOffAndThenBreaksTheBoard) {
   }
   ASSERT_NE(broken, nullptr);
   EXPECT_NE(broken->message().find("It did not end when it was aborted"), std::string::npos);
+}
+
+TEST_F(PumpTest, LaunchesThatHangOnTwoCoresAreReportedInTurn) {
+  std::vector<std::string> lines;
+  OpenOptions options;
+  options.progress_seconds = 60;
+  options.progress = [&](const std::string& line) { lines.push_back(line.substr(0, 11)); };
+  LaunchReporter reporter(options, 2, 1e9);
+  for (const int device : {0, 1}) {
+    launch("launch of " + std::to_string(device), device);
+  }
+  for (int second = 0; second < 4 * 60 + 1; ++second) {
+    reporter.report_after(1s, cores.devices, *wire_);
+  }
+  EXPECT_EQ(lines,
+            (std::vector<std::string>{"launch of 0", "launch of 1", "launch of 0", "launch of 1"}));
 }
 
 TEST_F(PumpTest, ATurnWithoutProgressOnAQuiescentBoardIsAStall) {
