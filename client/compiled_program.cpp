@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -11,6 +10,7 @@
 
 #include "process_board.hpp"
 #include "program_cache.hpp"
+#include "sync/mutex.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::client {
@@ -75,13 +75,14 @@ bool has_own_partitioning(std::span<const std::byte> artifact) {
 // Asks each question once: who answers may be gone when the text of the program is wanted.
 compiler::FrameworkPartitioner remembered(compiler::FrameworkPartitioner partitioner) {
   struct Answers {
-    std::mutex mutex;  // not held while somebody is asked: Python's lock may be waited for
-    std::vector<std::pair<compiler::PartitionRequest, compiler::FrameworkPart>> all;
+    base::Mutex mutex;  // not held while somebody is asked: Python's lock may be waited for
+    std::vector<std::pair<compiler::PartitionRequest, compiler::FrameworkPart>> all
+        TPU_GUARDED_BY(mutex);
   };
   return [ask = std::move(partitioner),
           answers = std::make_shared<Answers>()](const compiler::PartitionRequest& request) {
     {
-      const std::lock_guard lock(answers->mutex);
+      const base::MutexLock lock(answers->mutex);
       const auto known =
           std::ranges::find(answers->all, request, [](const auto& entry) { return entry.first; });
       if (known != answers->all.end()) {
@@ -89,7 +90,7 @@ compiler::FrameworkPartitioner remembered(compiler::FrameworkPartitioner partiti
       }
     }
     compiler::FrameworkPart part = ask(request);
-    const std::lock_guard lock(answers->mutex);
+    const base::MutexLock lock(answers->mutex);
     answers->all.emplace_back(request, part);
     return part;
   };
@@ -148,19 +149,20 @@ std::vector<int> named_cores(const std::vector<int>& cores) {
 class LivePrograms {
  public:
   std::shared_ptr<const CompiledProgram> find(const std::string& fingerprint) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     const auto it = programs_.find(fingerprint);
     return it == programs_.end() ? nullptr : it->second.lock();
   }
   void add(const std::shared_ptr<const CompiledProgram>& program) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
     programs_[program->fingerprint] = program;
   }
 
  private:
-  std::mutex mutex_;
-  std::unordered_map<std::string, std::weak_ptr<const CompiledProgram>> programs_;
+  base::Mutex mutex_;
+  std::unordered_map<std::string, std::weak_ptr<const CompiledProgram>> programs_
+      TPU_GUARDED_BY(mutex_);
 };
 
 // Never destroyed: threads may compile while the process exits.

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <mutex>
 
 #include "board/board_loader.hpp"
 #include "job/sampler.hpp"
@@ -17,16 +16,16 @@
 namespace tpu::client {
 namespace {
 
-std::mutex opening;  // of the four below
-ProcessBoard* opened = nullptr;
-monitor::Sampler* sampler = nullptr;
-const ClientOptions* known_options = nullptr;
-const spec::BoardParams* known_params = nullptr;
+base::Mutex opening;
+ProcessBoard* opened TPU_GUARDED_BY(opening) = nullptr;
+monitor::Sampler* sampler TPU_GUARDED_BY(opening) = nullptr;
+const ClientOptions* known_options TPU_GUARDED_BY(opening) = nullptr;
+const spec::BoardParams* known_params TPU_GUARDED_BY(opening) = nullptr;
 pid_t opened_by = 0;  // written once, with `opened`
 
 // The driver closes boards at exit too, but has nobody to tell of a trace or of waves that could
-// not be completed.
-void close_at_exit() {
+// not be completed. Without the lock, which a thread may hold that will not go on.
+void close_at_exit() TPU_NO_THREAD_SAFETY_ANALYSIS {
   if (getpid() != opened_by) {
     return;  // a child made by fork()
   }
@@ -50,7 +49,7 @@ std::string command_of_process() {
   return words.substr(0, kMost);
 }
 
-const ClientOptions& options_locked() {
+const ClientOptions& options_locked() TPU_REQUIRES(opening) {
   if (known_options == nullptr) {
     auto options = std::make_unique<ClientOptions>(read_client_options(environment_of_process()));
     options->open.completion_thread = true;
@@ -62,12 +61,12 @@ const ClientOptions& options_locked() {
 }  // namespace
 
 const ClientOptions& ProcessBoard::options() {
-  const std::lock_guard lock(opening);
+  const base::MutexLock lock(opening);
   return options_locked();
 }
 
 const spec::BoardParams& ProcessBoard::params() {
-  const std::lock_guard lock(opening);
+  const base::MutexLock lock(opening);
   if (known_params == nullptr) {
     const driver::OpenOptions& open = options_locked().open;
     try {
@@ -80,7 +79,7 @@ const spec::BoardParams& ProcessBoard::params() {
 }
 
 ProcessBoard& ProcessBoard::get() {
-  const std::lock_guard lock(opening);
+  const base::MutexLock lock(opening);
   if (opened == nullptr) {
     opened = new ProcessBoard(driver::Board::open(options_locked().open));
     opened_by = getpid();
@@ -94,7 +93,7 @@ ProcessBoard& ProcessBoard::get() {
 }
 
 void ProcessBoard::change(const Environment& changes) {
-  const std::lock_guard lock(changing_);
+  const base::MutexLock lock(changing_);
   const Environment wanted = changed_environment(environment_, changes);
   driver::OpenOptions open = read_client_options(wanted).open;
   open.sim.xprof = board_.sim().xprof;  // no variable's: a profile goes on
@@ -110,7 +109,7 @@ void ProcessBoard::change(const Environment& changes) {
 }
 
 bool ProcessBoard::is_open() {
-  const std::lock_guard lock(opening);
+  const base::MutexLock lock(opening);
   return opened != nullptr;
 }
 

@@ -5,9 +5,8 @@
 // call of the board fails.
 #pragma once
 
-#include <mutex>
-
 #include "client_options.hpp"
+#include "sync/mutex.hpp"
 #include "tpu/board.hpp"
 #include "tpu/spec/board_params.hpp"
 
@@ -35,8 +34,8 @@ class ProcessBoard {
       : board_(std::move(board)), environment_(environment_of_process()) {}
 
   driver::Board board_;
-  std::mutex changing_;  // of the variables
-  Environment environment_;
+  base::Mutex changing_;
+  Environment environment_ TPU_GUARDED_BY(changing_);  // the variables
 };
 
 }  // namespace tpu::client

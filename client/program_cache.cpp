@@ -258,7 +258,7 @@ std::string ProgramCache::path_of(const std::string& key) const {
 }
 
 void ProgramCache::complain(const std::string& path, const std::string& why) const {
-  const std::lock_guard lock(said_mutex_);
+  const base::MutexLock lock(said_mutex_);
   if (!said_) {
     said_ = true;
     say_(
@@ -296,7 +296,7 @@ std::optional<exe::ExecutableT> ProgramCache::find(const std::string& key) const
 
 // Other processes may keep and remove files meanwhile: what cannot be removed is gone.
 void ProgramCache::make_room(const std::string& kept_path, uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   unseen_bytes_ += bytes;
   if (unseen_bytes_ < limit_bytes_ / 8) {
     return;

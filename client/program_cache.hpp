@@ -8,13 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "exe/executable.hpp"
+#include "sync/mutex.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::client {
@@ -46,10 +46,10 @@ class ProgramCache {
   const std::string folder_;
   const uint64_t limit_bytes_;
   const std::function<void(const std::string&)> say_;
-  mutable std::mutex said_mutex_;
-  mutable bool said_ = false;
-  std::mutex mutex_;       // of what follows
-  uint64_t unseen_bytes_;  // kept since the folder was looked at
+  mutable base::Mutex said_mutex_;
+  mutable bool said_ TPU_GUARDED_BY(said_mutex_) = false;
+  base::Mutex mutex_;
+  uint64_t unseen_bytes_ TPU_GUARDED_BY(mutex_);  // kept since the folder was looked at
 };
 
 }  // namespace tpu::client

@@ -14,7 +14,7 @@ namespace {
 
 using Arguments = std::vector<driver::Array>;
 
-void check_live(const PJRT_LoadedExecutable& executable) {
+void check_live(const PJRT_LoadedExecutable& executable) TPU_REQUIRES(executable.mutex) {
   if (executable.deleted) {
     throw driver::Error(driver::ErrorCode::kFailedPrecondition, "the executable was deleted");
   }
@@ -22,7 +22,7 @@ void check_live(const PJRT_LoadedExecutable& executable) {
 
 driver::Executable executable_on(PJRT_LoadedExecutable& executable,
                                  const std::vector<PJRT_Device*>& devices) {
-  const auto find = [&]() -> const driver::Executable* {
+  const auto find = [&]() TPU_REQUIRES(executable.mutex) -> const driver::Executable* {
     check_live(executable);
     for (const auto& [device, there] : executable.loaded) {
       if (device == devices[0]->id) {
@@ -32,7 +32,7 @@ driver::Executable executable_on(PJRT_LoadedExecutable& executable,
     return nullptr;
   };
   {
-    const std::lock_guard lock(executable.mutex);
+    const base::MutexLock lock(executable.mutex);
     if (const auto* there = find()) {
       return *there;
     }
@@ -44,7 +44,7 @@ driver::Executable executable_on(PJRT_LoadedExecutable& executable,
   // Without the lock: the call runs callbacks, which may execute the same program.
   const driver::Executable made =
       executable.client->process->board().load(executable.info->program->executable, ids);
-  const std::lock_guard lock(executable.mutex);
+  const base::MutexLock lock(executable.mutex);
   if (const auto* there = find()) {
     return *there;  // another thread was faster
   }
@@ -190,7 +190,7 @@ void call(PJRT_LoadedExecutable_AddressableDevices_Args& args) {
 
 void call(PJRT_LoadedExecutable_Delete_Args& args) {
   PJRT_LoadedExecutable& executable = need(args.executable, "executable");
-  const std::lock_guard lock(executable.mutex);
+  const base::MutexLock lock(executable.mutex);
   executable.deleted = true;
   for (const auto& [device, program] : executable.loaded) {
     program.unload();
@@ -200,7 +200,7 @@ void call(PJRT_LoadedExecutable_Delete_Args& args) {
 
 void call(PJRT_LoadedExecutable_IsDeleted_Args& args) {
   PJRT_LoadedExecutable& executable = need(args.executable, "executable");
-  const std::lock_guard lock(executable.mutex);
+  const base::MutexLock lock(executable.mutex);
   args.is_deleted = executable.deleted;
 }
 

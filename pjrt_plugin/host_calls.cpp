@@ -4,11 +4,9 @@
 #include "host_calls.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <span>
 #include <string>
@@ -24,11 +22,13 @@ namespace {
 
 // Shared by the program that waits and the stream of its callback.
 struct Incoming {
-  std::mutex mutex;  // of what follows
-  std::condition_variable changed;
-  std::span<std::byte> bytes;
-  size_t filled = 0;
-  bool ended = false;  // the stream is gone
+  explicit Incoming(std::span<std::byte> into) : bytes(into) {}
+
+  base::Mutex mutex;
+  base::CondVar changed;
+  std::span<std::byte> bytes TPU_GUARDED_BY(mutex);
+  size_t filled TPU_GUARDED_BY(mutex) = 0;
+  bool ended TPU_GUARDED_BY(mutex) = false;  // the stream is gone
 };
 
 }  // namespace
@@ -95,12 +95,12 @@ void send(const PJRT_SendCallbackInfo& to, const driver::HostCallInfo& call,
 
 void receive(const PJRT_RecvCallbackInfo& from, const driver::HostCallInfo& call,
              std::span<std::byte> bytes) {
-  const auto incoming = std::make_shared<Incoming>();
-  incoming->bytes = bytes;
+  const auto incoming = std::make_shared<Incoming>(bytes);
   from.recv_callback(new PJRT_CopyToDeviceStream{incoming}, from.user_arg);
-  std::unique_lock lock(incoming->mutex);
-  incoming->changed.wait(
-      lock, [&] { return incoming->filled == incoming->bytes.size() || incoming->ended; });
+  const base::MutexLock lock(incoming->mutex);
+  while (incoming->filled != incoming->bytes.size() && !incoming->ended) {
+    incoming->changed.wait(incoming->mutex);
+  }
   incoming->bytes = {};  // the memory goes on to the board
   if (incoming->filled != bytes.size()) {
     throw driver::Error(driver::ErrorCode::kInternal,
@@ -155,7 +155,7 @@ void call(PJRT_CopyToDeviceStream_Destroy_Args& args) {
   }
   const auto incoming = args.stream->incoming;
   delete args.stream;
-  const std::lock_guard lock(incoming->mutex);
+  const base::MutexLock lock(incoming->mutex);
   incoming->ended = true;
   incoming->changed.notify_all();
 }
@@ -170,7 +170,7 @@ void call(PJRT_CopyToDeviceStream_AddChunk_Args& args) {
   };
   const std::unique_ptr<void, decltype(drop)> owned(chunk.data, drop);
   {
-    const std::lock_guard lock(incoming.mutex);
+    const base::MutexLock lock(incoming.mutex);
     const size_t wanted = incoming.bytes.size() - std::min(incoming.filled, incoming.bytes.size());
     if (chunk.size > wanted) {
       throw_invalid("a chunk of " + std::to_string(chunk.size) + " bytes, the program waits for " +
@@ -185,7 +185,7 @@ void call(PJRT_CopyToDeviceStream_AddChunk_Args& args) {
 
 void call(PJRT_CopyToDeviceStream_TotalBytes_Args& args) {
   Incoming& incoming = *stream_of(args.stream).incoming;
-  const std::lock_guard lock(incoming.mutex);
+  const base::MutexLock lock(incoming.mutex);
   args.total_bytes = static_cast<int64_t>(incoming.bytes.size());
 }
 
@@ -196,7 +196,7 @@ void call(PJRT_CopyToDeviceStream_GranuleSize_Args& args) {
 
 void call(PJRT_CopyToDeviceStream_CurrentBytes_Args& args) {
   Incoming& incoming = *stream_of(args.stream).incoming;
-  const std::lock_guard lock(incoming.mutex);
+  const base::MutexLock lock(incoming.mutex);
   args.current_bytes = static_cast<int64_t>(incoming.filled);
 }
 

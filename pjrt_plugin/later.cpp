@@ -1,7 +1,6 @@
 // Buffers whose contents come later: piece by piece from the host, or never (errors). Pieces are
 // copied to memory of our own, and the upload starts with the last of them.
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "buffers.hpp"
@@ -20,8 +19,8 @@ struct PJRT_AsyncHostToDeviceTransferManager {
   };
   std::shared_ptr<PJRT_Client> client;
   PJRT_Device* device = nullptr;
-  std::mutex mutex;  // of what follows
-  std::vector<Part> parts;
+  tpu::base::Mutex mutex;
+  std::vector<Part> parts TPU_GUARDED_BY(mutex);
 };
 
 namespace tpu::pjrt {
@@ -41,7 +40,7 @@ Part part_of(PJRT_Device& device, PJRT_Buffer_Type type, const int64_t* dims, si
   return {type, std::move(buffer), filled, std::move(bytes), size, false};
 }
 
-Part& part_at(Manager& manager, int index) {
+Part& part_at(Manager& manager, int index) TPU_REQUIRES(manager.mutex) {
   if (index < 0 || static_cast<size_t>(index) >= manager.parts.size()) {
     throw_invalid("buffer_index " + std::to_string(index) + ": expected an index below " +
                   std::to_string(manager.parts.size()));
@@ -50,7 +49,7 @@ Part& part_at(Manager& manager, int index) {
 }
 
 // Part `index`, which is to get more bytes or an error.
-Part& open_part(Manager& manager, int index) {
+Part& open_part(Manager& manager, int index) TPU_REQUIRES(manager.mutex) {
   Part& part = part_at(manager, index);
   if (!part.filled.valid()) {
     throw driver::Error(driver::ErrorCode::kFailedPrecondition,
@@ -70,7 +69,7 @@ PJRT_Event* fill(Manager& manager, int index, const void* data, int64_t offset, 
                  bool last) {
   driver::HostEvent filled;
   {
-    const std::lock_guard lock(manager.mutex);
+    const base::MutexLock lock(manager.mutex);
     Part& part = open_part(manager, index);
     const auto room = static_cast<int64_t>(part.bytes->size());
     if (offset < 0 || size < 0 || offset > room || size > room - offset) {
@@ -97,6 +96,7 @@ void call(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args& args) {
   auto manager = std::make_unique<Manager>();
   manager->client = need(args.client, "client").shared_from_this();
   manager->device = need(args.memory, "memory").device;
+  const base::MutexLock lock(manager->mutex);
   for (size_t i = 0; i < args.num_shape_specs; ++i) {
     const PJRT_ShapeSpec& spec = args.shape_specs[i];
     if (i < args.num_device_layouts) {
@@ -132,7 +132,7 @@ void call(PJRT_AsyncHostToDeviceTransferManager_TransferLiteral_Args& args) {
 
 void call(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args& args) {
   Manager& manager = need(args.transfer_manager, "transfer_manager");
-  const std::lock_guard lock(manager.mutex);
+  const base::MutexLock lock(manager.mutex);
   Part& part = part_at(manager, args.buffer_index);
   if (std::exchange(part.retrieved, true)) {
     throw driver::Error(driver::ErrorCode::kFailedPrecondition,
@@ -146,12 +146,14 @@ void call(PJRT_AsyncHostToDeviceTransferManager_Device_Args& args) {
 }
 
 void call(PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args& args) {
-  args.buffer_count = need(args.transfer_manager, "transfer_manager").parts.size();
+  Manager& manager = need(args.transfer_manager, "transfer_manager");
+  const base::MutexLock lock(manager.mutex);
+  args.buffer_count = manager.parts.size();
 }
 
 void call(PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args& args) {
   Manager& manager = need(args.transfer_manager, "transfer_manager");
-  const std::lock_guard lock(manager.mutex);
+  const base::MutexLock lock(manager.mutex);
   args.buffer_size = part_at(manager, args.buffer_index).size;
 }
 
@@ -159,7 +161,7 @@ void call(PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args& args) {
   Manager& manager = need(args.transfer_manager, "transfer_manager");
   driver::HostEvent filled;
   {
-    const std::lock_guard lock(manager.mutex);
+    const base::MutexLock lock(manager.mutex);
     filled = close_part(open_part(manager, args.buffer_index));
   }
   filled.fail(error_of(args.error_code, args.error_message, args.error_message_size));

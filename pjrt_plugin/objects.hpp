@@ -13,6 +13,7 @@
 #include "pjrt_abi.h"
 #include "process_board.hpp"
 #include "protos.hpp"
+#include "sync/mutex.hpp"
 #include "topology.hpp"
 #include "tpu/tpu.hpp"
 
@@ -118,7 +119,8 @@ struct PJRT_LoadedExecutable {
   std::vector<PJRT_Device*> devices;  ///< by partition; empty: any one that a call names
   std::string assignment;             ///< serialized DeviceAssignmentProto
 
-  std::mutex mutex;                                             ///< of what follows
-  std::vector<std::pair<int, tpu::driver::Executable>> loaded;  ///< by first device
-  bool deleted = false;
+  tpu::base::Mutex mutex;
+  std::vector<std::pair<int, tpu::driver::Executable>> loaded
+      TPU_GUARDED_BY(mutex);  ///< by first device
+  bool deleted TPU_GUARDED_BY(mutex) = false;
 };

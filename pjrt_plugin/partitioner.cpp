@@ -3,13 +3,13 @@
 #include "partitioner.hpp"
 
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "calls.hpp"
 #include "errors.hpp"
 #include "protos.hpp"
 #include "python_exit.hpp"
+#include "sync/mutex.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -18,8 +18,9 @@ using Partitioners = JAX_CustomCallPartitioner_Callbacks;
 using String = JAX_CustomCallPartitioner_string;
 
 struct Registry {
-  std::mutex mutex;
-  std::map<std::string, Partitioners*, std::less<>> by_target;  // never destroyed: owned by Python
+  base::Mutex mutex;
+  // Never destroyed: owned by Python.
+  std::map<std::string, Partitioners*, std::less<>> by_target TPU_GUARDED_BY(mutex);
 };
 
 Registry& registry() {
@@ -29,7 +30,7 @@ Registry& registry() {
 
 Partitioners* callbacks_of(std::string_view target) {
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const base::MutexLock lock(all.mutex);
   const auto it = all.by_target.find(target);
   return it == all.by_target.end() ? nullptr : it->second;
 }
@@ -120,7 +121,7 @@ compiler::FrameworkPart partition(const compiler::PartitionRequest& request) {
 
 compiler::FrameworkPartitioner framework_partitioner() {
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const base::MutexLock lock(all.mutex);
   return all.by_target.empty() ? compiler::FrameworkPartitioner() : partition;
 }
 
@@ -130,7 +131,7 @@ void call(PJRT_Register_Custom_Partitioner_Args& args) {
     throw_unimplemented("a custom partitioner of version " + std::to_string(callbacks.version));
   }
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
+  const base::MutexLock lock(all.mutex);
   all.by_target[std::string(args.name, args.name_size)] = &callbacks;
 }
 

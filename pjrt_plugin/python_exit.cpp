@@ -8,10 +8,9 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 
 #include "python.hpp"
+#include "sync/mutex.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::pjrt {
@@ -19,10 +18,10 @@ namespace {
 
 struct HostCalls {
   const pid_t process = getpid();
-  std::mutex mutex;  // of what follows
-  std::condition_variable changed;
-  int under_way = 0;
-  bool ended = false;
+  base::Mutex mutex;
+  base::CondVar changed;
+  int under_way TPU_GUARDED_BY(mutex) = 0;
+  bool ended TPU_GUARDED_BY(mutex) = false;
 };
 
 HostCalls& host_calls() {
@@ -40,9 +39,11 @@ void end_host_calls(Object*) {
   }
   void* const thread = python<void*()>("PyEval_SaveThread")();
   {
-    std::unique_lock lock(calls.mutex);
+    const base::MutexLock lock(calls.mutex);
     calls.ended = true;
-    calls.changed.wait(lock, [&] { return calls.under_way == 0; });
+    while (calls.under_way != 0) {
+      calls.changed.wait(calls.mutex);
+    }
   }
   python<void(void*)>("PyEval_RestoreThread")(thread);
 }
@@ -51,7 +52,7 @@ void end_host_calls(Object*) {
 
 HostCallUnderWay::HostCallUnderWay() {
   HostCalls& calls = host_calls();
-  const std::lock_guard lock(calls.mutex);
+  const base::MutexLock lock(calls.mutex);
   if (calls.ended) {
     throw driver::Error(driver::ErrorCode::kCancelled,
                         "the host call was cancelled: the Python process exits");
@@ -61,7 +62,7 @@ HostCallUnderWay::HostCallUnderWay() {
 
 HostCallUnderWay::~HostCallUnderWay() {
   HostCalls& calls = host_calls();
-  const std::lock_guard lock(calls.mutex);
+  const base::MutexLock lock(calls.mutex);
   --calls.under_way;
   calls.changed.notify_all();
 }

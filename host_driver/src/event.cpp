@@ -77,7 +77,7 @@ void run_in_callback(const std::function<void()>& work) {
 }
 
 std::optional<std::vector<EventCallback>> EventState::set(ErrorPtr result) {
-  const std::lock_guard<std::mutex> guard(mutex);
+  const base::MutexLock guard(mutex);
   if (done.load()) {
     return std::nullopt;
   }
@@ -123,7 +123,7 @@ bool Event::advance_for(std::chrono::nanoseconds timeout) const {
 void Event::on_ready(std::function<void(ErrorPtr)> callback) const {
   const std::shared_ptr<EventState> state = state_;  // the callback may drop this handle
   {
-    const std::lock_guard<std::mutex> guard(state->mutex);
+    const base::MutexLock guard(state->mutex);
     if (!state->done.load()) {
       state->callbacks.push_back(std::move(callback));
       return;

@@ -15,6 +15,10 @@ COLUMNS = 100
 # Commands show text of files and other processes: it goes through base/terminal, which makes it printable.
 COMMANDS = ("analysis", "cli", "host_driver", "training", "monitor", "compiler", "client")
 RAW_PRINT = re.compile(r"\bfmt::print\(")
+# Locks whose members clang's analysis of threads knows (base/sync/mutex.hpp).
+ANNOTATED = ("client", "host_driver", "pjrt_plugin", "tlm_model/kernel/job_pool")
+NOT_ANNOTATED = ("host_driver/transport/null/",)
+RAW_LOCK = re.compile(r"\bstd::(?:mutex|lock_guard|unique_lock|scoped_lock|condition_variable)\b")
 COMMENT = re.compile(r"\s*(//|/?\*)")
 
 
@@ -32,6 +36,17 @@ def raw_prints() -> list[str]:
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if RAW_PRINT.search(line)]
 
 
+def raw_locks() -> list[str]:
+    """Lines with locks of the standard library, which have no annotations."""
+    found = []
+    for path in files(".hpp", ".cpp"):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(ANNOTATED) and not name.startswith(NOT_ANNOTATED):
+            lines = path.read_text(encoding="utf-8").splitlines()
+            found += [f"{name}:{number}" for number, line in enumerate(lines, 1) if RAW_LOCK.search(line)]
+    return found
+
+
 def main() -> int:
     """Lists the files that are not formatted."""
     names = [str(path) for path in files(".hpp", ".cpp", ".h", ".c")]
@@ -45,7 +60,10 @@ def main() -> int:
     raw = raw_prints()
     for name in raw:
         print(f"{name}: fmt::print; use spec::print of terminal/printable_text.hpp")
-    return 1 if bad or long or raw or run.returncode else 0
+    locks = raw_locks()
+    for name in locks:
+        print(f"{name}: a lock without annotations; use base::Mutex, MutexLock and CondVar of sync/mutex.hpp")
+    return 1 if bad or long or raw or locks or run.returncode else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """clang-tidy by .clang-tidy, over all of our C++ or over the lines that differ from a base commit.
 
-Usage: tidy.py --build DIR [--all | --base COMMIT] [--jobs N] [PATH ...]
+Usage: tidy.py --build DIR [--all | --locks | --base COMMIT] [--jobs N] [PATH ...]
   --build DIR    a configured build (compile_commands.json); what the compilers include is generated there first
   --all          every source, or every source below the PATHs
+  --locks        every source that names a lock, by the analysis of threads alone (base/sync/thread_annotations.hpp)
   --base COMMIT  only findings in lines that differ from it; default: TPU_TIDY_BASE, else where the branch left main, on
                  main itself its last RECENT commits. Without any (an export, a clone of one commit): exit code 77,
                  "skipped".
@@ -29,6 +30,9 @@ PROGRAM = "clang-tidy-16"  # 14 cannot parse C++20's captured structured binding
 SOURCES = (".cpp", ".c")
 HEADERS = (".hpp", ".h")
 SKIPPED = 77
+LOCKS = re.compile(r"\bMutexLock\b|\bMutexUnlock\b|\bFifoMutex\b|\bTPU_(?:GUARDED_BY|REQUIRES)\b")
+# clang-tidy refuses to run without a check of its own; this one looks for make_pair<T, U> alone.
+LOCK_CHECKS = "--checks=-*,clang-diagnostic-thread-safety-*,google-build-explicit-make-pair"
 RECENT = 10  # more than one integration of a few commits brings
 # What g++ takes and clang does not, and what belongs to precompiled headers.
 GCC_ONLY = re.compile(r"-W(no-)?(restrict|tsan|subobject-linkage|maybe-uninitialized|invalid-pch)$|"
@@ -79,7 +83,8 @@ def plain(command: str, folder: str) -> list[str]:
             skip = True
         elif (word.startswith("-") or words[n - 1] in ("-isystem", "-include", "-I")) and not GCC_ONLY.match(word):
             kept.append(word)
-    return [*kept, "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument", f"-working-directory={folder}"]
+    return [*kept, "-Wthread-safety", "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument",
+            f"-working-directory={folder}"]
 
 
 def compile_commands(build: Path) -> dict[Path, list[str]]:
@@ -108,6 +113,12 @@ def includer(header: Path, commands: dict[Path, list[str]]) -> Path | None:
     return next((path for path in sorted(commands) if needle.search(path.read_text(encoding="utf-8"))), None)
 
 
+def names_locks(source: Path) -> bool:
+    """Whether a source, or the header of its name, uses an annotated lock."""
+    header = source.with_suffix(".hpp")
+    return any(LOCKS.search(path.read_text(encoding="utf-8")) for path in (source, header) if path.is_file())
+
+
 def generate(build: Path) -> None:
     """Makes the headers that sources include: those of spec/, of FlatBuffers and of Verilator."""
     command = ["ninja", "-C", str(build), "-t", "targets", "all"]
@@ -119,12 +130,12 @@ def generate(build: Path) -> None:
         sys.exit(f"cannot generate the headers that the sources include:\n{run.stdout[-2000:]}")
 
 
-def check(source: Path, arguments: list[str], lines: str) -> str:
+def check(source: Path, arguments: list[str], options: list[str]) -> str:
     """Findings in one source and the headers that it includes."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "compile_commands.json").write_text(json.dumps(
             [{"directory": folder, "file": str(source), "arguments": ["clang", *arguments, "-c", str(source)]}]))
-        command = [PROGRAM, "--quiet", "-p", folder, *([f"--line-filter={lines}"] if lines else []), str(source)]
+        command = [PROGRAM, "--quiet", "-p", folder, *options, str(source)]
         run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if run.returncode and not run.stdout.strip():
         return f"{source}: {PROGRAM} failed: {run.stderr[-2000:]}"
@@ -136,6 +147,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, required=True)
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--locks", action="store_true")
     parser.add_argument("--base", default=os.environ.get("TPU_TIDY_BASE") or None)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("path", type=Path, nargs="*")
@@ -145,10 +157,13 @@ def main() -> int:
         return 1
     build = args.build.resolve()
     commands = compile_commands(build)
-    lines = ""
-    if args.all:
+    options = []
+    if args.all or args.locks:
         roots = [path.resolve() for path in args.path] or [ROOT]
         wanted = {path for path in commands for root in roots if path == root or root in path.parents}
+        if args.locks:
+            wanted = {path for path in wanted if names_locks(path)}
+            options = [LOCK_CHECKS]
     else:
         base = args.base or default_base()
         if base is None:
@@ -159,13 +174,14 @@ def main() -> int:
             return 1
         changed = changed_lines(base)
         lines = json.dumps([{"name": str(path), "lines": ranges} for path, ranges in changed.items()])
+        options = [f"--line-filter={lines}"] if changed else []
         seen = {path if path in commands else includer(path, commands) for path in changed}
         wanted = {path for path in seen if path is not None}
         print(f"{len(changed)} files differ from {base[:12]}")
     if wanted:
         generate(build)
     with ThreadPoolExecutor(args.jobs) as pool:
-        results = list(pool.map(lambda path: check(path, commands[path], lines), sorted(wanted)))
+        results = list(pool.map(lambda path: check(path, commands[path], options), sorted(wanted)))
     findings = sorted({line for text in results for line in text.splitlines() if re.search(r"(error|failed): ", line)})
     for text in dict.fromkeys(results):
         if text:

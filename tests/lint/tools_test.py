@@ -253,6 +253,10 @@ class Format(Tree):
         self.passes(script, program)
         self.write("training/a.cpp", 'void a() { fmt::print("a"); }\n')
         self.fails(r"training/a\.cpp:1: fmt::print; use spec::print", script, program)
+        self.write("training/a.cpp", "std::mutex a;\n")
+        self.passes(script, program)
+        self.write("client/a.cpp", "std::mutex a;\n")
+        self.fails(r"client/a\.cpp:1: a lock without annotations; use base::Mutex", script, program)
 
 
 class Database(Tree):
@@ -260,7 +264,7 @@ class Database(Tree):
 
     def database(self, *sources: str) -> None:
         entries = [{"directory": str(self.root), "file": str(self.root / name),
-                    "command": f"g++ -std=c++20 -I{self.root}/spec -c {self.root / name} -o a.o"} for name in sources]
+                    "command": f"g++ -std=c++20 -I{self.root}/spec -I{self.root}/base -c {self.root / name} -o a.o"} for name in sources]
         self.write("build/ci/compile_commands.json", json.dumps(entries))
 
     def test_tidy_looks_at_changed_lines_only(self) -> None:
@@ -290,6 +294,40 @@ class Database(Tree):
         self.fails(r"a\.cpp:3:", script, "--build", "build/ci")  # more than the last commit
         self.fails("0123456 is no commit of this clone", script, "--build", "build/ci", "--base", "0123456")
         self.fails(r"a\.cpp:1:.*modernize-use-nullptr", script, "--build", "build/ci", "--all")
+
+    def test_an_access_without_its_lock_is_found(self) -> None:
+        script = "tests/lint/tidy.py"
+        self.copy(".clang-tidy", "base/sync/mutex.hpp", "base/sync/thread_annotations.hpp")
+        self.write("build/ci/build.ninja",
+                   "rule CUSTOM_COMMAND\n  command = touch $out\nbuild made.h: CUSTOM_COMMAND\n")
+        self.database("spec/a.cpp")
+        counter = """#include "../base/sync/mutex.hpp"
+class Counter {
+ public:
+  void add() {
+    const tpu::base::MutexLock lock(mutex_);
+    step();
+  }
+  int get() { LOCK return count_; }
+
+ private:
+  void step() TPU_REQUIRES(mutex_) { ++count_; }
+  tpu::base::Mutex mutex_;
+  int count_ TPU_GUARDED_BY(mutex_) = 0;
+};
+int use(Counter& counter) { return counter.get(); }
+"""
+        self.write("spec/a.cpp", counter.replace("LOCK", "const tpu::base::MutexLock lock(mutex_);"))
+        self.passes(script, "--build", "build/ci", "--locks")
+        for mode in ("--locks", "--all"):
+            self.write("spec/a.cpp", counter.replace("LOCK ", ""))
+            self.fails("a.cpp:8:.*reading variable 'count_' requires holding mutex 'mutex_'", script, "--build",
+                       "build/ci", mode)
+        self.write("spec/a.cpp", counter.replace("LOCK ", "").replace("return count_", "step(); return 0"))
+        self.fails("a.cpp:8:.*calling function 'step' requires holding mutex 'mutex_'", script, "--build", "build/ci",
+                   "--locks")
+        self.write("spec/a.cpp", counter.replace("LOCK", "mutex_.lock();"))
+        self.fails("mutex 'mutex_' is still held at the end of function", script, "--build", "build/ci", "--locks")
 
     def test_header_cost_names_what_does_not_compile_alone(self) -> None:
         script = "sim_scripts/header_cost.py"

@@ -27,7 +27,7 @@ JobPool::JobPool(int threads)
 
 JobPool::~JobPool() {
   {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     stop_ = true;
   }
   work_cv_.notify_all();
@@ -42,7 +42,7 @@ void JobPool::launch(JobStrand& strand, Job& job) {
   job.error_ = nullptr;
   job.next_ = nullptr;
   if (threads_ > 1) {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     trace_launch(strand, job);
     if (!job.quick_ || strand.head_ != nullptr) {
       queue(strand, job);
@@ -84,18 +84,20 @@ void JobPool::queue(JobStrand& strand, Job& job) {
 }
 
 void JobPool::join(Job& job) {
-  std::unique_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   trace_join(job);
   const bool waits = job.in_flight_;
   while (job.in_flight_) {
     if (const Claim work = claim(&job)) {
       const spec::ScopedFlushMode flush;
       const HostTimer timer(HostWork::kJoinWork);
-      run_claimed(lock, work);
+      run_claimed(work);
     } else {
       const HostTimer timer(HostWork::kJoinWait);
-      if (!spin(lock, &job)) {
-        done_cv_.wait(lock, [&] { return !job.in_flight_ || ready_head_ != nullptr; });
+      if (!spin(&job)) {
+        while (job.in_flight_ && ready_head_ == nullptr) {
+          done_cv_.wait(mutex_);
+        }
       }
     }
   }
@@ -161,7 +163,7 @@ void JobPool::trace_return() {
 }
 
 std::vector<ThreadForecast> JobPool::forecast(std::span<const int> threads) {
-  const std::lock_guard lock(mutex_);
+  const base::MutexLock lock(mutex_);
   std::vector<ThreadForecast> result;
   for (size_t i = 0; trace_ && i < threads.size(); ++i) {
     result.push_back(forecast_threads(*trace_, threads[i]));
@@ -171,21 +173,21 @@ std::vector<ThreadForecast> JobPool::forecast(std::span<const int> threads) {
 
 void JobPool::worker() {
   const spec::ScopedFlushMode flush;  // once a thread
-  std::unique_lock lock(mutex_);
+  const base::MutexLock lock(mutex_);
   for (;;) {
     if (const Claim work = claim(nullptr)) {
-      run_claimed(lock, work);
+      run_claimed(work);
     } else if (stop_) {
       return;
-    } else if (!spin(lock, nullptr)) {
-      work_cv_.wait(lock);
+    } else if (!spin(nullptr)) {
+      work_cv_.wait(mutex_);
     }
   }
 }
 
 // Looks for work, or for the end of `job`, for about as long as a sleeping thread takes to wake up:
 // commands of small steps come quicker than that. False if there was none.
-bool JobPool::spin(std::unique_lock<std::mutex>& lock, const Job* job) {
+bool JobPool::spin(const Job* job) {
   constexpr int kAwake = 4;  // of hundreds, as some hosts have, all would run to each job
   if (!spins_ || awake_ == kAwake) {
     return false;
@@ -193,19 +195,20 @@ bool JobPool::spin(std::unique_lock<std::mutex>& lock, const Job* job) {
   ++awake_;
   constexpr std::chrono::microseconds kWakeUp{50};
   constexpr int kLooks = 32;  // between two looks at the clock
-  lock.unlock();
-  const auto end = std::chrono::steady_clock::now() + kWakeUp;
   bool found = false;
-  do {
-    for (int look = 0; look < kLooks && !found; ++look) {
-      found = ready_head_.load(std::memory_order_relaxed) != nullptr ||
-              stop_.load(std::memory_order_relaxed) ||
-              (job != nullptr && !job->in_flight_.load(std::memory_order_relaxed));
-      __builtin_ia32_pause();
-    }
-  } while (!found && expecting_.load(std::memory_order_relaxed) &&
-           std::chrono::steady_clock::now() < end);
-  lock.lock();
+  {
+    const base::MutexUnlock open(mutex_);
+    const auto end = std::chrono::steady_clock::now() + kWakeUp;
+    do {
+      for (int look = 0; look < kLooks && !found; ++look) {
+        found = ready_head_.load(std::memory_order_relaxed) != nullptr ||
+                stop_.load(std::memory_order_relaxed) ||
+                (job != nullptr && !job->in_flight_.load(std::memory_order_relaxed));
+        __builtin_ia32_pause();
+      }
+    } while (!found && expecting_.load(std::memory_order_relaxed) &&
+             std::chrono::steady_clock::now() < end);
+  }
   --awake_;
   return found || ready_head_ != nullptr || stop_;
 }
@@ -290,17 +293,18 @@ void JobPool::take_along(Claim& claim) {
   }
 }
 
-void JobPool::run_claimed(std::unique_lock<std::mutex>& lock, const Claim& claim) {
+void JobPool::run_claimed(const Claim& claim) {
   ++running_;
-  lock.unlock();
   std::exception_ptr error;
   uint64_t took = 0;
-  try {
-    took = run(claim);
-  } catch (...) {
-    error = std::current_exception();
+  {
+    const base::MutexUnlock open(mutex_);
+    try {
+      took = run(claim);
+    } catch (...) {
+      error = std::current_exception();
+    }
   }
-  lock.lock();
   --running_;
   for (Job* job : claim.jobs()) {
     if (trace_) {

@@ -9,11 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
@@ -21,6 +19,7 @@
 #include "kernel/job_trace.hpp"
 #include "kernel/thread_forecast.hpp"
 #include "kernel/work_pace.hpp"
+#include "sync/mutex.hpp"
 
 namespace tpu::model {
 
@@ -146,33 +145,34 @@ class JobPool {
     return busy ? 1 : std::min(static_cast<int>(job.most_parts_), threads_);
   }
   void run_here(Job& job);
-  void queue(JobStrand& strand, Job& job);  // lock held
+  void queue(JobStrand& strand, Job& job) TPU_REQUIRES(mutex_);
   uint64_t run(const Claim& claim) const;
   uint64_t run_traced(const Claim& claim) const;
   void trace_launch(JobStrand& strand, Job& job);
   void trace_join(const Job& job);
   void trace_return();
   void worker();
-  // With the lock held, which is given up meanwhile.
-  bool spin(std::unique_lock<std::mutex>& lock, const Job* job);
-  void push_ready(Job& job);                         // lock held
-  Claim claim(Job* preferred);                       // lock held
-  void remove_ready(Job* previous, const Job& job);  // lock held
-  void take_along(Claim& claim);                     // lock held
-  void run_claimed(std::unique_lock<std::mutex>& lock, const Claim& claim);
-  void finish(Job& job);  // lock held
+  // Gives the lock up meanwhile.
+  bool spin(const Job* job) TPU_REQUIRES(mutex_);
+  void push_ready(Job& job) TPU_REQUIRES(mutex_);
+  Claim claim(Job* preferred) TPU_REQUIRES(mutex_);
+  void remove_ready(Job* previous, const Job& job) TPU_REQUIRES(mutex_);
+  void take_along(Claim& claim) TPU_REQUIRES(mutex_);
+  // Gives the lock up while it runs.
+  void run_claimed(const Claim& claim) TPU_REQUIRES(mutex_);
+  void finish(Job& job) TPU_REQUIRES(mutex_);
 
   const int threads_;
   const bool spins_;  // each thread has a core of the host
-  int awake_ = 0;     // threads that spin
-  int running_ = 0;   // threads that run what they have claimed
   std::atomic<bool> expecting_ = false;
   std::atomic<int> jobs_ = 0;  // in flight; changed with the lock held
-  std::mutex mutex_;
-  std::condition_variable work_cv_;
-  std::condition_variable done_cv_;
+  base::Mutex mutex_;          // guards the lists of strands and their jobs, too
+  base::CondVar work_cv_;
+  base::CondVar done_cv_;
+  int awake_ TPU_GUARDED_BY(mutex_) = 0;    // threads that spin
+  int running_ TPU_GUARDED_BY(mutex_) = 0;  // threads that run what they have claimed
   std::atomic<Job*> ready_head_ = nullptr;  // changed with the lock held
-  Job* ready_tail_ = nullptr;
+  Job* ready_tail_ TPU_GUARDED_BY(mutex_) = nullptr;
   std::atomic<bool> stop_ = false;
   std::array<WorkPace, 4> paces_;  // by kind
   std::unique_ptr<JobTrace> trace_;

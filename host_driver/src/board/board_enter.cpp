@@ -2,13 +2,14 @@
 #include <cstdlib>
 
 #include "src/board/board_impl.hpp"
+#include "sync/mutex.hpp"
 
 namespace tpu::driver {
 namespace {
 
 struct ExitList {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<BoardImpl>> boards;
+  base::Mutex mutex;
+  std::vector<std::weak_ptr<BoardImpl>> boards TPU_GUARDED_BY(mutex);
 };
 
 ExitList& exit_list() {
@@ -20,7 +21,7 @@ ExitList& exit_list() {
 void close_at_exit() {
   std::vector<std::weak_ptr<BoardImpl>> boards;
   {
-    const std::lock_guard<std::mutex> guard(exit_list().mutex);
+    const base::MutexLock guard(exit_list().mutex);
     boards.swap(exit_list().boards);
   }
   for (const auto& weak : boards) {
@@ -42,7 +43,7 @@ void BoardImpl::start_completion_thread() {
     const auto board = weak.lock();
     return board && board->let_time_pass();
   });
-  const std::lock_guard<std::mutex> guard(exit_list().mutex);
+  const base::MutexLock guard(exit_list().mutex);
   static const int hooked = std::atexit(close_at_exit);
   static_cast<void>(hooked);
   std::erase_if(exit_list().boards, [](const auto& weak) { return weak.expired(); });

@@ -4,11 +4,11 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "src/health/health.hpp"
+#include "sync/mutex.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -26,8 +26,8 @@ struct EventState {
   // Guarded by the board lock.
   bool off_ring = false;
 
-  std::mutex mutex;  // leaf lock: guards callbacks and the change of `done`
-  std::vector<EventCallback> callbacks;
+  base::Mutex mutex;  // leaf lock: guards the change of `done`, too
+  std::vector<EventCallback> callbacks TPU_GUARDED_BY(mutex);
 
   bool open() const { return !done.load(std::memory_order_acquire); }
   bool failed() const { return done.load(std::memory_order_acquire) && error != nullptr; }

@@ -14,7 +14,7 @@ DeviceMemory::DeviceMemory(int device, uint64_t bytes)
       ranges_(RangeAllocator::kPage, capacity_) {}
 
 MemoryUse DeviceMemory::use() {
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const base::MutexLock guard(mutex_);
   return {ranges_.used(),
           ranges_.peak(),
           ranges_.largest_fit(),
@@ -24,12 +24,12 @@ MemoryUse DeviceMemory::use() {
 }
 
 void DeviceMemory::visit_state(spec::Archive& archive) {
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const base::MutexLock guard(mutex_);
   archive(ranges_);
 }
 
 std::string DeviceMemory::largest(size_t count) {
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const base::MutexLock guard(mutex_);
   std::vector<const Allocation*> all(live_.begin(), live_.end());
   std::sort(all.begin(), all.end(), [](const Allocation* a, const Allocation* b) {
     return a->bytes() != b->bytes() ? a->bytes() > b->bytes() : a->address() < b->address();
@@ -44,7 +44,7 @@ std::string DeviceMemory::largest(size_t count) {
 std::shared_ptr<Allocation> Allocation::make(const std::shared_ptr<DeviceMemory>& memory,
                                              uint64_t bytes, std::string label) {
   const std::shared_ptr<Allocation> made(new Allocation(memory, bytes, std::move(label)));
-  const std::lock_guard<std::mutex> guard(memory->mutex_);
+  const base::MutexLock guard(memory->mutex_);
   const auto address = memory->ranges_.allocate(bytes);
   if (!address) {
     return nullptr;
@@ -58,7 +58,7 @@ std::shared_ptr<Allocation> Allocation::make_at(const std::shared_ptr<DeviceMemo
                                                 uint64_t address, uint64_t bytes,
                                                 std::string label) {
   std::shared_ptr<Allocation> made(new Allocation(memory, bytes, std::move(label)));
-  const std::lock_guard<std::mutex> guard(memory->mutex_);
+  const base::MutexLock guard(memory->mutex_);
   if (!memory->ranges_.take(address, bytes)) {
     return nullptr;
   }
@@ -71,7 +71,7 @@ Allocation::Allocation(std::shared_ptr<DeviceMemory> memory, uint64_t bytes, std
     : memory_(std::move(memory)), bytes_(bytes), label_(std::move(label)) {}
 
 Allocation::~Allocation() {
-  const std::lock_guard<std::mutex> guard(memory_->mutex_);
+  const base::MutexLock guard(memory_->mutex_);
   memory_->ranges_.free(address_);  // 0 was never handed out
   memory_->live_.erase(this);
 }

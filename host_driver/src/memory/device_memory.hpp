@@ -5,11 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 
 #include "src/memory/range_allocator.hpp"
+#include "sync/mutex.hpp"
 
 namespace tpu::driver {
 
@@ -46,9 +46,9 @@ class DeviceMemory {
 
   const int device_;
   const uint64_t capacity_;
-  std::mutex mutex_;  // leaf lock
-  RangeAllocator ranges_;
-  std::set<Allocation*> live_;
+  base::Mutex mutex_;  // leaf lock
+  RangeAllocator ranges_ TPU_GUARDED_BY(mutex_);
+  std::set<Allocation*> live_ TPU_GUARDED_BY(mutex_);
 };
 
 class Allocation {

@@ -52,7 +52,7 @@ std::span<std::byte> HostArena::span(uint64_t iova, uint64_t bytes, bool /*write
     return {map.data + (iova - base), bytes};
   };
   if (iova >= kSingleBase) {
-    const std::lock_guard<std::mutex> guard(mutex_);
+    const base::MutexLock guard(mutex_);
     const auto behind = singles_.upper_bound(iova);
     if (behind == singles_.begin()) {
       return {};
@@ -76,7 +76,7 @@ uint64_t HostArena::take_ring(uint64_t bytes) {
 std::shared_ptr<StagingRange> StagingRange::make(const std::shared_ptr<HostArena>& arena,
                                                  uint64_t bytes) {
   const std::shared_ptr<StagingRange> range(new StagingRange(arena));
-  const std::lock_guard<std::mutex> guard(arena->mutex_);
+  const base::MutexLock guard(arena->mutex_);
   const auto iova = arena->allocator_.allocate(bytes);
   if (!iova) {
     return nullptr;
@@ -92,7 +92,7 @@ std::shared_ptr<StagingRange> StagingRange::make_single(const std::shared_ptr<Ho
   const HostArena::Mapping map{map_memory(bytes), bytes};
   range->bytes_ = {map.data, bytes};
   range->single_ = true;
-  const std::lock_guard<std::mutex> guard(arena->mutex_);
+  const base::MutexLock guard(arena->mutex_);
   range->iova_ = arena->next_single_;
   // One page stays free between two ranges: what runs over the end of one is refused.
   arena->next_single_ += (bytes / kRingAlign + 2) * kRingAlign;
@@ -101,7 +101,7 @@ std::shared_ptr<StagingRange> StagingRange::make_single(const std::shared_ptr<Ho
 }
 
 StagingRange::~StagingRange() {
-  const std::lock_guard<std::mutex> guard(arena_->mutex_);
+  const base::MutexLock guard(arena_->mutex_);
   if (single_) {
     arena_->singles_.erase(iova_);
     munmap(bytes_.data(), bytes_.size());

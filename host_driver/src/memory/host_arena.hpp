@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 
 #include "src/memory/range_allocator.hpp"
+#include "sync/mutex.hpp"
 #include "tpu/transport.hpp"
 
 namespace tpu::driver {
@@ -45,10 +45,10 @@ class HostArena : public HostMemory {
   Mapping rings_;
   Mapping staging_;
   uint64_t ring_used_ = 0;
-  std::mutex mutex_;  // leaf lock: guards all below
-  RangeAllocator allocator_;
-  std::map<uint64_t, Mapping> singles_;  // by iova
-  uint64_t next_single_ = kSingleBase;
+  base::Mutex mutex_;  // leaf lock
+  RangeAllocator allocator_ TPU_GUARDED_BY(mutex_);
+  std::map<uint64_t, Mapping> singles_ TPU_GUARDED_BY(mutex_);  // by iova
+  uint64_t next_single_ TPU_GUARDED_BY(mutex_) = kSingleBase;
 };
 
 /// A piece of staging memory; gives itself back. May be destroyed under any lock.

@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "src/handles/event_state.hpp"
 #include "src/memory/device_memory.hpp"
+#include "sync/mutex.hpp"
 #include "tpu/buffer.hpp"
 
 namespace tpu::driver {
@@ -53,9 +53,9 @@ struct BufferState {
   void discard();
 
  private:
-  mutable std::mutex mutex_;  // leaf lock
-  std::shared_ptr<Allocation> memory_;
-  OwnedParts parts_;
+  mutable base::Mutex mutex_;  // leaf lock
+  std::shared_ptr<Allocation> memory_ TPU_GUARDED_BY(mutex_);
+  OwnedParts parts_ TPU_GUARDED_BY(mutex_);
   std::atomic<bool> live_{true};
 };
 

@@ -101,7 +101,7 @@ LoadedProgram::LoadedProgram(std::shared_ptr<const exe::ExecutableT> from, std::
 }
 
 std::shared_ptr<LoadedProgram> ExecutableState::program() const {
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const base::MutexLock guard(mutex_);
   if (!program_) {
     throw Error(ErrorCode::kFailedPrecondition, fmt::format("{} was unloaded", info->name));
   }
@@ -110,7 +110,7 @@ std::shared_ptr<LoadedProgram> ExecutableState::program() const {
 
 void ExecutableState::unload() {
   std::shared_ptr<LoadedProgram> gone;  // its end takes other locks
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const base::MutexLock guard(mutex_);
   gone.swap(program_);
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "exe/executable.hpp"
 #include "src/operations/buffer_state.hpp"
 #include "src/operations/operation.hpp"
+#include "sync/mutex.hpp"
 #include "tpu/executable.hpp"
 
 namespace tpu::driver {
@@ -75,8 +75,8 @@ struct ExecutableState {
   void unload();
 
  private:
-  mutable std::mutex mutex_;  // leaf lock
-  std::shared_ptr<LoadedProgram> program_;
+  mutable base::Mutex mutex_;  // leaf lock
+  std::shared_ptr<LoadedProgram> program_ TPU_GUARDED_BY(mutex_);
 };
 
 }  // namespace tpu::driver

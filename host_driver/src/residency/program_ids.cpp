@@ -22,12 +22,12 @@ void ProgramIds::give_back(int device, uint16_t id) {
 }
 
 void ProgramIds::retire(const Retired& id) {
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const base::MutexLock guard(mutex_);
   retired_.push_back(id);
 }
 
 std::optional<ProgramIds::Retired> ProgramIds::next_retired() {
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const base::MutexLock guard(mutex_);
   if (retired_.empty()) {
     return std::nullopt;
   }
@@ -37,7 +37,7 @@ std::optional<ProgramIds::Retired> ProgramIds::next_retired() {
 }
 
 void ProgramIds::visit_retired(spec::Archive& archive) {
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const base::MutexLock guard(mutex_);
   archive(retired_);
   claimed_.assign(used_.size(), {});
   for (const Retired& id : retired_) {

@@ -6,11 +6,11 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "file/archive.hpp"
+#include "sync/mutex.hpp"
 #include "tpu/spec/rings.h"
 
 namespace tpu::driver {
@@ -47,8 +47,8 @@ class ProgramIds {
 
   std::vector<Flags> used_;
   std::vector<Flags> claimed_;  // while a snapshot is loaded
-  std::mutex mutex_;            // leaf lock: guards what follows
-  std::deque<Retired> retired_;
+  base::Mutex mutex_;           // leaf lock
+  std::deque<Retired> retired_ TPU_GUARDED_BY(mutex_);
 };
 
 }  // namespace tpu::driver

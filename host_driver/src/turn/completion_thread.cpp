@@ -4,9 +4,9 @@
 #include <sys/prctl.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
+
+#include "sync/mutex.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -19,12 +19,12 @@ constexpr unsigned long kTimerSlackNs = 1000;
 }  // namespace
 
 struct CompletionThread::State {
-  std::mutex mutex;  // leaf lock
-  std::condition_variable news;
-  bool stop = false;
-  bool wanted = false;
-  uint64_t calls = 0;
-  std::chrono::steady_clock::time_point last_call;
+  base::Mutex mutex;  // leaf lock
+  base::CondVar news;
+  bool stop TPU_GUARDED_BY(mutex) = false;
+  bool wanted TPU_GUARDED_BY(mutex) = false;
+  uint64_t calls TPU_GUARDED_BY(mutex) = 0;
+  std::chrono::steady_clock::time_point last_call TPU_GUARDED_BY(mutex);
 };
 
 CompletionThread::CompletionThread(std::function<bool()> let_time_pass)
@@ -33,7 +33,7 @@ CompletionThread::CompletionThread(std::function<bool()> let_time_pass)
 
 CompletionThread::~CompletionThread() {
   {
-    const std::lock_guard<std::mutex> guard(state_->mutex);
+    const base::MutexLock guard(state_->mutex);
     state_->stop = true;
   }
   state_->news.notify_all();
@@ -47,7 +47,7 @@ CompletionThread::~CompletionThread() {
 void CompletionThread::call_is_over() {
   bool asleep = false;
   {
-    const std::lock_guard<std::mutex> guard(state_->mutex);
+    const base::MutexLock guard(state_->mutex);
     asleep = !state_->wanted;
     state_->wanted = true;
     ++state_->calls;
@@ -60,7 +60,7 @@ void CompletionThread::call_is_over() {
 
 void CompletionThread::begin_at_once() {
   {
-    const std::lock_guard<std::mutex> guard(state_->mutex);
+    const base::MutexLock guard(state_->mutex);
     state_->wanted = true;
     ++state_->calls;
     state_->last_call = {};
@@ -71,21 +71,23 @@ void CompletionThread::begin_at_once() {
 void CompletionThread::service_thread(const std::shared_ptr<State>& state,
                                       const std::function<bool()>& let_time_pass) {
   prctl(PR_SET_TIMERSLACK, kTimerSlackNs);  // of this thread
-  std::unique_lock<std::mutex> lock(state->mutex);
+  const base::MutexLock lock(state->mutex);
   while (!state->stop) {
     if (!state->wanted) {
-      state->news.wait(lock);
+      state->news.wait(state->mutex);
       continue;
     }
     const auto settled = state->last_call + kSettle;
     if (std::chrono::steady_clock::now() < settled) {
-      state->news.wait_until(lock, settled);
+      state->news.wait_until(state->mutex, settled);
       continue;
     }
     const uint64_t calls = state->calls;
-    lock.unlock();
-    const bool more = let_time_pass();
-    lock.lock();
+    bool more = false;
+    {
+      const base::MutexUnlock open(state->mutex);
+      more = let_time_pass();
+    }
     state->wanted = more || state->calls != calls;
   }
 }

@@ -3,28 +3,30 @@
 
 namespace tpu::driver {
 
-bool FifoMutex::await_turn(Guard& guard, uint64_t ticket, Deadline until) {
-  const auto served = [&] { return ticket == serving_; };
-  if (until) {
-    return turn_.wait_until(guard, *until, served);
+bool FifoMutex::await_turn(uint64_t ticket, Deadline until) {
+  while (ticket != serving_) {
+    if (!until) {
+      turn_.wait(mutex_);
+    } else if (!turn_.wait_until(mutex_, *until)) {
+      return ticket == serving_;
+    }
   }
-  turn_.wait(guard, served);
   return true;
 }
 
-bool FifoMutex::urge_turn(Guard& guard, uint64_t ticket, Deadline until,
-                          const std::function<void()>& urge) {
+bool FifoMutex::urge_turn(uint64_t ticket, Deadline until, const std::function<void()>& urge) {
   ++urgent_;
-  guard.unlock();
-  urge();
-  guard.lock();
-  const bool in_time = await_turn(guard, ticket, until);
+  {
+    const base::MutexUnlock open(mutex_);
+    urge();
+  }
+  const bool in_time = await_turn(ticket, until);
   --urgent_;
   return in_time;
 }
 
 bool FifoMutex::lock(Deadline deadline, const std::function<void()>& urge, bool* waited) {
-  Guard guard(mutex_);
+  const base::MutexLock guard(mutex_);
   const uint64_t ticket = next_ticket_++;
   const bool free = ticket == serving_;
   if (waited != nullptr) {
@@ -33,8 +35,7 @@ bool FifoMutex::lock(Deadline deadline, const std::function<void()>& urge, bool*
   if (free) {
     return true;
   }
-  const bool in_time =
-      urge ? urge_turn(guard, ticket, deadline, urge) : await_turn(guard, ticket, deadline);
+  const bool in_time = urge ? urge_turn(ticket, deadline, urge) : await_turn(ticket, deadline);
   if (!in_time) {
     given_up_.insert(ticket);
   }
@@ -42,20 +43,24 @@ bool FifoMutex::lock(Deadline deadline, const std::function<void()>& urge, bool*
 }
 
 void FifoMutex::lock_again(Deadline patience, const std::function<void()>& urge) {
-  Guard guard(mutex_);
+  const base::MutexLock guard(mutex_);
   const uint64_t ticket = next_ticket_++;
-  if (!await_turn(guard, ticket, patience)) {
-    urge_turn(guard, ticket, std::nullopt, urge);
+  if (!await_turn(ticket, patience)) {
+    urge_turn(ticket, std::nullopt, urge);
   }
+  assert_held();
 }
 
+void FifoMutex::serve_next() {
+  const base::MutexLock guard(mutex_);
+  do {
+    ++serving_;
+  } while (given_up_.erase(serving_) > 0);
+}
+
+// The turn of the caller ends without a lock that the analysis could see.
 void FifoMutex::unlock() {
-  {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    do {
-      ++serving_;
-    } while (given_up_.erase(serving_) > 0);
-  }
+  serve_next();
   turn_.notify_all();
 }
 

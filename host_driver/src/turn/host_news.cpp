@@ -5,7 +5,7 @@ namespace tpu::driver {
 
 void HostNews::add() {
   {
-    const std::lock_guard<std::mutex> guard(mutex_);
+    const base::MutexLock guard(mutex_);
     ++count_;
   }
   changed_.notify_all();
@@ -19,17 +19,18 @@ void HostNews::add_event() {
 }
 
 uint64_t HostNews::count() {
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const base::MutexLock guard(mutex_);
   return count_;
 }
 
 void HostNews::await(uint64_t seen, Deadline deadline) {
-  std::unique_lock<std::mutex> guard(mutex_);
-  const auto changed = [&] { return count_ != seen; };
-  if (deadline) {
-    changed_.wait_until(guard, *deadline, changed);
-  } else {
-    changed_.wait(guard, changed);
+  const base::MutexLock guard(mutex_);
+  while (count_ == seen) {
+    if (!deadline) {
+      changed_.wait(mutex_);
+    } else if (!changed_.wait_until(mutex_, *deadline)) {
+      return;
+    }
   }
 }
 

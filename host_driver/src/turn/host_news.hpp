@@ -4,13 +4,12 @@
 // board lock and miss nothing in between.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <utility>
 
 #include "src/turn/deadline.hpp"
+#include "sync/mutex.hpp"
 
 namespace tpu::driver {
 
@@ -29,9 +28,9 @@ class HostNews {
 
  private:
   const std::function<void()> event_set_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  uint64_t count_ = 0;
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  uint64_t count_ TPU_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tpu::driver

@@ -31,20 +31,21 @@ void Turn::enter_again(Deadline patience) {
 
 // Any thread: the board is parked soon, if it runs.
 void Turn::interrupt_run() {
-  const std::lock_guard<std::mutex> guard(run_mutex_);
+  const base::MutexLock guard(run_mutex_);
   if (running_) {
     park_();
   }
 }
 
 bool Turn::begin_run() {
-  const std::lock_guard<std::mutex> guard(run_mutex_);
+  mutex_.assert_held();
+  const base::MutexLock guard(run_mutex_);
   running_ = kept_ > 0 || !mutex_.urgent();
   return running_;
 }
 
 void Turn::end_run() {
-  const std::lock_guard<std::mutex> guard(run_mutex_);
+  const base::MutexLock guard(run_mutex_);
   running_ = false;
 }
 

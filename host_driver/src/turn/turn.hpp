@@ -6,11 +6,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 
 #include "src/turn/deadline.hpp"
 #include "src/turn/fifo_mutex.hpp"
 #include "src/turn/host_news.hpp"
+#include "sync/mutex.hpp"
 
 namespace tpu::driver {
 
@@ -24,11 +24,13 @@ class Turn {
   /// lock, and only between begin_run() and end_run().
   explicit Turn(std::function<void()> park) : park_(std::move(park)) {}
 
+  // Who enters, leaves and is inside is not analyzed (thread_annotations.hpp): owners of the state
+  // of a board pass the lock along by their calls.
   /// Takes the board lock. False when the deadline came before it.
-  bool enter(EntryKind kind, Deadline deadline);
-  void leave() { mutex_.unlock(); }
+  bool enter(EntryKind kind, Deadline deadline) TPU_NO_THREAD_SAFETY_ANALYSIS;
+  void leave() TPU_NO_THREAD_SAFETY_ANALYSIS { mutex_.unlock(); }
   /// Calls that wait for the board take effect, then the caller goes on.
-  void hand_over(Deadline deadline);
+  void hand_over(Deadline deadline) TPU_NO_THREAD_SAFETY_ANALYSIS;
 
   /// Calls of others take effect, until there are more news than `seen`, or the deadline comes.
   void leave_until(HostNews& news, uint64_t seen, Deadline deadline);
@@ -46,8 +48,14 @@ class Turn {
   /// While one lives, the thread that lets board time pass hands the lock to nobody.
   class Kept {
    public:
-    explicit Kept(Turn& turn) : turn_(turn) { ++turn_.kept_; }
-    ~Kept() { --turn_.kept_; }
+    explicit Kept(Turn& turn) : turn_(turn) {
+      turn.mutex_.assert_held();
+      ++turn.kept_;
+    }
+    ~Kept() {
+      turn_.mutex_.assert_held();
+      --turn_.kept_;
+    }
     Kept(const Kept&) = delete;
     Kept& operator=(const Kept&) = delete;
 
@@ -72,14 +80,14 @@ class Turn {
   };
 
  private:
-  void enter_again(Deadline patience);
-  void interrupt_run();
+  void enter_again(Deadline patience) TPU_NO_THREAD_SAFETY_ANALYSIS;
+  void interrupt_run() TPU_EXCLUDES(run_mutex_);
 
   const std::function<void()> park_;
   FifoMutex mutex_;
-  std::mutex run_mutex_;  // leaf lock: guards the change of running_
+  base::Mutex run_mutex_;  // leaf lock: guards the change of running_
   std::atomic<bool> running_{false};
-  int kept_ = 0;  // guarded by the board lock
+  int kept_ TPU_GUARDED_BY(mutex_) = 0;
   std::atomic<uint64_t> late_calls_{0};
 };
 
