@@ -231,7 +231,7 @@ uint64_t Board::peak_flops_per_cycle() const {
   return static_cast<uint64_t>(2 * params.core.mxus * params.mxu.rows * params.mxu.cols);
 }
 
-Executable Board::load(const std::string& path, int device) const {
+Executable ProgramFacet::load(const std::string& path, int device) const {
   refuse_in_callback();
   std::vector<std::byte> bytes;
   try {
@@ -244,33 +244,35 @@ Executable Board::load(const std::string& path, int device) const {
   return load(std::move(executable), path, devices, true);
 }
 
-Executable Board::load(std::span<const std::byte> bytes, int device,
-                       const std::string& file) const {
+Executable ProgramFacet::load(std::span<const std::byte> bytes, int device,
+                              const std::string& file) const {
   refuse_in_callback();
   auto executable = parse(bytes, "executable");
   const std::vector<int> devices = devices_of(*executable, device);
   return load(std::move(executable), file, devices, true);
 }
 
-Executable Board::load(std::span<const std::byte> bytes, const std::vector<int>& devices) const {
+Executable ProgramFacet::load(std::span<const std::byte> bytes,
+                              const std::vector<int>& devices) const {
   return load(parse(bytes, "executable"), {}, devices, false);
 }
 
-Executable Board::load(std::shared_ptr<const exe::ExecutableT> executable,
-                       const std::vector<int>& devices) const {
+Executable ProgramFacet::load(std::shared_ptr<const exe::ExecutableT> executable,
+                              const std::vector<int>& devices) const {
   if (executable == nullptr) {
     throw Error(ErrorCode::kInvalidArgument, "there is no executable to load");
   }
   return load(std::move(executable), {}, devices, false);
 }
 
-Executable Board::load(std::shared_ptr<const exe::ExecutableT> executable, const std::string& file,
-                       const std::vector<int>& devices, bool wait) const {
+Executable ProgramFacet::load(std::shared_ptr<const exe::ExecutableT> executable,
+                              const std::string& file, const std::vector<int>& devices,
+                              bool wait) const {
   auto program = need(impl_).programs().load(std::move(executable), file, devices, wait);
   return Access::executable(std::make_shared<ExecutableState>(impl_, std::move(program)));
 }
 
-Buffer Board::put(int device, const HostView& host) const {
+Buffer MemoryFacet::put(int device, const HostView& host) const {
   check_view(host);
   const Box whole(host, Shape(host.shape.size(), 0), host.shape);
   const std::string label = type_text(host.dtype, host.shape);
@@ -278,9 +280,9 @@ Buffer Board::put(int device, const HostView& host) const {
   return need(impl_).memory().upload({device}, host, whole, host.shape, 0, label).front();
 }
 
-Buffer Board::put(int device, DType dtype, const Shape& shape,
-                  std::shared_ptr<const std::vector<std::byte>> bytes,
-                  const std::vector<Event>& after) const {
+Buffer MemoryFacet::put(int device, DType dtype, const Shape& shape,
+                        std::shared_ptr<const std::vector<std::byte>> bytes,
+                        const std::vector<Event>& after) const {
   if (bytes == nullptr || bytes->size() != byte_count(dtype, shape)) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("{} has {} bytes, {} are given", type_text(dtype, shape),
@@ -289,20 +291,20 @@ Buffer Board::put(int device, DType dtype, const Shape& shape,
   return need(impl_).memory().upload_later(device, dtype, shape, std::move(bytes), after);
 }
 
-Buffer Board::zeros(int device, DType dtype, const Shape& shape) const {
+Buffer MemoryFacet::zeros(int device, DType dtype, const Shape& shape) const {
   return need(impl_).memory().zeros(device, dtype, shape, 0);
 }
 
-Buffer Board::copy(const Buffer& source, int device, const std::vector<Event>& after) const {
+Buffer MemoryFacet::copy(const Buffer& source, int device, const std::vector<Event>& after) const {
   driver::need(Access::state(source));
   return need(impl_).memory().copy(*Access::state(source), device, after);
 }
 
-Buffer Board::clone(const Buffer& source) const { return copy(source, source.device()); }
+Buffer MemoryFacet::clone(const Buffer& source) const { return copy(source, source.device()); }
 
 HostEvent Board::make_event() const { return need(impl_).waits().make_host_event(); }
 
-Array Board::replicate(const HostView& host, int count) const {
+Array MemoryFacet::replicate(const HostView& host, int count) const {
   const std::vector<int> ids = first_devices(need(impl_), count);
   Layout layout;
   layout.local = host.shape;
@@ -311,7 +313,7 @@ Array Board::replicate(const HostView& host, int count) const {
   return place(*impl_, host, layout, ids, 0, type_text(host.dtype, host.shape));
 }
 
-Array Board::shard(const HostView& host, int count, size_t dim) const {
+Array MemoryFacet::shard(const HostView& host, int count, size_t dim) const {
   const std::vector<int> ids = first_devices(need(impl_), count);
   check_view(host);
   if (dim >= host.shape.size() || host.shape[dim] % static_cast<int64_t>(ids.size()) != 0) {
@@ -330,33 +332,37 @@ Array Board::shard(const HostView& host, int count, size_t dim) const {
   return place(*impl_, host, layout, ids, 0, type_text(host.dtype, host.shape));
 }
 
-uint64_t Board::now() const { return need(impl_).profiling().now(); }
-std::vector<uint64_t> Board::hart_instructions() const {
+uint64_t ProfilingFacet::now() const { return need(impl_).profiling().now(); }
+std::vector<uint64_t> ProfilingFacet::hart_instructions() const {
   return need(impl_).profiling().hart_instructions();
 }
-std::vector<uint64_t> Board::run_cycles() const { return need(impl_).profiling().run_cycles(); }
-std::vector<HostWorkTime> Board::profile() const { return need(impl_).profiling().host_profile(); }
-std::vector<ThreadForecast> Board::thread_forecast(const std::vector<int>& threads) const {
+std::vector<uint64_t> ProfilingFacet::run_cycles() const {
+  return need(impl_).profiling().run_cycles();
+}
+std::vector<HostWorkTime> ProfilingFacet::profile() const {
+  return need(impl_).profiling().host_profile();
+}
+std::vector<ThreadForecast> ProfilingFacet::thread_forecast(const std::vector<int>& threads) const {
   return need(impl_).profiling().thread_forecast(threads);
 }
 
-BoardCounters Board::peek() const { return need(impl_).counters().peek(); }
+BoardCounters ProfilingFacet::peek() const { return need(impl_).counters().peek(); }
 
-BoardCounters Board::counters() const {
+BoardCounters ProfilingFacet::counters() const {
   refuse_in_callback();
   return need(impl_).counters().counters();
 }
 
 SimOptions Board::sim() const { return need(impl_).sim().sim(); }
-uint32_t Board::peek_word(int device, const std::string& place) const {
+uint32_t DebugFacet::peek_word(int device, const std::string& place) const {
   return need(impl_).debug_port().peek_word(device, place);
 }
-void Board::poke_word(int device, const std::string& place, uint32_t value) const {
+void DebugFacet::poke_word(int device, const std::string& place, uint32_t value) const {
   need(impl_).debug_port().poke_word(device, place, value);
 }
-std::string Board::take_xspace() const { return need(impl_).profiling().take_xspace(); }
-std::string Board::take_record() const { return need(impl_).profiling().take_record(); }
-std::vector<OpTime> Board::op_times() const { return need(impl_).profiling().op_times(); }
+std::string ProfilingFacet::take_xspace() const { return need(impl_).profiling().take_xspace(); }
+std::string ProfilingFacet::take_record() const { return need(impl_).profiling().take_record(); }
+std::vector<OpTime> ProfilingFacet::op_times() const { return need(impl_).profiling().op_times(); }
 
 void log_commands(const Board& board, const std::optional<spec::MemoryLook>& look) {
   refuse_in_callback();
@@ -378,12 +384,14 @@ void Board::change_time_limit(std::optional<double> seconds) const {
   need(impl_).sim().change_time_limit(seconds);
 }
 
-void Board::save_snapshot(const std::string& path, const SnapshotItems& items) const {
+void SnapshotFacet::save_snapshot(const std::string& path, const SnapshotItems& items) const {
   refuse_in_callback();
   need(impl_).snapshots().save(path, items);
 }
 
-SnapshotItems Board::take_snapshot_items() const { return need(impl_).snapshots().take_items(); }
+SnapshotItems SnapshotFacet::take_snapshot_items() const {
+  return need(impl_).snapshots().take_items();
+}
 
 void Board::synchronize() const {
   refuse_in_callback();

@@ -49,6 +49,38 @@ TEST_P(Lifetime, DiscardedBuffersAreGoneForEveryHandle) {
   EXPECT_EQ(code_of([] { Buffer().discard(); }), ErrorCode::kInvalidArgument);
 }
 
+// Code that needs one subject of the board takes that facet.
+Buffer zeros_on(const MemoryFacet& memory, int device) {
+  return memory.zeros(device, DType::kF32, {16});
+}
+
+TEST_P(Lifetime, FacetsAreHandlesOfTheBoard) {
+  EXPECT_EQ(zeros_on(board_, 1).device(), 1);
+  EXPECT_EQ(zeros_on(board_.memory(), 2).device(), 2);
+  EXPECT_EQ(board_.profiling().now(), board_.now());
+  EXPECT_EQ(code_of([&] { board_.programs().load("/nowhere", 0); }), ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(board_.snapshots().take_snapshot_items().arrays.empty());
+  EXPECT_TRUE(board_.debug_port().valid());
+  const MemoryFacet kept = board_;
+  EXPECT_EQ(zeros_on(kept, 3).device(), 3);
+  EXPECT_FALSE(MemoryFacet().valid());
+  EXPECT_EQ(code_of([] { zeros_on(MemoryFacet(), 0); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of([] { static_cast<void>(ProfilingFacet().now()); }),
+            ErrorCode::kInvalidArgument);
+}
+
+TEST_P(Lifetime, ABoardThatWasMovedFromIsEmpty) {
+  Board moved = std::move(board_);
+  EXPECT_TRUE(moved.valid());
+  EXPECT_FALSE(board_.valid());  // NOLINT(bugprone-use-after-move): what it says
+  board_ = std::move(moved);
+  EXPECT_FALSE(moved.valid());  // NOLINT(bugprone-use-after-move): what it says
+  EXPECT_EQ(board_.zeros(0, DType::kF32, {4}).device(), 0);
+  Board copy = board_;
+  copy = board_;
+  EXPECT_TRUE(copy.valid() && board_.valid());
+}
+
 TEST_P(Lifetime, DiscardingDoesNotDisturbWhatIsInFlight) {
   ProgramBuilder builder(8);
   builder.argument(DType::kI32, {30000});

@@ -55,17 +55,23 @@ using driver::reduce;
 using driver::Reduction;
 // step_feed.hpp
 using driver::StepFeed;
-// board.hpp
+// board.hpp, and its facets
 using driver::Board;
 using driver::BoardCounters;
+using driver::BoardFacet;
 using driver::CloseMode;
 using driver::CoreCounters;
 using driver::CoreTimes;
+using driver::DebugFacet;
 using driver::DeviceInfo;
 using driver::HostWorkTime;
+using driver::MemoryFacet;
 using driver::OpenOptions;
 using driver::OpTime;
+using driver::ProfilingFacet;
+using driver::ProgramFacet;
 using driver::SimOptions;
+using driver::SnapshotFacet;
 using driver::SnapshotItems;
 using driver::ThreadForecast;
 using driver::TransportFactory;
@@ -86,6 +92,7 @@ using driver::ProgramPlace;
 using driver::RegisterWrite;
 using driver::RunOutcome;
 using driver::Transport;
+using driver::TransportDebugPort;
 using driver::TransportRequest;
 using driver::TransportStats;
 

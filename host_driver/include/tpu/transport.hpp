@@ -130,11 +130,88 @@ struct TransportStats {
   std::string waits_text;  ///< what else a transport knows of who waits for whom, one a line
 };
 
-/// A connection to one board.
-class Transport {
+/// What is known of a board beside its interface to a driver: counters, places, recorded commands.
+/// Lets no board time pass and changes no cycle. A transport that knows none of it need not
+/// override more than stats().
+class TransportDebugPort {
  public:
-  virtual ~Transport() = default;
+  virtual ~TransportDebugPort() = default;
 
+  /// The host begins or ends to make input ready: for figures alone (CoreTimes::input).
+  virtual void host_prepares(bool begins) { static_cast<void>(begins); }
+
+  /// What a launch that is about to be submitted runs, for files that show its operations by name;
+  /// null: it is over. `trace_context`: RunOptions::trace_context. A transport that shows none does
+  /// nothing here.
+  virtual void name_launch(uint32_t launch_id,
+                           const std::shared_ptr<const exe::ExecutableT>& program,
+                           uint64_t trace_context) {
+    static_cast<void>(launch_id);
+    static_cast<void>(program);
+    static_cast<void>(trace_context);
+  }
+
+  /// Figures of the debug port; no board time passes.
+  virtual TransportStats stats() = 0;
+
+  /// With SimOptions::profile: one of each of `threads`; no board time passes.
+  virtual std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads) {
+    static_cast<void>(threads);
+    return {};
+  }
+
+  /// With SimOptions::check: the first findings since the last call.
+  virtual std::vector<CheckFinding> take_findings() { return {}; }
+
+  /// Debug port of the address space of a core's control hart: a word, a register without the side
+  /// effects of reading it. Empty: nothing that can be read. No board time passes.
+  virtual std::optional<uint32_t> debug_read(int device, uint32_t address) {
+    static_cast<void>(device);
+    static_cast<void>(address);
+    throw no_debug_port();
+  }
+  /// The same, written as the hart writes it. False: nothing that can be written.
+  virtual bool debug_write(int device, uint32_t address, uint32_t value) {
+    static_cast<void>(device);
+    static_cast<void>(address);
+    static_cast<void>(value);
+    throw no_debug_port();
+  }
+
+  /// With SimOptions::op_times: what was counted of a launch that is over, by op; forgets it.
+  virtual std::vector<OpTally> take_op_times(uint32_t launch_id) {
+    static_cast<void>(launch_id);
+    return {};
+  }
+
+  /// With SimOptions::xprof: the profile since it was switched on or last taken, an XSpace.
+  virtual std::string take_xspace() { return {}; }
+
+  /// Keeps every command of the engines from here on, until they are taken, and with `look` bytes
+  /// of a memory as they are at the end of one of them. No launch is under way. Throws Error:
+  /// InvalidArgument for a memory that is none, Unimplemented where nothing is known of commands.
+  virtual void log_commands(const std::optional<spec::MemoryLook>& look) {
+    static_cast<void>(look);
+    throw Error(ErrorCode::kUnimplemented,
+                "this transport knows nothing of commands; the simulated board does (transport "
+                "'sim')");
+  }
+  /// What was kept; nothing is kept any more.
+  virtual spec::CommandLog take_commands() { return {}; }
+
+  /// With SimOptions::record: the record of that step, once it is over.
+  virtual std::string take_record() { return {}; }
+
+ private:
+  static Error no_debug_port() {
+    return Error(ErrorCode::kUnimplemented,
+                 "this transport has no debug port; the simulated board has (transport 'sim')");
+  }
+};
+
+/// A connection to one board.
+class Transport : public TransportDebugPort {
+ public:
   /// Reads a register; board time passes until the response is there. Unmapped offsets read all
   /// ones.
   virtual uint32_t read32(int chip, int bar, uint64_t offset) = 0;
@@ -185,20 +262,8 @@ class Transport {
   /// do this does nothing here; calls of other threads then wait for the next interrupt.
   virtual void interrupt() {}
 
-  /// The host begins or ends to make input ready: for figures alone (CoreTimes::input).
-  virtual void host_prepares(bool begins) { static_cast<void>(begins); }
-
   /// Board time in core cycles.
   virtual uint64_t now() = 0;
-
-  /// Figures of the debug port; no board time passes.
-  virtual TransportStats stats() = 0;
-
-  /// With SimOptions::profile: one of each of `threads`; no board time passes.
-  virtual std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads) {
-    static_cast<void>(threads);
-    return {};
-  }
 
   /// Goes on with other options; no launch is under way. Throws Error: InvalidArgument for one that
   /// cannot change or be followed, Unimplemented where none can; nothing has changed then. Returns
@@ -210,18 +275,6 @@ class Transport {
                 "board has (transport 'sim')");
   }
 
-  /// With SimOptions::check: the first findings since the last call.
-  virtual std::vector<CheckFinding> take_findings() { return {}; }
-  /// What a launch that is about to be submitted runs, for files that show its operations by name;
-  /// null: it is over. `trace_context`: RunOptions::trace_context. A transport that shows none does
-  /// nothing here.
-  virtual void name_launch(uint32_t launch_id,
-                           const std::shared_ptr<const exe::ExecutableT>& program,
-                           uint64_t trace_context) {
-    static_cast<void>(launch_id);
-    static_cast<void>(program);
-    static_cast<void>(trace_context);
-  }
   /// Saves all state of the board, or loads it into one that has just been made and that nothing
   /// was asked of (archive.loading()); nothing is in flight. Throws std::exception; a board whose
   /// loading failed can only be closed. A transport that cannot do this refuses it.
@@ -231,57 +284,12 @@ class Transport {
                 "this transport has no snapshots; the simulated board has (transport 'sim')");
   }
 
-  /// Debug port of the address space of a core's control hart: a word, a register without the side
-  /// effects of reading it. Empty: nothing that can be read. No board time passes.
-  virtual std::optional<uint32_t> debug_read(int device, uint32_t address) {
-    static_cast<void>(device);
-    static_cast<void>(address);
-    throw no_debug_port();
-  }
-  /// The same, written as the hart writes it. False: nothing that can be written.
-  virtual bool debug_write(int device, uint32_t address, uint32_t value) {
-    static_cast<void>(device);
-    static_cast<void>(address);
-    static_cast<void>(value);
-    throw no_debug_port();
-  }
-
-  /// With SimOptions::op_times: what was counted of a launch that is over, by op; forgets it.
-  virtual std::vector<OpTally> take_op_times(uint32_t launch_id) {
-    static_cast<void>(launch_id);
-    return {};
-  }
-
-  /// With SimOptions::xprof: the profile since it was switched on or last taken, an XSpace.
-  virtual std::string take_xspace() { return {}; }
-
-  /// Keeps every command of the engines from here on, until they are taken, and with `look` bytes
-  /// of a memory as they are at the end of one of them. No launch is under way. Throws Error:
-  /// InvalidArgument for a memory that is none, Unimplemented where nothing is known of commands.
-  virtual void log_commands(const std::optional<spec::MemoryLook>& look) {
-    static_cast<void>(look);
-    throw Error(ErrorCode::kUnimplemented,
-                "this transport knows nothing of commands; the simulated board does (transport "
-                "'sim')");
-  }
-  /// What was kept; nothing is kept any more.
-  virtual spec::CommandLog take_commands() { return {}; }
-
-  /// With SimOptions::record: the record of that step, once it is over.
-  virtual std::string take_record() { return {}; }
-
   /// Text of the firmware that no run() has brought.
   virtual std::vector<ConsoleLine> take_console() { return {}; }
 
   /// Ends the board and completes its files; returns what went wrong with them, or nothing. No call
   /// comes after it.
   virtual std::string close() { return {}; }
-
- private:
-  static Error no_debug_port() {
-    return Error(ErrorCode::kUnimplemented,
-                 "this transport has no debug port; the simulated board has (transport 'sim')");
-  }
 };
 
 /// The simulated board; null when this build has no model. A process can have one, ever: SystemC
