@@ -42,6 +42,15 @@ bool overlap(const spec::MemoryRange& a, const spec::MemoryRange& b) {
          b.low < a.low + a.bytes;
 }
 
+// A word of a command as a number, which may be the name of a value; without the word, `otherwise`.
+size_t number(const std::vector<std::string>& words, size_t index, size_t otherwise, size_t limit) {
+  if (words.size() <= index) {
+    return otherwise;
+  }
+  const std::string& word = words[index];
+  return static_cast<size_t>(parse_number(word.starts_with('%') ? word.substr(1) : word, limit));
+}
+
 }  // namespace
 
 const std::vector<DebugSession::Command>& DebugSession::commands() {
@@ -129,15 +138,6 @@ std::vector<std::string> DebugSession::completions(const std::string& line) cons
   all.erase(std::unique(all.begin(), all.end()), all.end());
   std::erase_if(all, [&](const std::string& each) { return !each.starts_with(words.back()); });
   return all;
-}
-
-size_t DebugSession::number(const Words& words, size_t index, size_t otherwise,
-                            size_t limit) const {
-  if (words.size() <= index) {
-    return otherwise;
-  }
-  const std::string& word = words[index];
-  return static_cast<size_t>(parse_number(word.starts_with('%') ? word.substr(1) : word, limit));
 }
 
 void DebugSession::help(const Words& /*words*/) {

@@ -66,7 +66,6 @@ class DebugSession {
   bool stops(size_t command);
   bool not_finite(size_t value) const;
   HostArray array(const std::string& name, size_t core) const;
-  size_t number(const Words& words, size_t index, size_t otherwise, size_t limit) const;
 
   RecordedRun& run_;
   const double tolerance_;

@@ -65,7 +65,6 @@ class CommandRing {
 
   /// Commands in flight.
   size_t open() const { return open_; }
-  bool empty() const { return window_.empty(); }
   /// Null when the command is not in flight.
   const Command* in_flight(uint32_t seq) const;
   /// The oldest command in flight for which `wanted` is true; null without one.

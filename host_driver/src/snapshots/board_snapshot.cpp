@@ -107,7 +107,7 @@ void BoardSnapshot::check_idle() const {
   }
   parts_.registers.send();
   if (std::any_of(parts_.devices.begin(), parts_.devices.end(),
-                  [](const Device& device) { return device.held || !device.ring.empty(); })) {
+                  [](const Device& device) { return device.held || device.ring.open() > 0; })) {
     throw refusal("a core waits to be resumed after a fault; run something on it first");
   }
 }

@@ -31,9 +31,10 @@ CoreTimes times_of(const model::CoreTimes::Values& from) {
           of(model::CoreTime::kStalled), of(model::CoreTime::kInput), of(model::CoreTime::kHost)};
 }
 
-class SimTransport : public Transport {
+// The debug port, and the board that it looks into.
+class SimDebugPort : public Transport {
  public:
-  SimTransport(const TransportRequest& request, HostMemory& memory)
+  SimDebugPort(const TransportRequest& request, HostMemory& memory)
       : memory_(memory),
         board_({request.params, request.sim, request.firmware}, memory_),
         has_data_(!request.sim.no_data) {
@@ -45,44 +46,7 @@ class SimTransport : public Transport {
     }
   }
 
-  uint32_t read32(int chip, int bar, uint64_t offset) override {
-    return board_.read32(chip, bar, offset);
-  }
-  void write32(int chip, int bar, uint64_t offset, uint32_t value) override {
-    board_.write32(chip, bar, offset, value);
-  }
-  void write32_many(std::span<const RegisterWrite> writes) override {
-    posted_.clear();
-    for (const RegisterWrite& write : writes) {
-      posted_.push_back({write.chip, write.bar, write.offset, write.value});
-    }
-    board_.write32_many(posted_);
-  }
-  void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) override {
-    board_.write_block(chip, bar, offset, data);
-  }
-  RunOutcome run() override { return outcome_of(board_.run(limit_)); }
-  RunOutcome run_handling(const InterruptHandler& handler) override {
-    return outcome_of(board_.run(limit_, handler));
-  }
-  RunOutcome run_until(uint64_t cycle) override {
-    return outcome_of(board_.run_until(cycle, limit_));
-  }
-  std::vector<ConsoleLine> take_console() override { return lines(board_.take_console()); }
-  void limit_run(std::chrono::nanoseconds limit) override { limit_ = limit; }
-  void interrupt() override { board_.interrupt(); }
   void host_prepares(bool begins) override { board_.host_prepares(begins); }
-  uint64_t now() override { return board_.now(); }
-  std::string close() override { return board_.close(); }
-  std::string change_sim(const SimOptions& sim) override {
-    try {
-      return board_.change_options(sim);
-    } catch (const model::KernelError& error) {
-      throw Error(ErrorCode::kInternal, error.what());
-    } catch (const std::runtime_error& error) {
-      throw Error(ErrorCode::kInvalidArgument, error.what());
-    }
-  }
   std::vector<CheckFinding> take_findings() override { return board_.take_findings(); }
   void name_launch(uint32_t launch_id, const std::shared_ptr<const exe::ExecutableT>& program,
                    uint64_t trace_context) override {
@@ -98,7 +62,6 @@ class SimTransport : public Transport {
   }
   spec::CommandLog take_commands() override { return board_.take_commands(); }
   std::string take_record() override { return board_.take_record(); }
-  void visit_state(spec::Archive& archive) override { board_.visit_state(archive); }
   std::optional<uint32_t> debug_read(int device, uint32_t address) override {
     uint32_t value = 0;
     const bool done = board_.debug_read(static_cast<uint32_t>(device), address, value);
@@ -161,6 +124,58 @@ class SimTransport : public Transport {
     return stats;
   }
 
+ protected:
+  model::BoardHost& board() { return board_; }
+
+ private:
+  MemoryAdapter memory_;
+  model::BoardHost board_;
+  const bool has_data_;
+};
+
+class SimTransport final : public SimDebugPort {
+ public:
+  using SimDebugPort::SimDebugPort;
+
+  uint32_t read32(int chip, int bar, uint64_t offset) override {
+    return board().read32(chip, bar, offset);
+  }
+  void write32(int chip, int bar, uint64_t offset, uint32_t value) override {
+    board().write32(chip, bar, offset, value);
+  }
+  void write32_many(std::span<const RegisterWrite> writes) override {
+    posted_.clear();
+    for (const RegisterWrite& write : writes) {
+      posted_.push_back({write.chip, write.bar, write.offset, write.value});
+    }
+    board().write32_many(posted_);
+  }
+  void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) override {
+    board().write_block(chip, bar, offset, data);
+  }
+  RunOutcome run() override { return outcome_of(board().run(limit_)); }
+  RunOutcome run_handling(const InterruptHandler& handler) override {
+    return outcome_of(board().run(limit_, handler));
+  }
+  RunOutcome run_until(uint64_t cycle) override {
+    return outcome_of(board().run_until(cycle, limit_));
+  }
+  std::vector<ConsoleLine> take_console() override { return lines(board().take_console()); }
+  void limit_run(std::chrono::nanoseconds limit) override { limit_ = limit; }
+  void interrupt() override { board().interrupt(); }
+  uint64_t now() override { return board().now(); }
+  std::string close() override { return board().close(); }
+  std::string change_sim(const SimOptions& sim) override {
+    try {
+      return board().change_options(sim);
+    } catch (const model::KernelError& error) {
+      throw Error(ErrorCode::kInternal, error.what());
+    } catch (const std::runtime_error& error) {
+      throw Error(ErrorCode::kInvalidArgument, error.what());
+    }
+  }
+  void visit_state(spec::Archive& archive) override { board().visit_state(archive); }
+
  private:
   static RunOutcome outcome_of(model::RunOutcome from) {
     return {from.quiescent, from.expired, std::move(from.msi), lines(std::move(from.console))};
@@ -173,11 +188,8 @@ class SimTransport : public Transport {
     return to;
   }
 
-  MemoryAdapter memory_;
-  model::BoardHost board_;
   std::chrono::nanoseconds limit_{0};
   std::vector<model::RegisterWrite> posted_;  // kept for its room
-  const bool has_data_;
 };
 
 Error unbuilt(ErrorCode code, const char* why) {
