@@ -10,6 +10,7 @@
 #include "../../unit/compiler/graph_builder.hpp"
 #include "../run_compiled.hpp"
 #include "emit/emit.hpp"
+#include "entry/compile.hpp"
 #include "kernel/kernel_passes.hpp"
 #include "passes/operand_casts.hpp"
 
