@@ -1,5 +1,5 @@
 /* Register access of the firmware: the only place that touches MMIO. On the hart a volatile access;
-   in host tests (TPU_FW_HOST) functions that a mock device provides. Addresses are hart addresses.
+   on the host (TPU_FW_HOST) functions that reach a fake core. Addresses are hart addresses.
    Block and register names come from spec/regs through the generated headers. */
 #ifndef TPU_FIRMWARE_DEV_MMIO_H
 #define TPU_FIRMWARE_DEV_MMIO_H

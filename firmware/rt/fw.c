@@ -6,7 +6,11 @@
 #include "dev/log.h"
 #include "dev/sysctl.h"
 
+#ifdef TPU_FW_HOST
+__thread fw_t* fw_of_thread;
+#else
 fw_t fw;
+#endif
 
 #define ALL_SOURCES                                                                       \
   (TPU_IRQ_DOORBELL | TPU_IRQ_HOST_DMA | TPU_IRQ_BARRIER | TPU_IRQ_PROGRAM_DONE |         \

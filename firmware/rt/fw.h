@@ -107,7 +107,7 @@ typedef struct fw_call {
   uint8_t state;   /* call_state_t */
 } fw_call_t;
 
-typedef struct fw {
+typedef struct fw_core {
   /* Targets of host DMA: commands land here, completions and counters leave from here. */
   fw_command_t window[TPU_CMD_WINDOW];
   tpu_completion_t completion;
@@ -156,7 +156,14 @@ typedef struct fw {
   fw_call_t call;
 } fw_t;
 
+#ifdef TPU_FW_HOST
+/* A process holds many cores: `fw` is the one that the calling thread works for
+   (fake/firmware_on_host.hpp). The model keeps access cheap in shared libraries. */
+extern __thread fw_t* fw_of_thread __attribute__((tls_model("initial-exec")));
+#define fw (*fw_of_thread)
+#else
 extern fw_t fw;
+#endif
 
 static inline fw_command_t* command_at(uint32_t seq) { return &fw.window[seq & FW_WINDOW_MASK]; }
 static inline fw_entry_t* entry_at(uint32_t seq) { return &fw.entry[seq & FW_WINDOW_MASK]; }

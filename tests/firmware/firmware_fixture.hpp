@@ -1,6 +1,5 @@
 // Fixture of the firmware's host tests: the portable sources over the mock device, booted to
-// HANDSHAKE. Each test program that uses it compiles firmware_fixture.cpp, which holds the register
-// access.
+// HANDSHAKE.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "fake/firmware_on_host.hpp"
 #include "mock_device.hpp"
 #include "ring_host.hpp"
 #include "rt/fw.h"
@@ -16,17 +16,12 @@
 
 namespace tpu::test {
 
-// The device that mmio_read32() and mmio_write32() reach.
-void attach_device(MockDevice* device);
-
 inline constexpr uint32_t kBuild = 0x1234'5678;
 inline constexpr uint8_t kAlone = 1U << MockDevice::kCore;
 
 class FirmwareTest : public ::testing::Test {
  protected:
   FirmwareTest() : host_(device_) {
-    attach_device(&device_);
-    fw = fw_t{};
     device_.tcm = [](uint64_t addr, uint64_t bytes) -> std::span<uint8_t> {
       const uint64_t offset = addr - TPU_HART_DTCM_BASE;
       if (offset > sizeof fw || bytes > sizeof fw - offset) {
@@ -38,7 +33,7 @@ class FirmwareTest : public ::testing::Test {
   }
   ~FirmwareTest() override {
     EXPECT_EQ(device_.bad_accesses, 0U);
-    EXPECT_EQ(device_.dma_escapes, 0U);
+    EXPECT_EQ(device_.dma.escapes, 0U);
   }
 
   uint32_t state() { return device_.sys(TPU_SYSCTL_FW_STATE_OFFSET) & 0xFFU; }
@@ -93,6 +88,8 @@ class FirmwareTest : public ::testing::Test {
 
   MockDevice device_;
   RingHost host_;
+  fw_t state_{};
+  const firmware::FirmwareTurn turn_{state_, device_};  // from here on `fw` is state_
 };
 
 }  // namespace tpu::test

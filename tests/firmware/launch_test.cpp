@@ -36,7 +36,7 @@ TEST_F(FirmwareTest, CompletionsCarryTheirCrc) {
   EXPECT_EQ(host_.bad_seals, 0U);
   for (uint32_t context = 0; context < TPU_HOSTDMA_CONTEXTS; ++context) {
     const bool posts = context == TPU_HOSTDMA_CTX_COMPLETION;
-    EXPECT_EQ((device_.contexts[context].start & TPU_HOSTDMA_START_SEAL_MASK) != 0, posts);
+    EXPECT_EQ((device_.dma.contexts[context].start & TPU_HOSTDMA_START_SEAL_MASK) != 0, posts);
   }
 }
 
@@ -54,7 +54,7 @@ TEST_F(FirmwareTest, NextLaunchIsBoundIntoTheOtherBankWhileOneRuns) {
   const uint32_t bank = device_.seq[TPU_SEQ_SLOT_BANK_OFFSET / 4];
   EXPECT_TRUE(device_.barrier_waiting);
   EXPECT_TRUE(device_.dma_busy(TPU_HOSTDMA_CTX_TABLE));
-  EXPECT_EQ(device_.contexts[TPU_HOSTDMA_CTX_TABLE].local, (bank ^ 1U) * TPU_SLOT_BANK_BYTES);
+  EXPECT_EQ(device_.dma.contexts[TPU_HOSTDMA_CTX_TABLE].local, (bank ^ 1U) * TPU_SLOT_BANK_BYTES);
   settle();
   EXPECT_EQ(taken().size(), 2U);
   EXPECT_EQ(device_.seq[TPU_SEQ_SLOT_BANK_OFFSET / 4], bank ^ 1U);
@@ -67,7 +67,7 @@ TEST_F(FirmwareTest, BindsAsManySlotsAsALaunchMayHave) {
   open();
   load_program(TPU_MAX_SLOTS);
   EXPECT_EQ(status_of(host_.launch(5, TPU_MAX_SLOTS, 1, 1, kAlone), TPU_OP_LAUNCH), TPU_STATUS_OK);
-  EXPECT_EQ(device_.contexts[TPU_HOSTDMA_CTX_TABLE].bytes, bytes);
+  EXPECT_EQ(device_.dma.contexts[TPU_HOSTDMA_CTX_TABLE].bytes, bytes);
   EXPECT_EQ(device_.slots_checked, TPU_MAX_SLOTS);
   EXPECT_EQ(device_.seq[TPU_SEQ_SLOT_COUNT_OFFSET / 4], TPU_MAX_SLOTS);
   device_.bad_slot = TPU_MAX_SLOTS - 1;
