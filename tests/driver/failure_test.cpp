@@ -7,6 +7,7 @@
 
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tpu/spec/core_page_regs.hpp"
 #include "tpu/tpu.hpp"
 #include "transport/null/null_transport.hpp"
 
@@ -142,6 +143,28 @@ TEST_F(Failure, QueuedWorkIsSentAgainUnlessItsInputsAreLost) {
     EXPECT_EQ(error->place().device, 2);
   }
   EXPECT_EQ(launches, 3);
+}
+
+// The null board runs firmware/rt: it counts its turns, and only the core that faults has a record.
+TEST_F(Failure, TheFirmwareRunsOnTheNullBoard) {
+  open();
+  const Executable program = load(8);
+  const Array other = program.put(1, counting(DType::kI32, {16}));
+  null_->executor = [&](NullLaunch&) { return std::optional(record(TPU_FAULT_VMEM_RANGE, 5)); };
+  EXPECT_NE(error_of(program.run({program.put(0, counting(DType::kI32, {256})), other}).done),
+            nullptr);
+  namespace core_page = spec::core_page;
+  for (int core = 0; core < 8; ++core) {
+    const auto read = [&](uint64_t offset) {
+      const uint64_t page = core_page::kBase + static_cast<uint64_t>(core % 2) * core_page::kStride;
+      return null_->read32(core / 2, 0, page + offset);
+    };
+    EXPECT_GT(read(core_page::kHeartbeat), 5u) << core;
+    EXPECT_EQ(read(core_page::kFaultSeq), core == 5 ? 1u : 0u) << core;
+    EXPECT_EQ(read(core_page::kEpoch), 1u) << core;
+  }
+  null_->executor = nullptr;
+  expect_usable();
 }
 
 TEST_F(Failure, ReadsBehindAFaultStillArrive) {

@@ -13,6 +13,7 @@
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/core_page_regs.hpp"
+#include "tpu/spec/gsync_regs.h"
 #include "tpu/tpu.hpp"
 #include "transport/null/null_transport.hpp"
 
@@ -282,7 +283,7 @@ TEST_F(Trust, ImpossibleTimeLimitsAreRefused) {
   }
 }
 
-// A fault is remembered for its launch alone, also when the ids have come round.
+// A fault is remembered for its launch alone, and forgotten before the ids have come round.
 TEST_F(Trust, LaunchIdsWrapPastAnAbortedOne) {
   open();
   const Executable program = load(8);
@@ -305,7 +306,8 @@ TEST_F(Trust, LaunchIdsWrapPastAnAbortedOne) {
   };
   EXPECT_NE(run_as(kFailed), nullptr);
   null_->executor = nullptr;
-  for (const uint32_t id : {kFailed + 1, 0u, 1u, kFailed + 0x10000, kFailed}) {
+  for (const uint32_t id :
+       {kFailed + 1, 0u, 1u, kFailed + 0x10000, kFailed + TPU_GSYNC_FORGET_AGE, kFailed}) {
     const auto error = run_as(id);
     EXPECT_EQ(error, nullptr) << id << ": " << error->what();
   }

@@ -285,6 +285,26 @@ TEST_P(DriverThreads, CloseEndsWhatOthersDo) {
   closer.join();
 }
 
+// Each board has firmware of its own on each core, in whatever thread lets it run.
+TEST_P(DriverThreads, BoardsInDifferentThreadsShareNothing) {
+  in_threads([&](int t) {
+    OpenOptions options;
+    options.transport = "null";
+    options.completion_thread = GetParam();
+    const Board board = Board::open(options);
+    ProgramBuilder builder(8);
+    builder.argument(DType::kI32, {256});
+    builder.result(DType::kI32, {256}, false, 0);
+    const Executable program = board.load(builder.bytes());
+    const HostArray sent = state(t);
+    Array array = program.put(0, sent);
+    for (int i = 0; i < 20; ++i) {
+      array = program.run({array}).outputs[0];
+    }
+    EXPECT_EQ(array.to_host_checked("state").bytes, sent.bytes);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(CompletionThread, DriverThreads, ::testing::Bool());
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Transport: how the driver reaches a board, and nothing more: register accesses to the BARs of
 // each chip, host memory that the board reads and writes by DMA, interrupts, and board time that
-// passes only inside run() and read32(). Implementations: null (firmware double), sim (the SystemC
+// passes only inside run() and read32(). Implementations: null (fake cores), sim (the SystemC
 // board); a program may bring its own, or wrap one of these (OpenOptions::factory).
 #pragma once
 
