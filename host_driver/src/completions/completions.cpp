@@ -22,11 +22,12 @@ bool Completions::drain() {
 
 // The end of a launch on a core while others of its gang go on: nobody can tell yet.
 bool Completions::part_of_gang(const Device& device, const tpu_completion_t& completion) const {
-  if (completion.status != TPU_STATUS_OK || (completion.flags & TPU_CPL_FLAG_MORE) != 0 ||
-      !trouble(device, completion).empty()) {
+  if (completion.status != TPU_STATUS_OK || (completion.flags & TPU_CPL_FLAG_MORE) != 0) {
     return false;
   }
-  const Operation* op = device.ring.in_flight(completion.seq)->op.get();
+  std::string wrong;
+  const Command* command = command_of(device, completion, wrong);
+  const Operation* op = command == nullptr ? nullptr : command->op.get();
   return op != nullptr && op->launch() && !op->finished && op->open > 1;
 }
 
@@ -49,7 +50,8 @@ bool Completions::drain_device(Device& device) {
   bool progress = false;
   tpu_completion_t completion;
   while (!health_.broken() && device.ring.next(completion)) {
-    if (const std::string wrong = trouble(device, completion); !wrong.empty()) {
+    std::string wrong;
+    if (command_of(device, completion, wrong) == nullptr) {
       corrupt(device, wrong);
       return progress;
     }
@@ -79,30 +81,31 @@ bool may_call(const Command& command, const tpu_completion_t& completion) {
 
 }  // namespace
 
-// What is wrong with the record at the head of the completion ring, or nothing.
-std::string Completions::trouble(const Device& device, const tpu_completion_t& completion) const {
+// The command that the record at the head of the completion ring is of; null: the record is wrong
+// in the way that `wrong` says.
+const Command* Completions::command_of(const Device& device, const tpu_completion_t& completion,
+                                       std::string& wrong) const {
   constexpr uint16_t kFlags = TPU_CPL_FLAG_PHASE | TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP |
                               TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_CALL;
-  if (std::string text = device.ring.trouble(completion); !text.empty()) {
-    return text;
+  const Command* command = device.ring.command_of(completion, wrong);
+  if (command == nullptr) {
+    return nullptr;
   }
-  const Command& command = *device.ring.in_flight(completion.seq);
-  if (!status_known(completion.status) || (completion.flags & ~kFlags) != 0) {
-    return fmt::format("status {} or flags {:#x} are unknown", completion.status, completion.flags);
-  }
+  const bool more = (completion.flags & TPU_CPL_FLAG_MORE) != 0;
   const bool call = (completion.flags & TPU_CPL_FLAG_CALL) != 0;
-  if (call && ((completion.flags & TPU_CPL_FLAG_MORE) == 0 || !may_call(command, completion))) {
-    return fmt::format("it names host call {} of command {}, which does not exist", completion.step,
-                       completion.seq);
+  if (!status_known(completion.status) || (completion.flags & ~kFlags) != 0) {
+    wrong =
+        fmt::format("status {} or flags {:#x} are unknown", completion.status, completion.flags);
+  } else if (call && (!more || !may_call(*command, completion))) {
+    wrong = fmt::format("it names host call {} of command {}, which does not exist",
+                        completion.step, completion.seq);
+  } else if (more && !call && !may_tell_step(*command, completion)) {
+    wrong = fmt::format("it announces more of command {}, which has no more steps", completion.seq);
+  } else if (completion.epoch != device.ring.epoch()) {
+    wrong = fmt::format("it is of epoch {}, the core is in epoch {}", completion.epoch,
+                        device.ring.epoch());
   }
-  if ((completion.flags & TPU_CPL_FLAG_MORE) != 0 && !call && !may_tell_step(command, completion)) {
-    return fmt::format("it announces more of command {}, which has no more steps", completion.seq);
-  }
-  if (completion.epoch != device.ring.epoch()) {
-    return fmt::format("it is of epoch {}, the core is in epoch {}", completion.epoch,
-                       device.ring.epoch());
-  }
-  return {};
+  return wrong.empty() ? command : nullptr;
 }
 
 void Completions::corrupt(const Device& device, const std::string& wrong) {

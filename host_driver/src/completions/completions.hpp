@@ -39,7 +39,8 @@ class Completions {
  private:
   bool drain_device(Device& device);
   bool part_of_gang(const Device& device, const tpu_completion_t& completion) const;
-  std::string trouble(const Device& device, const tpu_completion_t& completion) const;
+  const Command* command_of(const Device& device, const tpu_completion_t& completion,
+                            std::string& wrong) const;
   void corrupt(const Device& device, const std::string& trouble);
   void complete(Device& device, const tpu_completion_t& completion);
 

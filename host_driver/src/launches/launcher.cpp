@@ -63,6 +63,14 @@ void check_options(const LoadedProgram& program, const std::vector<Array>& argum
   }
 }
 
+std::vector<std::string> result_labels(const exe::ExecutableT& exe) {
+  std::vector<std::string> labels;
+  for (size_t r = 0; r < exe.results.size(); ++r) {
+    labels.push_back(fmt::format("result {} of {}", r, exe.name));
+  }
+  return labels;
+}
+
 // Everything that can be wrong with the arguments of a launch, before anything is sent.
 void check_arguments(const BoardHandles& handles, const LoadedProgram& program,
                      const std::vector<Array>& arguments, const RunOptions& options) {
@@ -71,19 +79,20 @@ void check_arguments(const BoardHandles& handles, const LoadedProgram& program,
   for (size_t i = 0; i < arguments.size(); ++i) {
     const ParameterInfo& info = program.info->arguments[i];
     const Array& array = arguments[i];
-    const std::string what = argument_text(i, info);
+    const auto what = [&] { return argument_text(i, info); };
     const auto& fed = options.infeed;
     if (std::find(fed.begin(), fed.end(), i) != fed.end()) {
       if (array.valid()) {
-        throw invalid(fmt::format("{} is fed, so that its array in the call must be empty", what));
+        throw invalid(
+            fmt::format("{} is fed, so that its array in the call must be empty", what()));
       }
       continue;
     }
     if (!array.valid()) {
-      throw invalid(fmt::format("{} is empty", what));
+      throw invalid(fmt::format("{} is empty", what()));
     }
     if (array.dtype() != info.dtype || array.shape() != info.shape) {
-      throw invalid(fmt::format("{} must be {}, not {}", what, type_text(info.dtype, info.shape),
+      throw invalid(fmt::format("{} must be {}, not {}", what(), type_text(info.dtype, info.shape),
                                 type_text(array.dtype(), array.shape())));
     }
     if (array.parts().size() != program.info->devices.size() ||
@@ -93,27 +102,29 @@ void check_arguments(const BoardHandles& handles, const LoadedProgram& program,
       throw invalid(
           fmt::format("{} is sharded differently than the program expects; use "
                       "Executable::put()",
-                      what));
+                      what()));
     }
     for (size_t p = 0; p < array.parts().size(); ++p) {
       if (!array.parts()[p].valid()) {
-        throw invalid(fmt::format("part {} of {} is empty", p, what));
+        throw invalid(fmt::format("part {} of {} is empty", p, what()));
       }
       const BufferState& buffer = *Access::state(array.parts()[p]);
       if (!handles.owns(buffer)) {
-        throw invalid(fmt::format("{} belongs to another board than the program", what));
+        throw invalid(fmt::format("{} belongs to another board than the program", what()));
       }
       if (buffer.device != program.info->devices[p]) {
         throw invalid(
             fmt::format("part {} of {} is on TPU:{}, expected TPU:{}, where the program runs", p,
-                        what, buffer.device, program.info->devices[p]));
+                        what(), buffer.device, program.info->devices[p]));
       }
       const auto memory = buffer.hold();
       if (!memory) {
-        throw Error(ErrorCode::kFailedPrecondition, fmt::format("{} was donated or deleted", what));
+        throw Error(ErrorCode::kFailedPrecondition,
+                    fmt::format("{} was donated or deleted", what()));
       }
       if (memory->capacity() < exe.slots[exe.args[i]->slot]->bytes) {
-        throw invalid(fmt::format("{} has less memory than its slot; use Executable::put()", what));
+        throw invalid(
+            fmt::format("{} has less memory than its slot; use Executable::put()", what()));
       }
     }
   }
@@ -256,7 +267,7 @@ std::vector<Array> Launcher::prepare_arguments(const LoadedProgram& program,
 // added to `outputs`.
 std::vector<std::shared_ptr<Allocation>> Launcher::bind_slots(
     const Operation& op, size_t p, const std::vector<Array>& arguments,
-    std::vector<std::vector<Buffer>>& outputs) {
+    const std::vector<std::string>& labels, std::vector<std::vector<Buffer>>& outputs) {
   const LoadedProgram& program = *op.program;
   const exe::ExecutableT& exe = program.exe;
   const Residence::Part& part = op.residence->parts[p];
@@ -280,8 +291,7 @@ std::vector<std::shared_ptr<Allocation>> Launcher::bind_slots(
       continue;
     }
     if (slot.kind == exe::SlotKind::result) {  // else in the memory of a donated argument
-      slots[s] =
-          memory_.allocate(part.device, slot.bytes, fmt::format("result {} of {}", r, exe.name));
+      slots[s] = memory_.allocate(part.device, slot.bytes, labels[r]);
     }
     auto state = handles_.make_buffer(part.device, program.info->results[r].dtype,
                                       program.info->results[r].layout.local, slots[s], op.event);
@@ -298,7 +308,8 @@ std::shared_ptr<Command> Launcher::launch_command(
   const Residence::Part& part = op.residence->parts[p];
   auto command = std::make_shared<Command>();
   command->device = part.device;
-  command->reads = {part.code};
+  command->reads.reserve(slots.size() + 1);
+  command->reads.push_back(part.code);
   const auto staged = memory_.stage(std::max<size_t>(1, slots.size()) * sizeof(tpu_slot_entry_t));
   const auto table = staged->bytes().first(slots.size() * sizeof(tpu_slot_entry_t));
   for (size_t s = 0; s < slots.size(); ++s) {
@@ -352,7 +363,7 @@ void Launcher::check(const LoadedProgram& program, const std::vector<Array>& arg
   check_host_calls(program, options);
   const ProgramCost& cost = program.info->cost;
   memory_.need_room((cost.result_bytes - cost.donated_bytes) * program.info->devices.size(),
-                    fmt::format("the result memory of {}", program.exe.name));
+                    "the result memory of ", program.exe.name);
 }
 
 RunResult Launcher::launch(const std::shared_ptr<LoadedProgram>& program,
@@ -368,9 +379,16 @@ RunResult Launcher::launch(const std::shared_ptr<LoadedProgram>& program,
   op->trace_context = options.trace_context;
   op->on_host_call = options.on_host_call;
   op->feed = feeds_.make(op, options);
+  const size_t cores = program->info->devices.size();
+  const std::vector<std::string> labels = result_labels(exe);
   std::vector<std::vector<Buffer>> outputs(exe.results.size());
+  for (std::vector<Buffer>& parts : outputs) {
+    parts.reserve(cores);
+  }
   std::vector<std::shared_ptr<BufferState>> donated;
-  for (size_t p = 0; p < program->info->devices.size(); ++p) {
+  op->inputs.reserve(cores * (1 + arguments.size()));
+  op->commands.reserve(cores);
+  for (size_t p = 0; p < cores; ++p) {
     if (const auto& loaded = op->residence->parts[p].ready; loaded->open()) {
       op->inputs.push_back(loaded);
     }
@@ -388,7 +406,7 @@ RunResult Launcher::launch(const std::shared_ptr<LoadedProgram>& program,
         }
       }
     }
-    auto slots = bind_slots(*op, p, arguments, outputs);
+    auto slots = bind_slots(*op, p, arguments, labels, outputs);
     op->commands.push_back(launch_command(*op, p, slots));
     if (!exe.host_calls.empty()) {
       op->calls.emplace_back().slots = std::move(slots);

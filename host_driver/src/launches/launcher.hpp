@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "src/feeds/feeds.hpp"
@@ -56,6 +57,7 @@ class Launcher {
   bool lies_as_wanted(const Array& array, const OwnedRuns& wants) const;
   std::vector<std::shared_ptr<Allocation>> bind_slots(const Operation& op, size_t p,
                                                       const std::vector<Array>& arguments,
+                                                      const std::vector<std::string>& labels,
                                                       std::vector<std::vector<Buffer>>& outputs);
   std::shared_ptr<Command> launch_command(const Operation& op, size_t p,
                                           const std::vector<std::shared_ptr<Allocation>>& slots);

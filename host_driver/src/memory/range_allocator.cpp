@@ -64,22 +64,38 @@ bool RangeAllocator::take(uint64_t address, uint64_t bytes) {
   return true;
 }
 
+// What is left of the hole keeps its nodes: memory is asked for where two holes are left of one.
 void RangeAllocator::cut(std::map<uint64_t, uint64_t>::iterator hole, uint64_t start,
                          uint64_t need) {
   const auto [address, size] = *hole;
-  remove_hole(hole);
-  if (start > address) {
-    add_hole(address, start - address);
-  }
-  const uint64_t rest = address + size - (start + need);
-  if (rest > 0) {
-    add_hole(start + need, rest);
+  const uint64_t before = start - address;
+  const uint64_t rest = size - before - need;
+  if (before > 0) {
+    resize_hole(hole, address, before);
+    if (rest > 0) {
+      add_hole(start + need, rest);
+    }
+  } else if (rest > 0) {
+    resize_hole(hole, start + need, rest);
+  } else {
+    remove_hole(hole);
   }
   taken_.emplace(start, need);
   used_ += need;
   peak_ = std::max(peak_, used_);
   ++ever_;
   largest_ever_ = std::max(largest_ever_, need);
+}
+
+void RangeAllocator::resize_hole(std::map<uint64_t, uint64_t>::iterator hole, uint64_t address,
+                                 uint64_t size) {
+  auto by_size = by_size_.extract({hole->second, hole->first});
+  by_size.value() = {size, address};
+  by_size_.insert(std::move(by_size));
+  auto by_address = holes_.extract(hole);
+  by_address.key() = address;
+  by_address.mapped() = size;
+  holes_.insert(std::move(by_address));
 }
 
 void RangeAllocator::free(uint64_t address) {
@@ -92,20 +108,23 @@ void RangeAllocator::free(uint64_t address) {
   used_ -= size;
   taken_.erase(taken);
   const auto next = holes_.lower_bound(start);
-  if (next != holes_.end() && next->first == start + size) {
-    size += next->second;
-    remove_hole(next);
-  }
-  auto before = holes_.lower_bound(start);
-  if (before != holes_.begin()) {
-    --before;
+  const bool joins_next = next != holes_.end() && next->first == start + size;
+  size += joins_next ? next->second : 0;
+  if (next != holes_.begin()) {
+    const auto before = std::prev(next);
     if (before->first + before->second == start) {
-      start = before->first;
-      size += before->second;
-      remove_hole(before);
+      if (joins_next) {
+        remove_hole(next);
+      }
+      resize_hole(before, before->first, before->second + size);
+      return;
     }
   }
-  add_hole(start, size);
+  if (joins_next) {
+    resize_hole(next, start, size);
+  } else {
+    add_hole(start, size);
+  }
 }
 
 // From a page on, sizes are whole pages at the start of one.

@@ -52,6 +52,7 @@ class RangeAllocator {
   void cut(std::map<uint64_t, uint64_t>::iterator hole, uint64_t start, uint64_t need);
   void add_hole(uint64_t address, uint64_t size);
   void remove_hole(std::map<uint64_t, uint64_t>::iterator hole);
+  void resize_hole(std::map<uint64_t, uint64_t>::iterator hole, uint64_t address, uint64_t size);
 
   uint64_t capacity_;
   uint64_t used_ = 0;

@@ -81,16 +81,19 @@ bool CommandRing::next(tpu_completion_t& completion) const {
   return phase == lap_even;
 }
 
-std::string CommandRing::trouble(const tpu_completion_t& completion) const {
+const Command* CommandRing::command_of(const tpu_completion_t& completion,
+                                       std::string& wrong) const {
   const auto record = std::as_bytes(std::span<const tpu_completion_t, 1>(&completion, 1));
   const uint32_t crc = spec::crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
   if (crc != completion.crc) {
-    return fmt::format("its CRC is {:08x}, its bytes have {:08x}", completion.crc, crc);
+    wrong = fmt::format("its CRC is {:08x}, its bytes have {:08x}", completion.crc, crc);
+    return nullptr;
   }
-  if (in_flight(completion.seq) == nullptr) {
-    return fmt::format("it is of command {}, which is not in flight", completion.seq);
+  const Command* command = in_flight(completion.seq);
+  if (command == nullptr) {
+    wrong = fmt::format("it is of command {}, which is not in flight", completion.seq);
   }
-  return {};
+  return command;
 }
 
 std::shared_ptr<Command> CommandRing::accept(const tpu_completion_t& completion) {

@@ -56,8 +56,9 @@ class CommandRing {
 
   /// What stands at the head of the completion ring; false: nothing yet.
   bool next(tpu_completion_t& completion) const;
-  /// What is wrong with that record, or nothing: its bytes, or it is of no command in flight.
-  std::string trouble(const tpu_completion_t& completion) const;
+  /// The command in flight that the record is of; null: the record is wrong as `wrong` says, its
+  /// bytes, or it is of no such command.
+  const Command* command_of(const tpu_completion_t& completion, std::string& wrong) const;
   /// Takes it off. Its command is in flight still if the record says that more comes.
   std::shared_ptr<Command> accept(const tpu_completion_t& completion);
   /// Records ever taken.

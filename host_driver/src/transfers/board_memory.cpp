@@ -41,7 +41,7 @@ std::shared_ptr<Allocation> BoardMemory::allocate(int device, uint64_t bytes,
               {.device = device, .op = {}, .source = {}});
 }
 
-void BoardMemory::need_room(uint64_t bytes, const std::string& what) {
+void BoardMemory::need_room(uint64_t bytes, std::string_view what, std::string_view whose) {
   health_.check_unbroken();  // the call may have waited
   const auto held = bytes < kSmallHostBytes ? std::nullopt : hooks_.held_bytes();
   if (!held) {
@@ -52,7 +52,8 @@ void BoardMemory::need_room(uint64_t bytes, const std::string& what) {
     used += device.memory->used();
   }
   const uint64_t spare = *held - std::min(*held, used);
-  need_host_room(bytes - std::min(bytes, spare), what + " on the simulated board");
+  need_host_room(bytes - std::min(bytes, spare),
+                 fmt::format("{}{} on the simulated board", what, whose));
 }
 
 std::shared_ptr<StagingRange> BoardMemory::stage(uint64_t bytes) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "src/health/health.hpp"
 #include "src/memory/device_memory.hpp"
@@ -34,8 +35,9 @@ class BoardMemory {
   std::shared_ptr<Allocation> allocate(int device, uint64_t bytes, const std::string& label);
   /// Contents of HBM may lie in host memory, which comes when it is touched: throws
   /// ResourceExhausted for what it has no room for. Ranges that no longer belong to anything keep
-  /// theirs for the next ones.
-  void need_room(uint64_t bytes, const std::string& what);
+  /// theirs for the next ones. What needs the room is `what` and `whose`, put together for the
+  /// error alone.
+  void need_room(uint64_t bytes, std::string_view what, std::string_view whose = {});
 
   /// Staging memory. Waits for room; what the call holds itself can fill the arena, and then a
   /// single range serves.
