@@ -143,6 +143,27 @@ TEST_P(Feed, EachStepTakesItsBatchAndGivesItsResult) {
   EXPECT_EQ(code_of([&] { run.feed.take(kSteps); }), ErrorCode::kInvalidArgument);
 }
 
+// The copies of its 46 batches and results would not fit into the window of the firmware behind the
+// launches that wait for their turn.
+TEST_P(Feed, LaunchesBehindALongOneDoNotKeepItsBatchesFromIt) {
+  open();
+  constexpr uint32_t kSteps = 23;
+  const RunResult first = start(kSteps);
+  const RunResult second = start(2);
+  const RunResult third = start(2);
+  HostArray before = batch(1000);
+  for (const auto& [run, steps] : {std::pair(&first, kSteps), {&second, 2U}, {&third, 2U}}) {
+    for (uint32_t step = 0; step < steps; ++step) {
+      run->feed.feed({batch(step + steps)});
+    }
+    for (uint32_t step = 0; step < steps; ++step) {
+      expect(*run, step, before);
+      before = batch(step + steps);
+    }
+    EXPECT_EQ(failure(*run), nullptr);
+  }
+}
+
 TEST_P(Feed, LaunchesAreFedOneBehindTheOtherAndBesideOtherWork) {
   open();
   const HostEvent begin = board_.make_event();

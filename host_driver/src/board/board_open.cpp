@@ -162,6 +162,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   registers_.connect(transport_.get());
 
   sim_calls_.open_limit(options.time_limit, cores);
+  order_.hold_launches([this](const Operation& launch) { return feeds_.delay(launch); });
   run_.set_reporter(
       LaunchReporter(options, cores, static_cast<double>(params_.core.clock_mhz) * 1e6));
   for (size_t i = 0; i < cores; ++i) {

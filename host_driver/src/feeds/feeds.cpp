@@ -301,6 +301,16 @@ void Feeds::settle_steps(StepFeedState& feed) {
   }
 }
 
+bool Feeds::delay(const Operation& launch) const {
+  return std::any_of(feeds_.begin(), feeds_.end(), [&](const auto& feed) {
+    const auto& devices = feed->info->devices;
+    return !feed->over && feed->sent < feed->steps &&
+           std::any_of(launch.commands.begin(), launch.commands.end(), [&](const auto& command) {
+             return std::find(devices.begin(), devices.end(), command->device) != devices.end();
+           });
+  });
+}
+
 // Copies of steps, of all launches, that can go to the rings. Waits for nothing.
 void Feeds::send() {
   for (size_t i = 0; i < feeds_.size() && !health_.broken(); ++i) {

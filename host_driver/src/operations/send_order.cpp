@@ -10,7 +10,8 @@ namespace tpu::driver {
 bool SendOrder::waits(const Operation& op, size_t earlier) const {
   const auto open = [](const auto& event) { return event->open(); };
   const auto off_ring = [](const auto& event) { return event->open() && event->off_ring; };
-  return std::any_of(op.after.begin(), op.after.end(), open) ||
+  return (held_ && op.launch() && held_(op)) ||
+         std::any_of(op.after.begin(), op.after.end(), open) ||
          std::any_of(op.inputs.begin(), op.inputs.end(), off_ring) ||
          std::any_of(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(earlier),
                      [&](const Waiting& before) { return conflict(*before.op, op); }) ||

@@ -20,6 +20,9 @@ class SendOrder {
   SendOrder(Operations& operations, const Health& health, std::function<bool()> must_not_wait)
       : operations_(operations), health_(health), must_not_wait_(std::move(must_not_wait)) {}
 
+  /// Launches for which `held` is true wait as well.
+  void hold_launches(std::function<bool(const Operation&)> held) { held_ = std::move(held); }
+
   /// Calls `send`, which adds the operation's commands, at once or when nothing is in front of it.
   /// Its place among the operations is that of this call: what other threads submit while it waits
   /// for room comes behind it.
@@ -42,8 +45,9 @@ class SendOrder {
   Operations& operations_;
   const Health& health_;
   const std::function<bool()> must_not_wait_;
-  std::vector<Waiting> waiting_;  // in the order of the calls
-  bool sending_ = false;          // a call of send_waiting() is on its way
+  std::function<bool(const Operation&)> held_;  // may be empty
+  std::vector<Waiting> waiting_;                // in the order of the calls
+  bool sending_ = false;                        // a call of send_waiting() is on its way
 };
 
 }  // namespace tpu::driver

@@ -230,6 +230,19 @@ class SendOrderTest : public OperationsTest {
   std::vector<std::string> sent_;
 };
 
+TEST_F(SendOrderTest, LaunchesThatAreHeldWaitAndCopiesDoNot) {
+  bool held = true;
+  order_.hold_launches([&](const Operation&) { return held; });
+  const auto launch = gang();
+  order_.send_in_order(launch, [this] { sent_.push_back("launch"); });
+  submit("copy", nullptr);
+  order_.send_waiting();
+  EXPECT_EQ(sent_, std::vector<std::string>{"copy"});
+  held = false;
+  order_.send_waiting();
+  EXPECT_EQ(sent_, (std::vector<std::string>{"copy", "launch"}));
+}
+
 TEST_F(SendOrderTest, WhatWaitsForAnEventIsSentWhenItIsSet) {
   const auto event = std::make_shared<EventState>();
   const auto late = submit("late", event);
