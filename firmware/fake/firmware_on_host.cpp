@@ -9,7 +9,7 @@ namespace tpu::firmware {
 namespace {
 
 // Of the thread's turn. Short of a turn there is none, and the firmware must not run.
-[[gnu::tls_model("initial-exec")]] thread_local FakeCore* current_core = nullptr;
+thread_local FakeCore* current_core = nullptr;
 
 }  // namespace
 

@@ -158,8 +158,8 @@ typedef struct fw_core {
 
 #ifdef TPU_FW_HOST
 /* A process holds many cores: `fw` is the one that the calling thread works for
-   (fake/firmware_on_host.hpp). The model keeps access cheap in shared libraries. */
-extern __thread fw_t* fw_of_thread __attribute__((tls_model("initial-exec")));
+   (fake/firmware_on_host.hpp). */
+extern __thread fw_t* fw_of_thread;
 #define fw (*fw_of_thread)
 #else
 extern fw_t fw;
