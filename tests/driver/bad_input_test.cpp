@@ -307,8 +307,10 @@ TEST_F(BadInput, BoardFiles) {
 
 TEST_F(BadInput, DeadlockSaysWhoWaitsForWhom) {
   assemble(kCopy, "wait=0:1:take", "wait=3:1:take", "lock.tpuexe");
-  expect_fault(run("lock.tpuexe"),
+  const Result locked = run("lock.tpuexe");
+  expect_fault(locked,
                {"DEADLOCK: nothing is in flight", "dma_out", "waits for semaphore 3 >= 1 (is 0)"});
+  EXPECT_THAT(locked.text, Not(HasSubstr("\n> word"))) << "no single statement is at fault";
 }
 
 TEST_F(BadInput, EndlessLoopMeetsTheWatchdog) {

@@ -294,7 +294,7 @@ std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
     told.code = TPU_FAULT_DEADLOCK;  // the driver took it off because nothing was in flight
   }
   std::string text = fmt::format("{}: {}", program.name, record_text(told, trap_place)) + core_text;
-  text += statements_text(told, program);
+  text += statements_text(record, program);  // a deadlock has none: the stall's text has the words
   if (!stall_text.empty()) {
     text += "\nwhat waits for what:\n" + stall_text;
   }
