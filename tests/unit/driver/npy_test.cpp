@@ -179,6 +179,7 @@ TEST(Npy, RefusesWithReasons) {
         8));
   };
   EXPECT_NE(with("<f8", "False", "(1,)").find("'<f8' is not supported"), std::string::npos);
+  EXPECT_NE(with("<c16", "False", "(1,)").find("c8 (complex64)"), std::string::npos);
   EXPECT_NE(with(">f8", "False", "(1,)").find("'>f8' is not supported"), std::string::npos);
   EXPECT_NE(with("<f4", "Maybe", "(2, 1)").find("fortran_order is 'Maybe'"), std::string::npos);
   EXPECT_NE(with("<f4", "False", "(3,)").find("needs 3 elements"), std::string::npos);
