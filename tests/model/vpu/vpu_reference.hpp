@@ -233,11 +233,14 @@ inline uint32_t lane_op(VpuOp op, uint32_t a, uint32_t b, uint32_t c, uint32_t i
 }
 
 inline uint32_t reduce_op(uint32_t reduction, uint32_t a, uint32_t b) {
-  static constexpr std::array kOps = {VpuOp::kAddF, VpuOp::kMulF, VpuOp::kMinF, VpuOp::kMaxF,
-                                      VpuOp::kAddI, VpuOp::kMulI, VpuOp::kMinS, VpuOp::kMaxS,
-                                      VpuOp::kMinU, VpuOp::kMaxU, VpuOp::kAnd,  VpuOp::kOr,
-                                      VpuOp::kXor};
-  return lane_op(kOps[reduction], a, b, 0, 0);
+  switch (static_cast<spec::VpuReduce>(reduction)) {
+#define TPU_REDUCTION(id, function) \
+  case spec::VpuReduce::id:         \
+    return lane_op(VpuOp::id, a, b, 0, 0);
+    TPU_VPU_REDUCTIONS(TPU_REDUCTION)
+#undef TPU_REDUCTION
+  }
+  return 0xdeadbeefu;
 }
 
 inline uint32_t load_element(const uint8_t* p, Elem type) {
