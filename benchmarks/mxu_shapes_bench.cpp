@@ -5,9 +5,10 @@
 // window, which stays in the caches where it fits, and on several (column "memory"). All lie in
 // huge pages, as a core's memory does.
 // Usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] [--together N] [--rounds N]
-//                         [--packing] [--json]
+//                         [--packing] [--kernels] [--json]
 // --density: part of lhs's elements that are not zero, 0 to 1, at random places.
 // --together: commands of so many cores at once, which share rhs.
+// --kernels: which kernels ran, by their share of the multiply-adds (docs/matrix_kernels.md).
 // --packing: how much of the engine's time goes into rounding and packing (least of the rounds).
 #include <algorithm>
 #include <cstdio>
@@ -20,6 +21,7 @@
 #include "kernel/host_pages.hpp"
 #include "kernel/host_profile.hpp"
 #include "mxu/mxu_fast.hpp"
+#include "mxu/mxu_kernel_table.hpp"
 #include "openblas.hpp"
 #include "timing.hpp"
 
@@ -300,6 +302,7 @@ struct Options {
   int together = 1;
   int rounds = 40;
   bool packing = false;
+  bool kernels = false;
   bool json = false;
 };
 
@@ -308,6 +311,31 @@ double packing_seconds() {
   using tpu::model::HostWork;
   const auto counters = tpu::model::HostProfile::read();
   return static_cast<double>(counters[static_cast<size_t>(HostWork::kMxuPack)].nanoseconds) * 1e-9;
+}
+
+// "avx512.sparse 60 % avx512.dense 40 %": of the calls of this thread since the last look.
+std::string kernels_that_ran() {
+  const tpu::model::MxuKernelUse use = tpu::model::take_mxu_kernel_use();
+  int64_t all = 0;
+  for (const auto& entry : use.entries) {
+    for (const int64_t terms : entry.terms) {
+      all += terms;
+    }
+  }
+  std::string text;
+  for (const tpu::model::MxuSimd simd : tpu::model::mxu_host_simd()) {
+    for (const auto& entry : use.entries) {
+      for (size_t kind = 0; entry.set != nullptr && kind < entry.terms.size(); ++kind) {
+        const auto* const row = tpu::model::mxu_kernel_row(
+            tpu::model::mxu_simd_name(simd), static_cast<tpu::model::MxuKernelKind>(kind));
+        if (entry.set == tpu::model::mxu_kernels(simd) && entry.terms[kind] != 0) {
+          text += "  " + std::string(row->name) + " " +
+                  std::to_string((100 * entry.terms[kind] + all / 2) / all) + " %";
+        }
+      }
+    }
+  }
+  return text;
 }
 
 // Best of the rounds of each side, taken in turns. Prints one line.
@@ -360,6 +388,9 @@ void measure(const Shape& shape, tpu::model::MxuSimd simd, const OpenBlas& blas,
     if (options.packing) {
       std::printf("  packing %3.0f %%", 100 * best(packing) / best(ours));
     }
+    if (options.kernels) {
+      std::printf("%s", kernels_that_ran().c_str());
+    }
     if (!cached.empty()) {
       std::printf("  sgemm %8.1f  %5.2f x  memory %8.1f  %5.2f x", rate(cached),
                   gflops / rate(cached), rate(memory), gflops / rate(memory));
@@ -402,6 +433,8 @@ int main(int argc, char** argv) {
     if (option == "--packing") {
       options.packing = true;
       tpu::model::HostProfile::enable();
+    } else if (option == "--kernels") {
+      options.kernels = true;
     } else if (option == "--json") {
       options.json = true;
     } else if (option == "--simd" && has_value) {
@@ -417,7 +450,7 @@ int main(int argc, char** argv) {
     } else {
       std::fprintf(stderr,
                    "usage: mxu-shapes-bench [--simd NAME] [--only TEXT] [--density D] "
-                   "[--together N] [--rounds N] [--packing] [--json]\n");
+                   "[--together N] [--rounds N] [--packing] [--kernels] [--json]\n");
       return 2;
     }
   }

@@ -4,15 +4,14 @@
 #include "mxu/mxu_fast.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstring>
 #include <stdexcept>
 
 #include "arith/flush_mode.hpp"
 #include "kernel/host_pages.hpp"
 #include "kernel/host_profile.hpp"
 #include "mxu/mxu_fast_plan.hpp"
+#include "mxu/mxu_kernel_table.hpp"
 #include "mxu/mxu_scalar.hpp"
 
 namespace tpu::model {
@@ -54,66 +53,6 @@ struct KBlock {
   bool packed;  // in a place of its own
   bool rhs_finite;
 };
-
-// Whether multiply_sparse is worth a call: it takes whole panels in their place, as many as make
-// sparse_columns, and few terms are computed faster than looked at.
-bool may_skip_zeros(const MxuJob& job, const MxuKernelSet& set) {
-  return set.sparse_columns > 0 && job.n_count[1] >= set.nr && job.n() >= set.sparse_columns &&
-         job.n_out_stride[1] == static_cast<int64_t>(sizeof(float)) &&
-         job.taps() * job.k() > kMxuSegment;
-}
-
-// Byte offset of index `index` of a counted-stride nest (index 0 outermost).
-template <size_t kLevels>
-int64_t offset_at(const std::array<int64_t, kLevels>& count,
-                  const std::array<int64_t, kLevels>& stride, int64_t index) {
-  int64_t offset = 0;
-  for (size_t level = kLevels; level-- > 0;) {
-    offset += index % count[level] * stride[level];
-    index /= count[level];
-  }
-  return offset;
-}
-
-bool is_zero(const uint8_t* element, bool is_bf16) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, element, is_bf16 ? 2 : 4);
-  bits = is_bf16 ? bits << 16 : bits;
-  return (bits & 0x7f800000U) == 0;  // subnormals count as zeros
-}
-
-// Part of lhs that is not zero, of pairs of neighbours of a chain if a slot holds two terms; by a
-// few runs of elements spread over rows and taps.
-double density_of_lhs(const MxuJob& job, int64_t slot_terms) {
-  constexpr int64_t kRuns = 64;
-  constexpr int64_t kRun = 32;
-  constexpr int64_t kChains = 2;
-  const int64_t run = std::min(kRun, job.k());
-  int64_t slots = 0;
-  int64_t nonzero = 0;
-  for (int64_t i = 0; i < kRuns; ++i) {
-    const int64_t row = job.row_begin + i * job.rows() / kRuns;
-    const int64_t k = i * 37 % (job.k() / run) * run;
-    const uint8_t* const first = job.lhs + offset_at(job.m_count, job.m_lhs_stride, row) +
-                                 offset_at(job.t_count, job.t_lhs_stride, i % job.taps()) +
-                                 k * job.lhs_element();
-    for (int64_t at = 0; at < run; ++at) {
-      if (at / kChains % slot_terms != 0) {
-        continue;  // the slot's later term
-      }
-      bool any = false;
-      for (int64_t term = at; term < run && term < at + kChains * slot_terms; term += kChains) {
-        any |= !is_zero(first + term * job.lhs_element(), job.lhs_is_bf16);
-      }
-      ++slots;
-      nonzero += any ? 1 : 0;
-    }
-  }
-  return static_cast<double>(nonzero) / static_cast<double>(slots);
-}
-
-// Whether a command is worth a look at its lhs, or at a sample of it.
-bool has_many_terms(const MxuJob& job) { return job.terms() >= int64_t{4} << 20; }
 
 // What a thread keeps between jobs.
 struct Workspace {
@@ -255,16 +194,12 @@ class FastRun {
     placed_ = true;
   }
 
-  // Of few rows packing takes longer than the products, so that zeros are not worth a look. Where a
-  // sample has few, nobody looks for more: to compute over all of K, all of rhs is packed first,
-  // without products beside it that it could be fetched during.
   void choose_k_step(const MxuJob& job) {
     const auto segments = static_cast<int64_t>(plan_.segments.size());
-    few_rows_ = rows_ <= set_.few_rows && segments > 2 * set_.few_rows_segments;
+    const MxuKernelChoice choice = choose_mxu_kernel(set_, job, rows_, segments);
+    few_rows_ = choice.few_rows;
+    skips_zeros_ = choice.sparse;
     k_step_ = std::min(few_rows_ ? set_.few_rows_segments : set_.block_segments, segments);
-    skips_zeros_ =
-        !few_rows_ && may_skip_zeros(job, set_) &&
-        (!has_many_terms(job) || density_of_lhs(job, set_.slot_terms) < set_.sparse_below);
   }
 
   void choose_row_blocks(const MxuJob& job) {
@@ -417,10 +352,11 @@ class FastRun {
       const auto block = static_cast<size_t>((row - begin) / block_rows_);
       const bool asked = block < space_.panels_done.size();
       args_.first_panel = asked ? space_.panels_done[block] : 0;
+      use_rows(row, end);
       if (args_.first_panel == args_.panel_count) {
+        note_use();
         continue;
       }
-      use_rows(row, end);
       if (!placed_ && !packed) {
         const HostTimer timer(HostWork::kMxuPack, static_cast<uint64_t>(args_.rows * args_.k) *
                                                       (args_.lhs_is_bf16 ? 2 : 4));
@@ -434,7 +370,28 @@ class FastRun {
         args_.first_panel = set_.multiply_sparse(&args_, 1);
       }
       set_.multiply(args_);
+      note_use();
       args_.next_segment_count = 0;
+    }
+  }
+
+  // Of a block that is done: which kernels computed it.
+  void note_use() {
+    MxuKernelUse& use = mxu_kernel_use();
+    const auto terms = [this](int64_t from, int64_t to) {
+      int64_t columns = 0;
+      for (int64_t p = from; p < to; ++p) {
+        columns += args_.panels[p].count;
+      }
+      return args_.rows * args_.k * columns;
+    };
+    if (args_.first_panel > 0) {
+      use.add(set_, MxuKernelKind::kSparse, terms(0, args_.first_panel));
+    }
+    if (args_.first_panel < args_.panel_count) {
+      const bool is_short = set_.is_short != nullptr && set_.is_short(args_);
+      use.add(set_, is_short ? MxuKernelKind::kShort : MxuKernelKind::kDense,
+              terms(args_.first_panel, args_.panel_count));
     }
   }
 
@@ -451,14 +408,6 @@ class FastRun {
   bool over_k_ = false;  // multiply_sparse gets all of K, behind the first block of rows
   bool keep_ = false;    // every K block's packed rhs has a place of its own
 };
-
-// Whether `few`, which leaves out zeros of lhs, is faster than `set`, which does all terms at a
-// higher pace.
-bool worth_skipping_zeros(const MxuJob& job, const MxuKernelSet& few, const MxuKernelSet& set) {
-  return set.skip_below_density > 0 && may_skip_zeros(job, few) && job.rows() > few.few_rows &&
-         job.n_count[1] % few.sparse_columns == 0 && has_many_terms(job) &&
-         density_of_lhs(job, few.slot_terms) < set.skip_below_density;
-}
 
 bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -571,7 +520,7 @@ void MxuFastEngine::run_together(std::span<const MxuJob> jobs) {
     return;
   }
   Workspace& space = workspace();
-  const MxuKernelSet& kernels = kernels_for(jobs.front());
+  const MxuKernelSet& kernels = choose_mxu_kernel_set(*kernels_, jobs.front());
   space.plan.make(jobs, shape_, kernels.nr);
   if (space.plan.row_lhs.empty() || space.plan.panels.empty() || space.plan.segments.empty()) {
     return;
@@ -584,14 +533,6 @@ void MxuFastEngine::run_together(std::span<const MxuJob> jobs) {
 uint64_t MxuFastEngine::group(const MxuJob& job) const {
   constexpr int64_t kMostRows = 160;
   return kernels_ == nullptr || job.rows() > kMostRows ? 0 : reinterpret_cast<uintptr_t>(job.rhs);
-}
-
-const MxuKernelSet& MxuFastEngine::kernels_for(const MxuJob& job) const {
-  constexpr int64_t kFewTerms = 16;
-  const MxuKernelSet* const few = kernels_->few_terms;
-  const bool use_few =
-      few != nullptr && (job.k() < kFewTerms || worth_skipping_zeros(job, *few, *kernels_));
-  return use_few ? *few : *kernels_;
 }
 
 }  // namespace tpu::model

@@ -39,9 +39,6 @@ class MxuFastEngine : public MxuEngine {
   const char* name() const override { return "fast"; }
 
  private:
-  // Those that are the fastest for a job; all give the same bits.
-  const MxuKernelSet& kernels_for(const MxuJob& job) const;
-
   const spec::MxuShape shape_;
   const MxuKernelSet* kernels_ = nullptr;  // null: reference
   std::unique_ptr<MxuEngine> reference_;

@@ -116,6 +116,8 @@ struct MxuKernelSet {
   void (*pack_lhs)(const MxuBlockArgs&);
   bool (*pack_rhs)(const MxuBlockArgs&);  // true if all is known to be finite
   void (*multiply)(const MxuBlockArgs&);
+  // Whether multiply computes a block with the kernel for few terms; null: there is none.
+  bool (*is_short)(const MxuBlockArgs&);
   // `count` consecutive K blocks of the same rows and panels, if it pays to skip the zeros of lhs.
   // Returns the panels that are done, from the first on, whole ones of sparse_columns together.
   // Null when multiply knows no zeros.

@@ -100,6 +100,7 @@ const MxuKernelSet* mxu_kernels_amx() {
                                    .pack_lhs = amx_pack_lhs,
                                    .pack_rhs = amx_pack_rhs,
                                    .multiply = amx_multiply,
+                                   .is_short = nullptr,
                                    .multiply_sparse = nullptr,
                                    .round_range = amx_round_range};
   return permitted ? &set : nullptr;

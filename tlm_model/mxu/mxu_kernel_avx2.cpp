@@ -64,6 +64,7 @@ const MxuKernelSet* mxu_kernels_avx2() {
                                        .pack_lhs = fma_pack_lhs<Avx2>,
                                        .pack_rhs = fma_pack_rhs<Avx2>,
                                        .multiply = fma_multiply<Avx2>,
+                                       .is_short = has_few_terms,
                                        .multiply_sparse = fma_multiply_sparse<Avx2>,
                                        .round_range = fma_round_range<Avx2>};
   return &set;

@@ -64,6 +64,7 @@ const MxuKernelSet* mxu_kernels_avx512() {
                                        .pack_lhs = fma_pack_lhs<Avx512>,
                                        .pack_rhs = fma_pack_rhs<Avx512>,
                                        .multiply = fma_multiply<Avx512>,
+                                       .is_short = has_few_terms,
                                        .multiply_sparse = fma_multiply_sparse<Avx512>,
                                        .round_range = fma_round_range<Avx512>};
   return &set;

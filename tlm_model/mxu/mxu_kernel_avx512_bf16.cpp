@@ -471,6 +471,7 @@ const MxuKernelSet* mxu_kernels_avx512_bf16() {
                                    .pack_lhs = dot_pack_lhs,
                                    .pack_rhs = dot_pack_rhs,
                                    .multiply = dot_multiply,
+                                   .is_short = ends_in_one_segment,
                                    .multiply_sparse = dot_multiply_sparse,
                                    .round_range = dot_round_range};
   return &set;
