@@ -5,31 +5,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
-#include <tuple>
 
 #include "check/checked.hpp"
 #include "check/refuse.hpp"
-#include "checkpoint/weights.hpp"
-#include "checkpoint/whole_state.hpp"
-#include "format/digest.hpp"
-#include "loop/initial_state.hpp"
-#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {
 
-using driver::Array;
 using driver::Board;
-using driver::Buffer;
 using driver::checked_product;
-using driver::Digest;
 using driver::Error;
 using driver::ErrorCode;
 using driver::Executable;
 using driver::HostArray;
-using driver::HostView;
 using driver::need_fit;
 using driver::ParameterInfo;
 using driver::refuse;
@@ -45,6 +34,15 @@ std::vector<ParameterInfo> input_infos(const Signature& signature, const Executa
     }
   }
   return infos;
+}
+
+// Leaf of the state that holds the learning rate.
+std::optional<size_t> rate_leaf(const TrainConfig& config, const Signature& signature,
+                                const Executable& program) {
+  if (!config.learning_rate || config.learning_rate->leaf.empty()) {
+    return std::nullopt;
+  }
+  return signature.arguments[find_leaf(config.learning_rate->leaf, signature, program)].index;
 }
 
 // A checkpoint behind the end of the run.
@@ -98,20 +96,18 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
       train_(std::move(train)),
       has_data_(has_data),
       signature_(train_signature(config, train_)),
-      leaves_(signature_.count(Role::kState)),
       data_([this] {
-        if (config_.init.size() != leaves_ && config_.state_from.empty()) {
+        const size_t leaves = signature_.count(Role::kState);
+        if (config_.init.size() != leaves && config_.state_from.empty()) {
           refuse(fmt::format("state.init has {} entries, {} has {} state leaves",
-                             config_.init.size(), train_.name(), leaves_));
+                             config_.init.size(), train_.name(), leaves));
         }
         return Dataset(config_, input_infos(signature_, train_));
       }()),
+      launcher_(train_, signature_, rate_leaf(config, signature_, train_)),
+      state_(config, train_, signature_, has_data),
       window_(board, train_.devices()) {
-  if (config.learning_rate && !config.learning_rate->leaf.empty()) {
-    rate_leaf_ =
-        signature_.arguments[find_leaf(config.learning_rate->leaf, signature_, train_)].index;
-  }
-  if (config.steps_per_execution > 1 && rate_leaf_) {
+  if (config.steps_per_execution > 1 && launcher_.rate_is_state()) {
     refuse(
         fmt::format("learning_rate.leaf = \"{}\": it is set before each step, which needs "
                     "run.steps_per_execution = 1; let the program take the rate as an argument",
@@ -151,18 +147,9 @@ void Trainer::restart(const Checkpoint* from) {
   batches_ = data_.training(config_.batch, config_.epochs);
   if (from != nullptr) {
     go_on_from(*from);
-  }
-  if (from != nullptr) {
-    put_state(from->leaves);
-  } else if (!config_.state_from.empty()) {
-    put_state(load_state(config_.state_from, leaf_infos(), [](const std::string& text) {
-      spec::print(stderr, "tpuboard: {}\n", text);
-    }));
+    state_.put(from->leaves);
   } else {
-    put_initial_state();
-  }
-  for (const Array& leaf : state_) {
-    leaf.wait();  // the time of the upload is no time of steps
+    state_.put_initial();
   }
 }
 
@@ -180,9 +167,10 @@ void Trainer::go_on_from(const Checkpoint& from) {
   same("data.split_seed", mine.split_seed, from.order.split_seed);
   same("data.eval_count", mine.eval_count, from.order.eval_count);
   same("run.batch", mine.batch, from.order.batch);
-  same("the number of state leaves", leaves_, from.leaves.size());
-  for (size_t i = 0; i < leaves_; ++i) {
-    const ParameterInfo& info = train_.arguments()[*signature_.argument({Role::kState, i})];
+  const std::vector<ParameterInfo> infos = state_.infos();
+  same("the number of state leaves", infos.size(), from.leaves.size());
+  for (size_t i = 0; i < infos.size(); ++i) {
+    const ParameterInfo& info = infos[i];
     const HostArray& leaf = from.leaves[i];
     same(fmt::format("state leaf {}", i).c_str(), type_text(info.dtype, info.shape),
          type_text(leaf.dtype, leaf.shape));
@@ -221,45 +209,6 @@ void Trainer::restore_input(const Checkpoint& from) {
   } catch (const Error& error) {
     refuse(fmt::format("{}; --accept-changes takes this one from step {} on", error.message(),
                        from.step));
-  }
-}
-
-std::vector<ParameterInfo> Trainer::leaf_infos() const {
-  std::vector<ParameterInfo> infos;
-  for (size_t i = 0; i < leaves_; ++i) {
-    infos.push_back(train_.arguments()[*signature_.argument({Role::kState, i})]);
-  }
-  return infos;
-}
-
-void Trainer::put_state(const std::vector<HostArray>& leaves) {
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    state_.push_back(train_.put(*signature_.argument({Role::kState, i}), leaves[i]));
-  }
-}
-
-// Leaf by leaf, and of one value as that value alone: tables may be larger than the host's memory.
-void Trainer::put_initial_state() {
-  const std::vector<ParameterInfo> infos = leaf_infos();
-  std::map<size_t, HostArray> weights;
-  if (!config_.weights.empty()) {
-    weights = load_weights(config_.weights, config_.weights_map, infos);
-  }
-  for (size_t i = 0; i < leaves_; ++i) {
-    const size_t argument = *signature_.argument({Role::kState, i});
-    const Init& init = config_.init[i];
-    const auto& [dtype, shape] = std::tie(infos[i].dtype, infos[i].shape);
-    if (const auto given = weights.find(i); given != weights.end()) {
-      state_.push_back(train_.put(argument, given->second));
-    } else if (init.kind == InitKind::kZeros) {
-      state_.push_back(train_.zeros(argument));
-    } else if (init.kind == InitKind::kOnes || init.kind == InitKind::kConstant) {
-      const HostArray one = initial_leaf(init, dtype, {}, config_.seed, i);
-      const std::vector<int64_t> strides(shape.size(), 0);
-      state_.push_back(train_.put(argument, HostView(dtype, shape, one.bytes, strides)));
-    } else {
-      state_.push_back(train_.put(argument, initial_leaf(init, dtype, shape, config_.seed, i)));
-    }
   }
 }
 
@@ -414,14 +363,10 @@ Checkpoint Trainer::checkpoint(Replicas compared) {
 std::optional<Checkpoint> Trainer::rescue() {
   try {
     take_losses({}, {});
-    const bool live = std::all_of(state_.begin(), state_.end(), [](const Array& leaf) {
-      return std::all_of(leaf.parts().begin(), leaf.parts().end(),
-                         [](const Buffer& part) { return part.live(); });
-    });
     const bool finite =
         !config_.stop_on_nan || std::all_of(losses_.begin() + first_step_, losses_.end(),
                                             [](float loss) { return std::isfinite(loss); });
-    if (live && finite && submitted_ == static_cast<int64_t>(losses_.size()) &&
+    if (state_.live() && finite && submitted_ == static_cast<int64_t>(losses_.size()) &&
         submitted_ > first_step_) {
       return checkpoint();
     }
@@ -431,7 +376,7 @@ std::optional<Checkpoint> Trainer::rescue() {
   return std::nullopt;
 }
 
-EvalResult Trainer::evaluate() const { return evaluator_->evaluate(state_); }
+EvalResult Trainer::evaluate() const { return evaluator_->evaluate(state_.arrays()); }
 
 std::string Trainer::stopped_early() const {
   if (!config_.early_stop) {
@@ -443,41 +388,6 @@ std::string Trainer::stopped_early() const {
              ? std::string()
              : fmt::format("{} did not improve on {:.6g} in {} evaluations", stop.metric, wait.best,
                            wait.evaluations);
-}
-
-// With one replica: a second copy comes to the host, not all of them.
-HostArray Trainer::state_leaf(size_t leaf, Replicas compared) const {
-  const Array& array = state_[leaf];
-  const std::string what = fmt::format("state leaf {}", leaf);
-  if (!has_data_) {
-    return array.to_host();
-  }
-  if (compared == Replicas::kAll || !array.layout().replicated || array.parts().size() < 2) {
-    return array.to_host_checked(what);
-  }
-  HostArray value = array.to_host();
-  std::vector<std::byte> other(value.bytes.size());
-  array.parts()[1 + compared_ % (array.parts().size() - 1)].read(other).wait();
-  return other == value.bytes ? std::move(value) : array.to_host_checked(what);
-}
-
-std::string Trainer::digest() const {
-  Digest digest(Digest::Zeros::kCounted);
-  for (size_t i = 0; i < state_.size(); ++i) {
-    digest.begin(state_[i].dtype(), state_[i].shape());
-    state_[i].read_pieces([&](std::span<const std::byte> piece) { digest.add_bytes(piece); },
-                          has_data_ ? fmt::format("state leaf {}", i) : std::string());
-  }
-  return digest.finish();
-}
-
-std::vector<HostArray> Trainer::state(Replicas compared) {
-  std::vector<HostArray> leaves;
-  for (size_t i = 0; i < state_.size(); ++i) {
-    leaves.push_back(state_leaf(i, compared));
-  }
-  ++compared_;
-  return leaves;
 }
 
 }  // namespace tpu::training

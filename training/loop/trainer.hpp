@@ -17,6 +17,8 @@
 #include "loop/evaluator.hpp"
 #include "loop/result_reads.hpp"
 #include "loop/signature.hpp"
+#include "loop/step_launcher.hpp"
+#include "loop/train_state.hpp"
 #include "tpu/board.hpp"
 #include "tpu/error.hpp"
 
@@ -61,12 +63,6 @@ struct TrainHooks {
   /// A checkpoint is due (by steps, by time, or since its evaluation is the best so far): nothing
   /// is in flight, checkpoint() gives it.
   std::function<void()> save;
-};
-
-/// With how many of its copies on other cores a replicated state leaf is compared.
-enum class Replicas : uint8_t {
-  kAll,
-  kOne,  ///< with another one each time: a copy that differs is found within some checkpoints
 };
 
 class Trainer {
@@ -121,9 +117,11 @@ class Trainer {
   bool has_data() const { return has_data_; }
 
   /// Of the state, which passes through the host in pieces (checkpoint.hpp, state_digest()).
-  std::string digest() const;
+  std::string digest() const { return state_.digest(); }
   /// The state on the host, compared over the cores when the board computes.
-  std::vector<driver::HostArray> state(Replicas compared = Replicas::kAll);
+  std::vector<driver::HostArray> state(Replicas compared = Replicas::kAll) {
+    return state_.to_host(compared);
+  }
 
  private:
   struct InFlight {
@@ -136,17 +134,9 @@ class Trainer {
   void go_on_from(const Checkpoint& from);
   void restore_input(const Checkpoint& from);
   input::Position input_position() const;
-  std::vector<driver::ParameterInfo> leaf_infos() const;
-  void put_state(const std::vector<driver::HostArray>& leaves);
-  void put_initial_state();
-  driver::HostArray state_leaf(size_t leaf, Replicas compared) const;
-  std::vector<driver::Array> arguments(std::optional<double> rate);
-  std::vector<size_t> losses_and_metrics() const;
-  void take_over(driver::RunResult& result);
   std::optional<double> rate(const TrainLimits& limits) const;
   void submit(const Progress& at, const TrainLimits& limits, const TrainHooks& hooks);
   void submitted(InFlight entry, const Progress& at, const TrainHooks& hooks);
-  driver::RunResult launch(int64_t steps);
   void submit_steps(int64_t steps, const Progress& at, const TrainLimits& limits,
                     const TrainHooks& hooks);
   int64_t steps_of_launch(int64_t last, const TrainLimits& limits) const;
@@ -164,14 +154,12 @@ class Trainer {
   driver::Executable train_;
   const bool has_data_;
   const Signature signature_;
-  size_t leaves_;
-  std::optional<size_t> rate_leaf_;  // that holds the learning rate
   Dataset data_;
+  StepLauncher launcher_;
   std::unique_ptr<input::BatchPipeline> batches_;
   input::Batch batch_;  // of the step that is submitted next
   std::optional<Evaluator> evaluator_;
-  std::vector<driver::Array> state_;
-  size_t compared_ = 0;  // times that the state was compared with one replica
+  TrainState state_;
   std::deque<InFlight> in_flight_;
   int64_t first_step_ = 0;
   int64_t submitted_ = 0;  // steps of the whole training that were given to the board
