@@ -125,7 +125,7 @@ void NullTransport::settle() {
 
 void NullTransport::interrupt() {
   {
-    const std::lock_guard<std::mutex> guard(interrupt_mutex_);
+    const base::MutexLock guard(interrupt_mutex_);
     interrupted_ = true;
   }
   interrupt_turn_.notify_all();
@@ -145,8 +145,10 @@ RunOutcome NullTransport::run() {
     if (limit_.count() == 0) {
       throw std::runtime_error("a launch was told never to end, and run() has no limit");
     }
-    std::unique_lock<std::mutex> guard(interrupt_mutex_);
-    interrupt_turn_.wait_for(guard, limit_, [&] { return interrupted_; });
+    const auto end = std::chrono::steady_clock::now() + limit_;
+    const base::MutexLock guard(interrupt_mutex_);
+    while (!interrupted_ && interrupt_turn_.wait_until(interrupt_mutex_, end)) {
+    }
     interrupted_ = false;
     outcome.quiescent = false;
     outcome.expired = true;

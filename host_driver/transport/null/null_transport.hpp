@@ -6,10 +6,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 
+#include "sync/mutex.hpp"
 #include "tpu/transport.hpp"
 #include "transport/null/null_knobs.hpp"
 
@@ -45,9 +44,9 @@ class NullTransport : public Transport, public NullKnobs {
   std::unique_ptr<NullCores> cores_;
   std::unique_ptr<NullPrograms> programs_;
   std::chrono::nanoseconds limit_{0};
-  std::mutex interrupt_mutex_;
-  std::condition_variable interrupt_turn_;
-  bool interrupted_ = false;
+  base::Mutex interrupt_mutex_;
+  base::CondVar interrupt_turn_;
+  bool interrupted_ TPU_GUARDED_BY(interrupt_mutex_) = false;
   uint32_t latched_time_ = 0;
 };
 
