@@ -18,11 +18,19 @@ if(TPU_TSAN)
   target_link_options(tpu_flags INTERFACE -fsanitize=thread)
 endif()
 
-# tpu_library(<name> [HOT] SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [INCLUDE dir])
+# tpu_cold(<target> ...): a release build takes -Og for targets whose own speed nobody notices. It compiles a third faster
+# than -O2 (docs/adr/0018-unity-builds.md).
+function(tpu_cold)
+  foreach(target ${ARGN})
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
+  endforeach()
+endfunction()
+
+# tpu_library(<name> [HOT|COLD] SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [INCLUDE dir])
 # Makes the static library tpu_<name> with the alias tpu::<name>. INCLUDE defaults to the folder itself. HOT: its speed
-# is the simulator's, so that a release build takes -O3.
+# is the simulator's, so that a release build takes -O3. COLD: as tpu_cold().
 function(tpu_library name)
-  cmake_parse_arguments(ARG "HOT" "INCLUDE" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "HOT;COLD" "INCLUDE" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   if(NOT ARG_INCLUDE)
     set(ARG_INCLUDE ${CMAKE_CURRENT_SOURCE_DIR})
   endif()
@@ -32,6 +40,8 @@ function(tpu_library name)
     target_link_libraries(tpu_${name} PUBLIC ${ARG_DEPS} PRIVATE $<BUILD_INTERFACE:tpu_flags> ${ARG_PRIVATE_DEPS})
     if(ARG_HOT)
       target_compile_options(tpu_${name} PRIVATE $<$<CONFIG:Release>:-O3>)
+    elseif(ARG_COLD)
+      tpu_cold(tpu_${name})
     endif()
   else()
     add_library(tpu_${name} INTERFACE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import unittest
 
 from tree import Tree
@@ -353,6 +354,32 @@ int use(Counter& counter) { return counter.get(); }
         code, text = self.script(script, "--build", "build/ci")
         self.assertEqual(code, 0, text)
         self.assertRegex(text, r" +[0-9.]+ +1 +[0-9.]+  spec/good\.hpp")
+
+    def test_compile_cost_names_targets_that_grew(self) -> None:
+        script = "tests/lint/compile_cost_test.py"
+        self.copy(script)
+        cache = ("CMAKE_BUILD_TYPE:STRING=Release\nCMAKE_UNITY_BUILD:BOOL=ON\nCMAKE_UNITY_BUILD_BATCH_SIZE:STRING=64\n"
+                 "CMAKE_CXX_COMPILER:FILEPATH=g++\n")
+        self.write("build/ci/CMakeCache.txt", cache)
+        self.write("build/ci/build.ninja",
+                   "rule cxx\n  command = g++ -MD -MF $out.d -c $in -o $out\n  deps = gcc\n  depfile = $out.d\n"
+                   "build CMakeFiles/thing.dir/a.cpp.o: cxx ../../spec/a.cpp\n")
+        self.write("spec/a.cpp", "int main() {}\n")
+
+        def build() -> None:
+            subprocess.run(["ninja", "-C", self.root / "build/ci"], check=True, stdout=subprocess.DEVNULL)
+
+        build()
+        self.write("tests/lint/compile_cost.toml", 'compiler = "any"\nbatch = "1"\n[units]\n')
+        code, text = self.script(script, "--build", "build/ci")
+        self.assertEqual(code, 77, text)
+        self.passes(script, "--build", "build/ci", "--update")
+        self.passes(script, "--build", "build/ci")
+        self.write("spec/a.cpp", "int main() {}\n" + "//\n" * 1000000)
+        build()
+        self.fails(r"thing: 0\.3\d units, expected at most", script, "--build", "build/ci")
+        self.passes(script, "--build", "build/ci", "--update")
+        self.passes(script, "--build", "build/ci")
 
     def test_coverage_counts_lines_by_folder(self) -> None:
         script = "sim_scripts/coverage.py"
