@@ -143,9 +143,10 @@ class KindTable {
  public:
   constexpr KindTable(std::initializer_list<std::pair<Kind, T>> rows) {
     for (const auto& [kind, value] : rows) {
-      if (rows_[static_cast<size_t>(kind)] != T{}) {
+      if (has_[static_cast<size_t>(kind)]) {
         throw "a kind has two rows";  // a constant expression that throws does not compile
       }
+      has_[static_cast<size_t>(kind)] = true;
       rows_[static_cast<size_t>(kind)] = value;
     }
   }
@@ -156,7 +157,7 @@ class KindTable {
   template <typename Wanted>
   constexpr bool has_all(Wanted wanted) const {
     for (size_t i = 0; i < kOpKinds; ++i) {
-      if (wanted(static_cast<Kind>(i)) && rows_[i] == T{}) {
+      if (wanted(static_cast<Kind>(i)) && !has_[i]) {
         return false;
       }
     }
@@ -165,6 +166,8 @@ class KindTable {
 
  private:
   std::array<T, kOpKinds> rows_{};
+  // Not `rows_[i] != T{}`: with -fsanitize=undefined comparing functions is not a constant expression.
+  std::array<bool, kOpKinds> has_{};
 };
 
 }  // namespace tpu::compiler
