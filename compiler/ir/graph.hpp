@@ -192,10 +192,10 @@ void clone_region(const Region& region, Op& to, ValueMap& map);
 // returned, e.g. kAdd, kMaximum, kAnd. Nothing if the body is anything else.
 std::optional<Kind> simple_reducer(const Region& body);
 
-// True if the op must stay although nobody uses its results (side effects).
 // Throws: `where` has no rule for the kind of `op`, which others let through.
 [[noreturn]] void fail_unknown_kind(const Op& op, const char* where);
 
+// True if the op must stay although nobody uses its results (side effects).
 bool has_side_effect(const Op& op);
 
 // Readable and stable: values are numbered in program order. With locations, each op's first source
