@@ -10,10 +10,11 @@ class HostCall {
   bool open() const { return open_; }
   // False: it is open already.
   bool begin() { return !std::exchange(open_, true); }
-  // False: none is open.
+  // False: none is open; an answer that is not taken yet stays.
   bool answer() {
-    answered_ = std::exchange(open_, false);
-    return answered_;
+    const bool was_open = std::exchange(open_, false);
+    answered_ = answered_ || was_open;
+    return was_open;
   }
   // The program goes on with the answer; false: there is none.
   bool take_answer() { return std::exchange(answered_, false); }

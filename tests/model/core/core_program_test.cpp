@@ -271,6 +271,7 @@ TEST(CoreProgram, HostCallWaitsForItsAnswer) {
     EXPECT_EQ(wait->what, spec::UnitWait::For::kHost);
     EXPECT_EQ(wait->index, 3u + static_cast<uint32_t>(calls));
     bench.write32(0, CoreBench::kSeq, spec::seq::kAnswer, 1);
+    bench.write32(0, CoreBench::kSeq, spec::seq::kAnswer, 1);  // the first one holds
   }
   bench.run();
   EXPECT_EQ(bench.state(0), spec::seq::kStateDone);
