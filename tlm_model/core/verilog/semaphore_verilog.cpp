@@ -19,6 +19,7 @@ using spec::rtl::kSemDelay;
 static_assert(kSemCount == 128 && kSemDelay == 1, "the unit that rtl/CMakeLists.txt makes");
 constexpr uint32_t kLargestSum = (1U << spec::rtl::kSemSumBits) - 1;
 static_assert(kLargestSum > spec::rtl::kSemLimit);
+static_assert((spec::rtl::kSemLimit & (spec::rtl::kSemLimit + 1)) == 0, "the unit: all ones");
 
 }  // namespace
 
