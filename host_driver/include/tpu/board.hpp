@@ -45,7 +45,7 @@ using spec::SimOptions;
 struct OpenOptions {
   std::string preset = "v3_8";         ///< preset or path of a board file
   std::vector<std::string> overrides;  ///< "section.key=value"
-  std::string transport = "sim";       ///< "sim": the simulated board; "null": a firmware double
+  std::string transport = "sim";       ///< "sim": the simulated board; "null": fake cores
   TransportFactory factory;            ///< used instead of `transport` when set
   /// Host memory for transfers under way, at least 64 KiB. Larger arrays go through it in pieces.
   uint64_t staging_bytes = uint64_t{256} << 20;

@@ -174,7 +174,7 @@ TransportStats NullTransport::stats() {
 
 namespace {
 
-// Options that ask for what only a board with time and engines, or with firmware, can give.
+// Options that ask for what only a board with time, engines and harts can give.
 void need_no_simulation(const SimOptions& sim) {
   const std::vector<std::pair<bool, const char*>> asked = {
       {!sim.mxu.empty(), "mxu"},
