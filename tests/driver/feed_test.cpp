@@ -253,6 +253,30 @@ TEST_P(Feed, ALaunchBehindAFaultGetsItsBatchesAgain) {
   EXPECT_EQ(board_.counters().recoveries, 1U);
 }
 
+// The launches behind it and its copies would not fit into the window of the firmware together.
+TEST_P(Feed, ALaunchThatIsSentAgainIsFedBeforeManyBehindIt) {
+  open();
+  const Executable bad = load(faulty());
+  const Array argument = bad.put(0, batch(9));
+  const Array other = delay_.put(1, batch(77));
+  const RunResult failed = bad.run({argument});
+  const RunResult run = start(4);
+  for (uint32_t step = 0; step < 4; ++step) {
+    run.feed.feed({batch(step)});
+  }
+  for (int i = 0; i < 28; ++i) {
+    state_ = delay_.run({state_, other}).outputs[0];
+  }
+  EXPECT_NE(failure(failed), nullptr);
+  HostArray before = batch(1000);
+  for (uint32_t step = 0; step < 4; ++step) {
+    expect(run, step, before);
+    before = batch(step);
+  }
+  EXPECT_EQ(failure(run), nullptr);
+  EXPECT_EQ(state_.to_host().bytes, other.to_host().bytes);
+}
+
 TEST_P(Feed, ResultsThatAFaultBehindTheLaunchHasFlushedComeAllTheSame) {
   open();
   const Executable bad = load(faulty());

@@ -126,6 +126,7 @@ void Recovery::resend_launch(Operation& launch) {
     operations_.append(each);
   }
   feeds_.queue(launch);
+  feeds_.send();  // as at first: before launches behind it, which could fill the firmware's window
 }
 
 void Recovery::recover() {
