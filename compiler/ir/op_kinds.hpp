@@ -4,9 +4,9 @@
 //   element types that it takes (Takes), or Own: a rule in verify_*.cpp,
 //   operands that the result is linear in (LinearIn), other traits (namespace trait),
 //   instructions of the vector unit: (f32 and bf16, signed, unsigned, i1); kNo where none exists).
-// op_traits.hpp explains the columns. Switches over kinds name the groups that share a branch, as in
-// TPU_CASES(MATRIX, CALL), so that the compiler finds a new kind; a `default` throws, or says in a
-// comment what becomes of other kinds.
+// op_traits.hpp explains the columns. Switches over kinds name the groups that share a branch, as
+// in TPU_CASES(MATRIX, CALL), so that the compiler finds a new kind; a `default` throws, or says in
+// a comment what becomes of other kinds.
 #pragma once
 
 #include <cstdint>

@@ -166,7 +166,7 @@ class KindTable {
 
  private:
   std::array<T, kOpKinds> rows_{};
-  // Not `rows_[i] != T{}`: with -fsanitize=undefined comparing functions is not a constant expression.
+  // Not `rows_[i] != T{}`: with -fsanitize=undefined comparing functions is no constant expression.
   std::array<bool, kOpKinds> has_{};
 };
 
