@@ -46,7 +46,7 @@ def launch(log: str, command: list[str]) -> int:
     code, seconds = cpu_of(command)
     if code == 0 and "-o" in command:
         line = f"{seconds:.3f}\t{command[command.index('-o') + 1]}\n"
-        with open(log, "a", encoding="utf-8") as file:
+        with Path(log).open("a", encoding="utf-8") as file:
             file.write(line)
     return code
 
