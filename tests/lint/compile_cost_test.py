@@ -28,8 +28,8 @@ UNITS_PER_BYTE_OF_CODE = 1 / 79e3
 SLACK, SMALLEST = 0.10, 0.25  # a target may grow by a tenth, a small one by a quarter of a unit
 SKIPPED = 77
 OBJECT = re.compile(r"^(?!tests/|benchmarks/)\S*CMakeFiles/([^/]+)\.dir/\S+\.o$")
-HEAD = """# Computed cost of compiling each target of a unity build, in units (sim_scripts/build_cost.py). Checked and written
-# by tests/lint/compile_cost_test.py. The list is for this compiler and this batch size.
+HEAD = """# Computed cost of compiling each target of a unity build, in units (sim_scripts/build_cost.py). Checked and
+# written by tests/lint/compile_cost_test.py. The list is for this compiler and this batch size.
 """
 
 

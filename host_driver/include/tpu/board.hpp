@@ -115,10 +115,12 @@ class Board : public MemoryFacet,
               public DebugFacet,
               public SnapshotFacet {
  public:
-  Board() = default;
-  Board(const Board&) = default;
-  Board& operator=(const Board&) = default;
+  Board() = default;                         ///< an empty handle
+  Board(const Board&) = default;             ///< shares the board
+  Board& operator=(const Board&) = default;  ///< shares the other board, and drops its own
+  /// Leaves an empty handle behind.
   Board(Board&& other) noexcept : BoardFacet(std::move(other.impl_)) {}
+  /// Leaves an empty handle behind.
   Board& operator=(Board&& other) noexcept {
     impl_ = std::move(other.impl_);
     return *this;

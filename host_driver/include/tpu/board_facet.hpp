@@ -16,14 +16,16 @@ class BoardFacet {
   bool valid() const { return impl_ != nullptr; }
 
  protected:
-  BoardFacet() = default;
+  BoardFacet() = default;  ///< an empty handle
+  /// A handle of an open board.
   explicit BoardFacet(std::shared_ptr<BoardImpl> impl) : impl_(std::move(impl)) {}
-  // No moves: the facets of one object share this, and each of them would move it.
+  /// Shares the board. No moves: the facets of one object share this, and each would move it.
   BoardFacet(const BoardFacet&) = default;
+  /// Shares the other board, and drops its own.
   BoardFacet& operator=(const BoardFacet&) = default;
-  ~BoardFacet() = default;
+  ~BoardFacet() = default;  ///< not through this class: facets are not deleted by it
 
-  std::shared_ptr<BoardImpl> impl_;
+  std::shared_ptr<BoardImpl> impl_;  ///< the board, or null
 
  private:
   friend struct Access;
