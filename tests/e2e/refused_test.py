@@ -61,7 +61,7 @@ def from_jax() -> list[Case]:
              lambda v: (lambda u: u + u > u)(jax.jit(lambda u: u.astype(jnp.float16))(v)), (VECTOR,),
              absent=("things", "stablehlo.call", "stablehlo.add")),
         Case("i4", ("i4", "standard integer"), lambda v: v.astype(jnp.int4), (VECTOR,)),
-        Case("scatter_rounds", ("scatter", "1024 rounds", "smaller windows"),
+        Case("scatter_rounds", ("scatter", "1024 passes", "smaller windows"),
              lambda v, i: v.at[i].add(jnp.ones((1100, 3_000_000))), huge),
         Case("more_cores", ("runs on 8 cores", "has 4", "smaller mesh"), lambda v: lax.psum(v, "d"), (VECTOR,),
              ("--board", str(BOARDS / "four_mxus.toml")), cores=8, has_line=False),
