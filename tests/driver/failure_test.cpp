@@ -66,7 +66,7 @@ TEST_F(Failure, ExecutorSeesSlotsAndChangesMemory) {
       std::vector<std::byte> data(part.slots[0].size);
       part.hbm->read(part.slots[0].base, data);
       for (std::byte& value : data) {
-        value = static_cast<std::byte>(static_cast<uint8_t>(value) + launch.steps);
+        value = static_cast<std::byte>(static_cast<uint8_t>(value) + 1);
       }
       part.hbm->write(part.slots[0].base, data);
     }

@@ -59,15 +59,13 @@ std::optional<tpu_fault_record_t> run_null(NullLaunch& launch) {
       record.core = static_cast<uint8_t>(part.core);
       return record;
     }
-    for (uint32_t step = 0; step < launch.steps; ++step) {
-      std::array<std::vector<std::byte>, 2> data;
-      for (size_t i = 0; i < data.size(); ++i) {
-        data[i].resize(part.slots[i].size);
-        part.hbm->read(part.slots[i].base, data[i]);
-      }
-      part.hbm->write(part.slots[2].base, data[0]);
-      part.hbm->write(part.slots[0].base, data[1]);
+    std::array<std::vector<std::byte>, 2> data;
+    for (size_t i = 0; i < data.size(); ++i) {
+      data[i].resize(part.slots[i].size);
+      part.hbm->read(part.slots[i].base, data[i]);
     }
+    part.hbm->write(part.slots[2].base, data[0]);
+    part.hbm->write(part.slots[0].base, data[1]);
   }
   return std::nullopt;
 }

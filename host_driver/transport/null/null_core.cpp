@@ -262,11 +262,11 @@ void NullCore::entry_on_the_way(std::span<std::byte> entry) {
 }
 
 void NullCore::completion_on_the_way(std::span<std::byte> completion) {
-  tpu_completion_t fields;
-  std::memcpy(&fields, completion.data(), sizeof(fields));
   if (trapped_) {
     return;
   }
+  tpu_completion_t fields;
+  std::memcpy(&fields, completion.data(), sizeof(fields));
   ++board_.cycle;
   NullKnobs& knobs = board_.knobs;
   knobs.commands_done += (fields.flags & TPU_CPL_FLAG_MORE) != 0 ? 0 : 1;

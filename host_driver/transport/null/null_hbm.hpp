@@ -15,7 +15,6 @@ namespace tpu::driver {
 class NullHbm {
  public:
   explicit NullHbm(uint64_t bytes) : bytes_(bytes) {}
-  uint64_t bytes() const { return bytes_; }
   bool holds(uint64_t at, uint64_t bytes) const { return at <= bytes_ && bytes <= bytes_ - at; }
   void read(uint64_t at, std::span<std::byte> out) const;
   void write(uint64_t at, std::span<const std::byte> data);

@@ -24,7 +24,6 @@ struct NullLaunchPart {
 
 struct NullLaunch {
   uint32_t launch_id = 0;
-  uint32_t steps = 1;  ///< that the executor runs now
   std::vector<NullLaunchPart> parts;
 };
 
@@ -36,13 +35,13 @@ struct NullKnobs {
   int drop_doorbells = 0;     ///< of the next writes of CMD_TAIL
   int drop_interrupts = 0;    ///< of the next MSIs
   int good_entries = 0;       ///< of the next fetched commands: stay as they are, whatever follows
-  int corrupt_entries = 0;    ///< of those behind them
+  int corrupt_entries = 0;    ///< of those after them
   int corrupt_images = 0;     ///< of the next boots
   int stuck_launches = 0;     ///< of the next launches: never end by themselves
   int endless_launches = 0;   ///< of the next launches: run for as long as the host lets them
   int dead_on_launch = -1;    ///< core whose hart dies at its next launch
   int dead_behind = 0;        ///< completions; the hart that writes the last of them dies then
-  bool tell_steps = false;    ///< launches complete with MORE | STEP behind each step but the last
+  bool tell_steps = false;    ///< launches complete with MORE | STEP after each step but the last
   bool throw_in_run = false;  ///< the model breaks
   std::function<void(std::span<std::byte>)> spoil_completion;  ///< changes what is written
   uint32_t firmware_abi = TPU_RING_ABI;                        ///< that FW_ABI says

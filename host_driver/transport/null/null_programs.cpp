@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "tpu/spec/program_image.h"
 #include "tpu/spec/seq_regs.h"
