@@ -341,17 +341,15 @@ void FakeCore::write_gsync(uint32_t offset, uint32_t value) {
   }
 }
 
-void FakeCore::release() {
+void FakeCore::end_barrier(uint32_t state) {
   barrier_waiting = false;
-  gsync[TPU_GSYNC_STATE_OFFSET / 4] |= TPU_GSYNC_STATE_RELEASED_MASK;
+  gsync[TPU_GSYNC_STATE_OFFSET / 4] |= state;
   raise(TPU_IRQ_BARRIER);
 }
 
-void FakeCore::lose_peer() {
-  barrier_waiting = false;
-  gsync[TPU_GSYNC_STATE_OFFSET / 4] |= TPU_GSYNC_STATE_PEER_LOST_MASK;
-  raise(TPU_IRQ_BARRIER);
-}
+void FakeCore::release() { end_barrier(TPU_GSYNC_STATE_RELEASED_MASK); }
+
+void FakeCore::lose_peer() { end_barrier(TPU_GSYNC_STATE_PEER_LOST_MASK); }
 
 void FakeCore::abort(uint32_t tag, uint32_t origin, uint32_t code) {
   uint32_t& state = gsync[TPU_GSYNC_STATE_OFFSET / 4];

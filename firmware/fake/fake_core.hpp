@@ -1,6 +1,6 @@
 // What a control hart sees of its core: the register blocks of spec/regs. Nothing happens by
-// itself: transfers, barriers and programs end when whoever holds the core says so, in any order.
-// Not modelled: time (a clock that others count), the engines.
+// itself: transfers, barriers and programs end when the owner of the core says so, in any order.
+// Not modelled: time (the owner counts the clock), the engines.
 #pragma once
 
 #include <array>
@@ -93,6 +93,7 @@ class FakeCore {
   void write_seq(uint32_t offset, uint32_t value);
   void write_gsync(uint32_t offset, uint32_t value);
   void check_slots(uint32_t value);
+  void end_barrier(uint32_t state);
 
   FakeSurroundings& around_;
   const uint32_t core_;

@@ -27,7 +27,6 @@ class FakeDma {
     uint32_t entry_bad = 0;
     bool busy = false;
   };
-  using SlotBanks = std::array<std::vector<std::byte>, TPU_SEQ_SLOT_BANKS>;
 
   FakeDma(FakeSurroundings& around, uint32_t core) : around_(around), core_(core) {}
 
@@ -40,9 +39,8 @@ class FakeDma {
 
   std::array<Context, TPU_HOSTDMA_CONTEXTS> contexts{};
   /// Banks grow to what has been written.
-  SlotBanks slot_banks;
-  unsigned posted_msis = 0;  ///< completion MSIs asked for
-  unsigned escapes = 0;      ///< local addresses outside of the memory that they name
+  std::array<std::vector<std::byte>, TPU_SEQ_SLOT_BANKS> slot_banks;
+  unsigned escapes = 0;  ///< local addresses outside of the memory that they name
 
  private:
   void start(Context& context, uint32_t value);

@@ -137,7 +137,7 @@ const FakeGangs::Aborted* FakeGangs::find_aborted(const Root& root, uint32_t tag
   return found == root.aborted.end() ? nullptr : &*found;
 }
 
-// Nobody arrives any more for tags that are so much older, and one day they are used again.
+// No core arrives for tags that are so much older, and their numbers will be used again.
 void FakeGangs::forget_old(Root& root, uint32_t youngest) {
   const auto old = [youngest](uint32_t tag) {
     return age(youngest, tag) >= static_cast<int32_t>(TPU_GSYNC_FORGET_AGE);

@@ -1,4 +1,4 @@
-// What a fake core needs from whoever puts it into a board: memories, other cores, clock, and
+// What a fake core needs from its board: memories, other cores, clock, and
 // hooks for what goes over the host's memory.
 #pragma once
 

@@ -8,7 +8,7 @@
 namespace tpu::firmware {
 namespace {
 
-// Of the thread's turn. Short of a turn there is none, and the firmware must not run.
+// The core whose firmware this thread runs; null outside of a FirmwareTurn.
 thread_local FakeCore* current_core = nullptr;
 
 }  // namespace

@@ -23,7 +23,7 @@ class FirmwareOnHost {
 
   /// Starts anew, up to state HANDSHAKE.
   void boot(uint32_t build);
-  /// Handles all interrupts that the core has; false: there are none.
+  /// Handles all pending interrupts of the core; false if none is pending.
   bool dispatch();
   /// Writes a completion with MORE and STEP of the launch that runs, as a launch with OUTFEED does
   /// after each step but its last.
