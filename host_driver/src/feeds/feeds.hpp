@@ -39,9 +39,9 @@ class Feeds {
   void rewind(StepFeedState& feed);
   /// Copies of steps, of all launches, that can go to the rings. Waits for nothing.
   void send();
-  /// Copies of steps are still to come of a launch that is on the rings of the same cores. The
-  /// firmware looks a few commands ahead: behind a launch that waits for its turn it might not see
-  /// them, and nothing would go on.
+  /// Whether a launch on the rings of the same cores still has copies of steps to send. The
+  /// firmware looks a few commands ahead: it might not see copies that come after a launch that
+  /// waits for its turn. Both launches would then wait forever.
   bool delay(const Operation& launch) const;
   /// No launch takes batches or gives results.
   bool empty() const { return feeds_.empty(); }

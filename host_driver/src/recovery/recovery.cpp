@@ -126,7 +126,7 @@ void Recovery::resend_launch(Operation& launch) {
     operations_.append(each);
   }
   feeds_.queue(launch);
-  feeds_.send();  // as at first: before launches behind it, which could fill the firmware's window
+  feeds_.send();  // as in Launcher::submit: later launches could fill the firmware's window
 }
 
 void Recovery::recover() {
