@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "analysis/for_all.hpp"
@@ -167,7 +166,7 @@ void count_work(const spec::RecordedCore& core, const Moments& moments, uint32_t
   }
 }
 
-using LinkBytes = std::map<std::tuple<uint32_t, bool, bool>, uint64_t>;
+using LinkBytes = std::map<spec::Links::Hop, uint64_t>;
 
 LinkBytes count_links(const spec::RecordedCore& core, const spec::Links& links) {
   LinkBytes bytes;
@@ -177,7 +176,7 @@ LinkBytes count_links(const spec::RecordedCore& core, const spec::Links& links) 
     }
     const spec::Links::Way way = links.way(core.core, command.to_core);
     for (uint32_t i = 0; i < way.count; ++i) {
-      bytes[{way.hop[i].chip, way.hop[i].y, way.hop[i].up}] += command.bytes;
+      bytes[way.hop[i]] += command.bytes;
     }
   }
   return bytes;
@@ -233,7 +232,7 @@ StepAccount account(const spec::StepRecord& record, unsigned threads) {
     }
   }
   for (const auto& [link, count] : bytes) {
-    step.links.push_back({std::get<0>(link), std::get<1>(link), std::get<2>(link), count});
+    step.links.push_back({link.chip, link.y, link.up, count});
   }
   return step;
 }

@@ -30,7 +30,7 @@ enum class TimeKind : uint8_t {
   kPeer,       // what another core does
   kHost,       // the answer of the host
   kSkew,       // the core has not begun, or has ended
-  kWait,       // any of those but the last one, as long as nobody has found out which
+  kWait,       // any of those but the last one, until find_causes() tells which
 };
 inline constexpr size_t kTimeKinds = static_cast<size_t>(TimeKind::kWait) + 1;
 inline constexpr std::array<std::string_view, kTimeKinds> kTimeKindNames = {

@@ -49,7 +49,7 @@ class CoreGroups {
   }
 
  private:
-  // Cores on chips whose cores are of other groups are of another group; false: all are alike.
+  // Separates cores of a group whose chips have cores of different groups; false: no change.
   template <typename ChipOf>
   static bool part_by_chip(std::vector<uint32_t>& first, const ChipOf& chip_of) {
     const auto chip = [&](uint32_t core) {

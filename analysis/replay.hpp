@@ -62,7 +62,7 @@ class Replay final : private ReplayFabric {
     capacities_ = transfers_.share().capacities();
   }
 
-  /// Goes on until all cores have ended or wait for ever, or until `stop(*this)`, asked whenever
+  /// Continues until all cores have ended or wait forever, or until `stop(*this)`, asked whenever
   /// everything of a cycle is done, says true. False: it was stopped.
   template <typename Stop>
   bool run(const Stop& stop) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "command/links.hpp"
 
@@ -216,7 +215,7 @@ class Ways {
   }
 
   bool even(const std::vector<uint32_t>& to) const {
-    std::map<std::tuple<uint32_t, bool, bool>, uint32_t> uses;
+    std::map<spec::Links::Hop, uint32_t> uses;
     std::vector<uint32_t> reached = to, all;
     const auto from = [&](size_t i) { return program_.cores[i].core; };
     const uint32_t hops = links_.hops(from(0), to[0]);
@@ -226,7 +225,7 @@ class Ways {
         return false;
       }
       for (uint32_t k = 0; k < way.count; ++k) {
-        ++uses[{way.hop[k].chip, way.hop[k].y, way.hop[k].up}];
+        ++uses[way.hop[k]];
       }
       all.push_back(from(i));
     }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <vector>
 
@@ -34,6 +35,7 @@ class Links {
     uint32_t chip = 0;
     bool y = false;  // else x
     bool up = true;  // else down; the same link in a ring of two chips
+    auto operator<=>(const Hop&) const = default;
   };
   ResourceId link(const Hop& hop) const {
     const Router& router = routers_[hop.chip];
