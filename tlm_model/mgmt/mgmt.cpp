@@ -199,8 +199,8 @@ bool Mgmt::untimed(const MmioAccess& access) {
     return blocks_[block]->untimed(offset, access.write);
   }
   const uint8_t row = spec::seq::kTableIndex[offset / 4];
-  if (core_blocks_[block] != &seq_isock || !access.write || row == spec::kNoRegister ||
-      !spec::seq::kTable[row].untimed_write) {
+  if (core_blocks_[block] != &seq_isock || !access.write || offset % 4 != 0 ||
+      row == spec::kNoRegister || !spec::seq::kTable[row].untimed_write) {
     return false;
   }
   const uint32_t state = core_register(seq_isock, spec::seq::kState);
