@@ -28,8 +28,8 @@ Engine::Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineCont
       head_wait_(context_, unit_, sem_port, fault_port, wake_event_),
       signals_(context_, unit_, sem_port, fault_port, ici_port),
       activity_(context.activity) {
-  for (size_t i = 0; i < flights_.places().size(); ++i) {
-    flights_.places()[i].index = i;
+  for (size_t i = 0; i < flights_.capacity(); ++i) {
+    flights_.at(i).index = i;
   }
   SC_METHOD(run_method);
   sensitive << wake_event_;

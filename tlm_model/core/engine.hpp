@@ -105,7 +105,7 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   size_t flight_count() const { return flights_.size(); }
   const Flight& flight(size_t index) const { return flights_.at(index); }
   sc_core::sc_event& wake_event() { return wake_event_; }
-  size_t flight_capacity() { return flights_.places().size(); }
+  size_t flight_capacity() const { return flights_.capacity(); }
 
  private:
   void run_method();

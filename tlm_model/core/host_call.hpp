@@ -10,13 +10,13 @@ class HostCall {
   bool open() const { return open_; }
   // False: it is open already.
   bool begin() { return !std::exchange(open_, true); }
-  // False: none is open; an answer that is not taken yet stays.
+  // False: no call is open. An answer that the program has not taken is kept.
   bool answer() {
     const bool was_open = std::exchange(open_, false);
     answered_ = answered_ || was_open;
     return was_open;
   }
-  // The program goes on with the answer; false: there is none.
+  // True: the program continues with the answer. False: the host has not answered.
   bool take_answer() { return std::exchange(answered_, false); }
   // The program is over. False: none was open.
   bool end() {

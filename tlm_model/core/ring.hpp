@@ -14,8 +14,7 @@ class Ring {
   size_t size() const { return count_; }
   bool empty() const { return count_ == 0; }
   bool full() const { return count_ == capacity_; }
-  // All places, of elements or not.
-  std::vector<T>& places() { return places_; }
+  size_t capacity() const { return capacity_; }
   // 0 is the oldest; size() is the place of the next one.
   T& at(size_t index) { return places_[place(head_ + index)]; }
   const T& at(size_t index) const { return places_[place(head_ + index)]; }

@@ -1,6 +1,4 @@
 // Control side of the sequencer: registers, start, stop, watchdog, interrupts.
-#include <algorithm>
-
 #include "core/sequencer.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/fault_regs.hpp"

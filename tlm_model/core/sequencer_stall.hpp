@@ -1,4 +1,4 @@
-// Why a sequencer does not go on, and since when.
+// Why a sequencer is stalled, and since when.
 #pragma once
 
 #include <cstdint>

@@ -37,7 +37,7 @@ class HartCsrs {
   bool interrupts_on() const { return (mstatus_ & kMstatusMie) != 0; }
   // Of the interrupt to take: its number, of the source of the highest priority.
   uint32_t interrupt() const;
-  // Both give the address where execution goes on.
+  // Both return the address where execution continues.
   uint32_t enter_trap(uint32_t cause, uint32_t tval, uint32_t pc);
   uint32_t return_from_trap();
 

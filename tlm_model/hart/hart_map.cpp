@@ -59,7 +59,7 @@ DecodedInsn HartMap::decode_at(const Region& region, uint32_t addr) const {
   DecodedInsn insn;
   uint32_t raw = low;
   if ((low & 3U) == 3U) {
-    if (region.memory.size_bytes - offset < 4) {  // the second half lies outside the memory
+    if (region.memory.size_bytes - offset < 4) {  // the second half is outside of the memory
       insn.op = HartOp::kFetchFault;
       insn.imm = 2;
       return insn;

@@ -29,7 +29,6 @@ class RegisterBlock {
   // True: it makes no difference at which cycle between its neighbours the hart's access is
   // performed, since nothing but another access of the hart changes or uses the register.
   bool untimed(uint32_t offset, bool write) const;
-  const RegisterMap& registers_map() const { return map_; }
 
  protected:
   // Reset values; registers that are bound to a variable of the block keep it.

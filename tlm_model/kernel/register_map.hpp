@@ -1,7 +1,7 @@
 // Which functions of a block serve its registers, as the tables of spec/regs ask for them. A map is
 // made at compile time; a handler that is missing or not asked for does not compile:
 //
-//   const RegisterMap& Infeed::registers() {
+//   RegisterMap Infeed::registers() {
 //     static constexpr auto kMap = make_register_map(
 //         spec::infeed::kTable, {on_write<&Infeed::push>(spec::infeed::kPush), ...});
 //     return kMap.view();

@@ -58,7 +58,7 @@ class Console : public RegisterBlock {
  private:
   static constexpr size_t kLineBytes = 256;
   static RegisterMap registers();
-  void trace() {}  // heard as the hart's access
+  void trace() {}  // probes see the hart's access
   void put(uint32_t character);
   void end_line();
   void add_log_argument(uint32_t value);

@@ -229,7 +229,7 @@ void Gsync::root_mismatch(uint32_t from, const ControlPacket& packet, const Barr
   root_abort({ControlPacket::Type::kAbortRequest, 0, code, origin, packet.tag, packet.mask, 0});
 }
 
-// Nobody arrives any more for tags that are so much older, and one day they are used again.
+// No core arrives for tags that are so much older, and their numbers will be used again.
 void Gsync::forget_old(uint32_t youngest) {
   const auto old = [youngest](const auto& entry) {
     return age(youngest, entry.tag) >= static_cast<int32_t>(regs::kForgetAge);

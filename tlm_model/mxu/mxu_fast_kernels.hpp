@@ -10,7 +10,7 @@
 
 namespace tpu::model {
 
-// Rows of a segment under the two-chain law.
+// Rows of a segment of two chains.
 inline constexpr int64_t kMxuSegment = spec::rtl::kMxuSegmentRows;
 static_assert(kMxuSegment == 32 && spec::rtl::kMxuChains == 2, "what the kernels are written for");
 inline constexpr int64_t kMxuSlotBytes = 4;  // of row_at and segment_at

@@ -28,7 +28,6 @@ PcieEndpoint::PcieEndpoint(sc_core::sc_module_name name, const spec::BoardParams
       RegisterBlock(registers()),
       core_isock("core_isock", static_cast<size_t>(params.board.cores_per_chip)),
       params_(params),
-      identity_(identity),
       memory_(memory),
       share_(share),
       activity_(activity),

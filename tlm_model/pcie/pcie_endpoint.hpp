@@ -96,7 +96,6 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterB
   uint64_t wire_cycles(uint64_t bytes) const;
 
   const spec::BoardParams& params_;
-  const ChipIdentity identity_;
   HostMemory& memory_;
   FluidShare& share_;
   Activity& activity_;

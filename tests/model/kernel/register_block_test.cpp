@@ -91,7 +91,7 @@ TEST(RegisterBlock, AccessFollowsTheTable) {
   EXPECT_FALSE(block.read(0x14, value));
   EXPECT_FALSE(block.write(0x14, 1));
   EXPECT_FALSE(block.read(kPair + 4, value));
-  EXPECT_FALSE(block.read(kPair + 48, value));  // behind the last of the array
+  EXPECT_FALSE(block.read(kPair + 48, value));  // after the last one of the array
   EXPECT_FALSE(block.read(kMode + 2, value));
   EXPECT_FALSE(block.read(spec::kRegisterBlockBytes, value));
 }

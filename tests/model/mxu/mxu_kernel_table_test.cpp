@@ -143,7 +143,7 @@ TEST(MxuKernelTable, TellsWhichKernelsRan) {
         return use.entries[0].terms[static_cast<size_t>(kind)];
       };
       EXPECT_TRUE(choice.sparse || terms(MxuKernelKind::kSparse) == 0);
-      // With empty segments behind the only one of its tile, which end in + 0.
+      // With empty segments after the only one of its tile, which end in + 0.
       const bool one_segment = owned.job.k() <= 32;
       if (chosen.is_short != nullptr && one_segment) {
         EXPECT_EQ(terms(MxuKernelKind::kShort), owned.job.terms());
