@@ -240,10 +240,7 @@ KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
   KernelPassOptions passes;
   passes.report = watchers.passes;
   double behind = 0;
-  double all = 0;
-  for (const KernelPass& pass : kernel_passes(context)) {
-    all += pass.weight();
-  }
+  const double all = kernel_pass_weight();
   passes.before = [&](const KernelPass& pass) {
     watchers.progress->within(behind / all);
     behind += pass.weight();

@@ -20,10 +20,10 @@ namespace tpu::compiler {
 exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options = {});
 
-// Who follows a compilation beyond what its options say.
+// Observers of a compilation, besides those in its options.
 struct Watchers {
   Progress* progress = nullptr;  // must expect_stages()
-  PassReport* passes = nullptr;  // what the passes did; null: nobody asks
+  PassReport* passes = nullptr;  // what the passes did; null: not recorded
 };
 exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options, const Watchers& watchers);

@@ -15,7 +15,6 @@
 #include "kernel/buckets.hpp"
 #include "kernel/kernel_passes.hpp"
 #include "legalize/dot_parts.hpp"
-#include "legalize/legalize.hpp"
 
 namespace tpu::compiler {
 

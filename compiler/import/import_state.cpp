@@ -40,16 +40,7 @@ const RawRegion& ImportPart::body_of(const RawOp& op, const OpReader& reader) {
 }
 
 const RawOp* ImportPart::called_function(const RawOp& op) const {
-  if (op.dialect != Dialect::kVhlo || base_name(op.name) != "call") {
-    return nullptr;
-  }
-  for (const auto& [key, value] : op.properties) {
-    if (key == "callee") {
-      const auto it = functions_.find(std::string(tables_.text(value).value_or("")));
-      return it == functions_.end() ? nullptr : it->second;
-    }
-  }
-  return nullptr;
+  return base_name(op.name) == "call" ? referred_function(op) : nullptr;
 }
 
 const RawOp* ImportPart::referred_function(const RawOp& op) const {

@@ -94,7 +94,7 @@ class ImportPart {
   LocRef& outer_loc_;
 };
 
-// Who converts the ops of a region, for parts whose ops have bodies.
+// Converts the ops of a region, for parts whose ops have bodies.
 class RegionConverter {
  public:
   virtual void convert_ops(const RawRegion& region, Region& to) = 0;

@@ -2,7 +2,6 @@
 // the contracting dimensions, and every result is one column sum of the matrix unit (or a double
 // sum).
 #include <algorithm>
-#include <cmath>
 
 #include "arith/bf16.hpp"
 #include "arith/mxu_column.hpp"

@@ -1,4 +1,4 @@
-// What all rules of types check alike.
+// Checks that all rules of types share.
 #include "ir/verify_rule.hpp"
 
 #include <algorithm>

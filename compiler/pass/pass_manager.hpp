@@ -63,11 +63,6 @@ class PassList {
   }
 
   void append(PassOf<Program> pass) { insert(passes_.end(), std::move(pass)); }
-  void append_all(const PassList& others) {
-    for (const PassOf<Program>& pass : others) {
-      append(pass);
-    }
-  }
   // Both throw std::logic_error if there is no pass `name`.
   void insert_before(std::string_view name, PassOf<Program> pass) {
     insert(find(name), std::move(pass));
@@ -90,7 +85,6 @@ class PassList {
   auto begin() const { return passes_.begin(); }
   auto end() const { return passes_.end(); }
   size_t size() const { return passes_.size(); }
-  const PassOf<Program>& front() const { return passes_.front(); }
   const PassOf<Program>& back() const { return passes_.back(); }
 
  private:

@@ -13,12 +13,11 @@ class Progress {
  public:
   using Tell = std::function<void(const std::string& stage, double done)>;
 
-  Progress() = default;  // tells nobody
   explicit Progress(Tell tell) : tell_(std::move(tell)) {}
 
   // One more stage, behind the others; its share is its part of all weights.
   void expect(std::string stage, double weight);
-  // Those in front of the stage are done. Throws std::logic_error if nobody expects it.
+  // Those in front of the stage are done. Throws std::logic_error for an unknown stage.
   void begin(std::string_view stage);
   // Part of the present stage that is done, from 0 to 1.
   void within(double part) const;
