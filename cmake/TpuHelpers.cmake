@@ -18,12 +18,10 @@ if(TPU_TSAN)
   target_link_options(tpu_flags INTERFACE -fsanitize=thread)
 endif()
 
-# tpu_cold(<target> ...): a release build takes -Og for targets whose own speed nobody notices. It compiles a third faster
+# tpu_cold(<target>): a release build takes -Og for a target whose own speed does not matter. It compiles a third faster
 # than -O2 (docs/adr/0018-unity-builds.md).
-function(tpu_cold)
-  foreach(target ${ARGN})
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
-  endforeach()
+function(tpu_cold target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
 endfunction()
 
 # tpu_library(<name> [HOT|COLD] SOURCES ... [DEPS ...] [PRIVATE_DEPS ...] [INCLUDE dir])

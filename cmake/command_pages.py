@@ -211,8 +211,8 @@ def zsh_arguments(page: Help) -> list[str]:
     for entry in page.entries("Options"):
         value = ""
         if entry.value:
-            action = (f"({' '.join(entry.choices())})" if entry.choices() and not entry.takes_file() else "_files"
-                      if entry.takes_file() else "_files -/" if entry.takes_folder() else " ")
+            action = ("_files" if entry.takes_file() else f"({' '.join(entry.choices())})" if entry.choices()
+                      else "_files -/" if entry.takes_folder() else " ")
             value = f":value:{action}"
         specs += [f"'*{n}[{zsh_text(entry.text)}]{value}'" for n in entry.names]
     if page.entries("Positionals"):

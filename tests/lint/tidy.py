@@ -174,7 +174,7 @@ def main() -> int:
             return 1
         changed = changed_lines(base)
         lines = json.dumps([{"name": str(path), "lines": ranges} for path, ranges in changed.items()])
-        options = [f"--line-filter={lines}"] if changed else []
+        options = [f"--line-filter={lines}"]
         seen = {path if path in commands else includer(path, commands) for path in changed}
         wanted = {path for path in seen if path is not None}
         print(f"{len(changed)} files differ from {base[:12]}")
