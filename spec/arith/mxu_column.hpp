@@ -1,4 +1,4 @@
-// The order of sums in a column of the matrix unit, as executable law.
+// The order of sums in a column of the matrix unit, as an executable specification.
 // A column of `rows` rows is cut into segments; in a segment every chain starts at +0 and takes its
 // rows in ascending order, chain = fma(w, x, chain); then the chains are added in ascending order
 // and the sum is added to the running value. Rows beyond K are +0 on both sides and every segment

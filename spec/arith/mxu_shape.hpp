@@ -17,11 +17,9 @@ enum class MxuSums : uint8_t {
   kSerial,  // one chain over all rows
 };
 
-constexpr uint32_t kMxuPairRows = rtl::kMxuSegmentRows;  // of a segment of kPairs
-
-// The order that a board file says by two numbers; nothing if there is none of them.
+// The order for the `chains` and `segment_rows` of a board file; nullopt for other values.
 constexpr std::optional<MxuSums> mxu_sums(int64_t chains, int64_t segment_rows, int64_t rows) {
-  if (chains == rtl::kMxuChains && segment_rows == kMxuPairRows) {
+  if (chains == rtl::kMxuChains && segment_rows == rtl::kMxuSegmentRows) {
     return MxuSums::kPairs;
   }
   if (chains == 1 && segment_rows == rows) {
@@ -40,7 +38,9 @@ struct MxuShape {
   // Partial sums in a segment; chain c takes rows r = c mod chains.
   constexpr uint32_t chains() const { return sums == MxuSums::kPairs ? rtl::kMxuChains : 1; }
   // Rows between two additions to the running value.
-  constexpr uint32_t segment_rows() const { return sums == MxuSums::kPairs ? kMxuPairRows : rows; }
+  constexpr uint32_t segment_rows() const {
+    return sums == MxuSums::kPairs ? rtl::kMxuSegmentRows : rows;
+  }
   constexpr uint32_t segments() const { return rows / segment_rows(); }
   bool operator==(const MxuShape&) const = default;
 };

@@ -26,7 +26,7 @@ class Constant:
 
 @dataclass
 class Function:
-    """A formula of a unit over whole numbers."""
+    """A formula of a unit over integers."""
 
     unit: str
     name: str
@@ -55,7 +55,7 @@ def constant_value(entry: dict[str, Any], board: dict[str, dict[str, Any]], bloc
 
 
 def check_expression(function: Function, where: str) -> None:
-    """Refuses what C++ and SystemVerilog would not compute alike."""
+    """Rejects expressions that C++ and SystemVerilog may compute differently."""
     try:
         tree = ast.parse(function.expr.replace("/", "//"), mode="eval").body
     except SyntaxError as error:

@@ -14,7 +14,7 @@ from sources import ROOT, files
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
 
 # folder -> folders whose headers it may include, besides its own. tests, benchmarks and examples may include anything.
-# Each top folder stands below those that include it: the edges between top folders make no circle.
+# The includes between top folders make no circle.
 ALLOWED = {
     "base": set(),
     "spec": {"base"},
