@@ -13,7 +13,8 @@ thread_local std::string last_message;
 
 static_assert(TPU_F32 == static_cast<int>(driver::DType::kF32) &&
               TPU_U64 == static_cast<int>(driver::DType::kU64) &&
-              TPU_C64 == static_cast<int>(driver::DType::kC64));
+              TPU_C64 == static_cast<int>(driver::DType::kC64) &&
+              TPU_F64 == static_cast<int>(driver::DType::kF64));
 
 }  // namespace
 

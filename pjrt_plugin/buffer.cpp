@@ -18,12 +18,12 @@ constexpr std::array kTypes = {
     std::pair{PJRT_Buffer_Type_S8, DType::kI8},   std::pair{PJRT_Buffer_Type_U8, DType::kU8},
     std::pair{PJRT_Buffer_Type_PRED, DType::kI1}, std::pair{PJRT_Buffer_Type_S16, DType::kI16},
     std::pair{PJRT_Buffer_Type_U16, DType::kU16}, std::pair{PJRT_Buffer_Type_S64, DType::kI64},
-    std::pair{PJRT_Buffer_Type_U64, DType::kU64}, std::pair{PJRT_Buffer_Type_C64, DType::kC64}};
+    std::pair{PJRT_Buffer_Type_U64, DType::kU64}, std::pair{PJRT_Buffer_Type_C64, DType::kC64},
+    std::pair{PJRT_Buffer_Type_F64, DType::kF64}};
 
 // What the board only moves: by the bytes that an element has in an array of the host, where the
 // smallest types take a byte each.
 constexpr std::array kMovedTypes = {std::pair{PJRT_Buffer_Type_F16, DType::kBytes2},
-                                    std::pair{PJRT_Buffer_Type_F64, DType::kBytes8},
                                     std::pair{PJRT_Buffer_Type_C128, DType::kBytes16},
                                     std::pair{PJRT_Buffer_Type_F8E5M2, DType::kBytes1},
                                     std::pair{PJRT_Buffer_Type_F8E4M3FN, DType::kBytes1},

@@ -38,7 +38,8 @@ constexpr std::array kDescrs = std::to_array<Descr>({
     {"=i4", DType::kI32},       {">f4", DType::kF32, true}, {">i2", DType::kI16, true},
     {">u2", DType::kU16, true}, {">i4", DType::kI32, true}, {">u4", DType::kU32, true},
     {">i8", DType::kI64, true}, {">u8", DType::kU64, true}, {"<c8", DType::kC64},
-    {"=c8", DType::kC64},       {">c8", DType::kC64, true},
+    {"=c8", DType::kC64},       {">c8", DType::kC64, true}, {"<f8", DType::kF64},
+    {"=f8", DType::kF64},       {">f8", DType::kF64, true},
 });
 
 [[noreturn]] void refuse(const std::string& name, const std::string& what) {

@@ -16,7 +16,7 @@ struct DTypeInfo {
   uint64_t bytes;
 };
 
-inline constexpr std::array<DTypeInfo, 12> kDTypes = {{{"f32", 4},
+inline constexpr std::array<DTypeInfo, 13> kDTypes = {{{"f32", 4},
                                                        {"bf16", 2},
                                                        {"i32", 4},
                                                        {"ui32", 4},
@@ -27,6 +27,7 @@ inline constexpr std::array<DTypeInfo, 12> kDTypes = {{{"f32", 4},
                                                        {"ui16", 2},
                                                        {"i64", 8},
                                                        {"ui64", 8},
-                                                       {"c64", 8}}};
+                                                       {"c64", 8},
+                                                       {"f64", 8}}};
 
 }  // namespace tpu::driver

@@ -27,6 +27,8 @@ double number_of(uint64_t bits, DType dtype) {
       return std::bit_cast<float>(static_cast<uint32_t>(bits));
     case DType::kBf16:
       return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    case DType::kF64:
+      return std::bit_cast<double>(bits);
     case DType::kI8:
       return static_cast<int8_t>(bits);
     case DType::kI16:

@@ -214,8 +214,10 @@ class Assembler {
 
   static exe::Elem parse_elem(Directive& d) {
     const std::string elem(d.find("elem").value_or("f32"));
-    if (elem == exe::elem_name(exe::Elem::c64)) {
-      return exe::Elem::c64;
+    for (const exe::Elem wide : {exe::Elem::c64, exe::Elem::f64}) {
+      if (elem == exe::elem_name(wide)) {
+        return wide;
+      }
     }
     return static_cast<exe::Elem>(text::parse_name(elem, spec::kElemNames, "element type"));
   }

@@ -6,7 +6,7 @@ import numpy as np
 
 # In the order of tpu_dtype.
 _NAMES = ("float32", "bfloat16", "int32", "uint32", "int8", "uint8", "bool", "int16", "uint16", "int64", "uint64",
-          "complex64")
+          "complex64", "float64")
 _BFLOAT16 = _NAMES.index("bfloat16")
 
 

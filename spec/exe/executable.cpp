@@ -22,7 +22,7 @@ constexpr size_t kHeadBytes = 8 + 8 + SHA256_DIGEST_LENGTH;
 constexpr size_t kTableBytes = 128;  // at most, of one table without its vectors and strings
 
 // Types of elements have the same numbers here, in the interface of the driver and in the
-// instruction set, which has no complex numbers.
+// instruction set, which has neither complex numbers nor f64.
 constexpr bool same(driver::DType dtype, Elem elem) {
   return static_cast<uint8_t>(dtype) == static_cast<uint8_t>(elem);
 }
@@ -32,7 +32,8 @@ static_assert(same(driver::DType::kI8, Elem::i8) && same(driver::DType::kU8, Ele
 static_assert(same(driver::DType::kI16, Elem::i16) && same(driver::DType::kU16, Elem::ui16));
 static_assert(same(driver::DType::kI32, Elem::i32) && same(driver::DType::kU32, Elem::ui32));
 static_assert(same(driver::DType::kI64, Elem::i64) && same(driver::DType::kU64, Elem::ui64));
-static_assert(same(driver::DType::kC64, Elem::c64) && same(driver::DType::kC64, Elem::MAX));
+static_assert(same(driver::DType::kC64, Elem::c64));
+static_assert(same(driver::DType::kF64, Elem::f64) && same(driver::DType::kF64, Elem::MAX));
 static_assert(driver::kDTypes.size() == static_cast<size_t>(Elem::MAX) + 1);
 constexpr bool names_of_the_isa() {
   for (size_t i = 0; i < spec::kElemNames.size(); ++i) {
@@ -157,7 +158,7 @@ uint64_t check_fits(const ExecutableT& exe) {
 
 // Element types are numbered as in the instruction set (spec/isa/commands.toml), which ends before
 // those of the host.
-static_assert(static_cast<int>(Elem::c64) == spec::kElemCount && Elem::c64 == Elem::MAX);
+static_assert(static_cast<int>(Elem::c64) == spec::kElemCount && Elem::f64 == Elem::MAX);
 static_assert(static_cast<spec::Elem>(Elem::f32) == spec::Elem::kF32);
 static_assert(static_cast<spec::Elem>(Elem::bf16) == spec::Elem::kBf16);
 static_assert(static_cast<spec::Elem>(Elem::i32) == spec::Elem::kI32);

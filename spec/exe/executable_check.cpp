@@ -110,7 +110,7 @@ void check_boxes(const TensorT& tensor, uint32_t partitions, const std::string& 
 void check_wide_layout(const ExecutableT& exe) {
   check(exe.wide_layout <= WideLayout::MAX, "layout of 64-bit integers");
   const auto wide = [](const auto& entry) {
-    return entry->elem == Elem::i64 || entry->elem == Elem::ui64;
+    return entry->elem == Elem::i64 || entry->elem == Elem::ui64 || entry->elem == Elem::f64;
   };
   const auto has_wide = [&](const auto& list) {
     return std::any_of(list.begin(), list.end(), wide);
@@ -136,7 +136,7 @@ void check_owners(const TensorT& tensor, uint32_t partitions, const std::string&
     left -= tensor.owned_elements[i];
   }
   check(left == 0 && tensor.replicated, "{} has elements without an owner", what);
-  check(tensor.elem != Elem::i64 && tensor.elem != Elem::ui64,
+  check(tensor.elem != Elem::i64 && tensor.elem != Elem::ui64 && tensor.elem != Elem::f64,
         "{} of 64-bit integers has two planes and cannot have owners", what);
 }
 

@@ -72,7 +72,7 @@ enum : uint32_t { kKind = 1, kBuffer = 2, kComputation = 3, kInstruction = 4 };
 enum : uint64_t { kAlloc = 0, kFree = 1 };
 
 // PrimitiveType, by exe::Elem.
-constexpr std::array<uint64_t, 12> kElems = {11, 16, 4, 8, 2, 6, 1, 3, 7, 5, 9, 15};
+constexpr std::array<uint64_t, 13> kElems = {11, 16, 4, 8, 2, 6, 1, 3, 7, 5, 9, 15, 12};
 static_assert(kElems.size() == static_cast<size_t>(exe::Elem::MAX) + 1);
 constexpr uint64_t kTuple = 13;
 

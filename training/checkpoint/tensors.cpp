@@ -19,7 +19,7 @@ using driver::HostArray;
 
 namespace {
 
-constexpr std::array<std::pair<DType, const char*>, 12> kTypes = {{{DType::kF32, "F32"},
+constexpr std::array<std::pair<DType, const char*>, 13> kTypes = {{{DType::kF32, "F32"},
                                                                    {DType::kBf16, "BF16"},
                                                                    {DType::kI32, "I32"},
                                                                    {DType::kU32, "U32"},
@@ -30,7 +30,8 @@ constexpr std::array<std::pair<DType, const char*>, 12> kTypes = {{{DType::kF32,
                                                                    {DType::kU16, "U16"},
                                                                    {DType::kI64, "I64"},
                                                                    {DType::kU64, "U64"},
-                                                                   {DType::kC64, "C64"}}};
+                                                                   {DType::kC64, "C64"},
+                                                                   {DType::kF64, "F64"}}};
 
 template <typename Action>
 auto as_error(Action action) {

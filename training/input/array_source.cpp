@@ -31,6 +31,7 @@ constexpr TypeName kSafetensorsTypes[] = {
     {"F32", DType::kF32}, {"BF16", DType::kBf16}, {"I32", DType::kI32}, {"U32", DType::kU32},
     {"I8", DType::kI8},   {"U8", DType::kU8},     {"BOOL", DType::kI1}, {"I16", DType::kI16},
     {"U16", DType::kU16}, {"I64", DType::kI64},   {"U64", DType::kU64}, {"C64", DType::kC64},
+    {"F64", DType::kF64},
 };
 
 Column safetensors_column(const std::string& path, const std::string& member) {

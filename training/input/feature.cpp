@@ -20,7 +20,7 @@ namespace {
 std::optional<DType> type_named(std::string_view name) {
   for (const DType type :
        {DType::kF32, DType::kBf16, DType::kI32, DType::kU32, DType::kI8, DType::kU8, DType::kI1,
-        DType::kI16, DType::kU16, DType::kI64, DType::kU64, DType::kC64}) {
+        DType::kI16, DType::kU16, DType::kI64, DType::kU64, DType::kC64, DType::kF64}) {
     const std::string_view known = driver::dtype_name(type);
     const bool unsigned_type = known.starts_with("ui");  // u8 is understood for ui8
     if (name == known ||

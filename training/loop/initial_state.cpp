@@ -46,6 +46,9 @@ HostArray ones(DType dtype, const Shape& shape) {
     case DType::kBf16:
       fill(array, bf16_from_f32(1.0f));
       break;
+    case DType::kF64:
+      fill(array, 1.0);
+      break;
     case DType::kC64:
       fill(array, std::complex<float>(1.0f));
       break;
@@ -89,6 +92,10 @@ HostArray constant(DType dtype, const Shape& shape, double number, size_t leaf) 
     return floats("constant", dtype, shape, leaf, [&](uint64_t) { return number; });
   }
   HostArray array = zeros(dtype, shape);
+  if (dtype == DType::kF64) {
+    fill(array, number);
+    return array;
+  }
   if (dtype == DType::kC64) {
     const HostArray real =
         floats("constant", DType::kF32, {1}, leaf, [&](uint64_t) { return number; });

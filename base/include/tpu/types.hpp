@@ -11,7 +11,7 @@
 namespace tpu::driver {
 
 /// Order and meaning as in the executable format. The last five are elements of that many bytes of
-/// which the board knows no more (half and double floats, complex128, the small floats and
+/// which the board knows no more (half floats, complex128, the small floats and
 /// integers of other machines): arrays of them are put, copied and read, and no program takes them.
 enum class DType : uint8_t {
   kF32,
@@ -26,6 +26,7 @@ enum class DType : uint8_t {
   kI64,
   kU64,
   kC64,  ///< complex64: real and imaginary part, f32 each
+  kF64,  ///< IEEE binary64; programs compute with pairs of f32
   kBytes1 = 0x80,
   kBytes2,
   kBytes4,

@@ -151,7 +151,7 @@ tpu_status tpu_write_report(const char* record, const char* page, uint32_t chang
 /* ---- Programs ----------------------------------------------------------------------------- */
 
 /* Element types; i1 is one byte 0 or 1, bf16 the upper half of an f32, a complex64 its real and its
- * imaginary part, f32 each. All little-endian. */
+ * imaginary part, f32 each, f64 IEEE binary64. All little-endian. */
 typedef enum tpu_dtype {
   TPU_F32 = 0,
   TPU_BF16 = 1,
@@ -164,7 +164,8 @@ typedef enum tpu_dtype {
   TPU_U16 = 8,
   TPU_I64 = 9,
   TPU_U64 = 10,
-  TPU_C64 = 11
+  TPU_C64 = 11,
+  TPU_F64 = 12
 } tpu_dtype;
 
 /* A compiled program, on no core yet. */

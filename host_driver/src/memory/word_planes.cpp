@@ -14,7 +14,9 @@ constexpr size_t kConvertedBytes = size_t{64} << 10;
 
 }  // namespace
 
-bool in_planes(DType dtype) { return dtype == DType::kI64 || dtype == DType::kU64; }
+bool in_planes(DType dtype) {
+  return dtype == DType::kI64 || dtype == DType::kU64 || dtype == DType::kF64;
+}
 
 void split_words(std::span<const std::byte> elements, std::byte* low, std::byte* high) {
   const size_t count = elements.size() / kWideBytes;

@@ -24,7 +24,8 @@ std::vector<std::byte> counting_elements(uint32_t count) {
   return bytes_of(words);
 }
 
-TEST(WordPlanes, AreOf64BitIntegersOnly) {
+TEST(WordPlanes, AreOf64BitNumbersOnly) {
+  EXPECT_TRUE(in_planes(DType::kF64));
   EXPECT_TRUE(in_planes(DType::kI64));
   EXPECT_TRUE(in_planes(DType::kU64));
   for (const DType dtype : {DType::kF32, DType::kI32, DType::kI1, DType::kBytes8}) {

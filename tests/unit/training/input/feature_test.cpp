@@ -25,7 +25,7 @@ TEST(InputFeature, RefusesWhatItCannotRead) {
   };
   EXPECT_EQ(refused("x"), "'x': no name and type" + usage);
   EXPECT_EQ(refused(":f32"), "':f32': no name and type" + usage);
-  EXPECT_EQ(refused("x:f64"), "'x:f64': there is no type 'f64'" + usage);
+  EXPECT_EQ(refused("x:f16"), "'x:f16': there is no type 'f16'" + usage);
   EXPECT_EQ(refused("x:f32[2"), "'x:f32[2': ']' is missing" + usage);
   for (const std::string dim : {"0", "-1", "a", "1.5", "99999999999999999999"}) {
     EXPECT_EQ(refused("x:f32[2," + dim + "]"),
