@@ -26,6 +26,7 @@ constexpr std::array kPrimitiveTypes =
                                               {Elem::kU32, 8},
                                               {Elem::kU64, 9},
                                               {Elem::kF32, 11},
+                                              {Elem::kF64, 12},
                                               {Elem::kComplex64, 15},
                                               {Elem::kBf16, 16}});
 constexpr uint64_t kTupleType = 13;

@@ -21,7 +21,9 @@ namespace tpu::compiler {
 namespace {
 
 exe::Elem exe_elem(Elem elem) {
-  return is_complex(elem) ? exe::Elem::c64 : static_cast<exe::Elem>(isa_elem(elem));
+  return is_complex(elem)     ? exe::Elem::c64
+         : elem == Elem::kF64 ? exe::Elem::f64
+                              : static_cast<exe::Elem>(isa_elem(elem));
 }
 
 // The array of an argument or result as the host sees it.
@@ -31,6 +33,9 @@ Type host_type(const Info& info) {
   if (info.is_complex) {
     type.elem = Elem::kComplex64;
     type.dims.pop_back();
+  }
+  if (info.is_double) {
+    type.elem = Elem::kF64;
   }
   return type;
 }

@@ -3,6 +3,7 @@
 
 #include "instrument/kept_values.hpp"
 #include "legalize/complex/split_complex.hpp"
+#include "legalize/double/split_double.hpp"
 #include "legalize/legalize.hpp"
 #include "legalize/linalg/linalg.hpp"
 #include "legalize/rng.hpp"
@@ -29,6 +30,7 @@ const GraphPasses& canonical_passes() {
       {"static_sizes", [](Module& m) { make_sizes_static(m); }},
       {"rng", [](Module& m) { expand_rng(m); }},
       {"multiply_add", [](Module& m) { fuse_multiply_add(m); }},
+      {"split_double", [](Module& m) { split_double(m); }},
       {"split_complex", [](Module& m) { split_complex(m); }},
       {"splice", splice},
       {"simplify_global",

@@ -121,8 +121,6 @@ std::string advice(Elem e) {
   switch (e) {
     case Elem::kF16:
       return "; use bfloat16";
-    case Elem::kF64:
-      return "; use float32";
     case Elem::kFloat8:
     case Elem::kTf32:
       return "; use bfloat16 or float32";

@@ -86,6 +86,7 @@ struct ArgInfo {
   bool donated = false;   // the argument's memory may be reused (`jax.buffer_donor` or aliasing)
   std::optional<ShardingAttrs> wanted = {};  // what the program says; nothing: it leaves it open
   bool is_complex = false;  // the host's array is complex64; `global` has its parts as [.., 2]
+  bool is_double = false;   // the host's array is f64; `global` has its bits, ui64
   Dims layout = {};  // which dimension of the program's array each of `global` is; empty: in order
   WordPart part = WordPart::kWhole;
 };
@@ -95,6 +96,7 @@ struct ResultInfo {
   Sharding sharding;
   std::optional<ShardingAttrs> wanted = {};
   bool is_complex = false;  // as in ArgInfo
+  bool is_double = false;
   Dims layout = {};
   WordPart part = WordPart::kWhole;
 };

@@ -20,7 +20,7 @@ struct ElemFacts {
 constexpr std::array<ElemFacts, 22> kElemFacts = {{
     {"i1", 1},   {"i8", 1},   {"i16", 2},         {"i32", 4},   {"i64", 8}, {"ui8", 1},
     {"ui16", 2}, {"ui32", 4}, {"ui64", 8},        {"bf16", 2},  {"f32", 4}, {"complex64", 8},
-    {"i2", 1},   {"i4", 1},   {"ui2", 1},         {"ui4", 1},   {"f16", 2}, {"f64", 8},
+    {"f64", 8},  {"i2", 1},   {"i4", 1},          {"ui2", 1},   {"ui4", 1}, {"f16", 2},
     {"tf32", 4}, {"f8", 1},   {"complex128", 16}, {"index", 8},
 }};
 
@@ -48,9 +48,9 @@ void store_int(Elem e, int64_t value, std::byte* p) {
 
 }  // namespace
 
-bool is_supported(Elem e) { return e <= Elem::kComplex64; }
+bool is_supported(Elem e) { return e <= Elem::kF64; }
 bool is_complex(Elem e) { return e == Elem::kComplex64; }
-bool is_float(Elem e) { return e == Elem::kBf16 || e == Elem::kF32; }
+bool is_float(Elem e) { return e == Elem::kBf16 || e == Elem::kF32 || e == Elem::kF64; }
 bool is_signed(Elem e) { return e >= Elem::kI8 && e <= Elem::kI64; }
 bool is_unsigned(Elem e) { return e >= Elem::kU8 && e <= Elem::kU64; }
 bool is_integer(Elem e) { return is_signed(e) || is_unsigned(e); }
@@ -114,6 +114,8 @@ double Dense::as_double(int64_t index) const {
       return load<float>(p);
     case Elem::kBf16:
       return std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(p)) << 16);
+    case Elem::kF64:
+      return load<double>(p);
     case Elem::kU64:
       return static_cast<double>(load<uint64_t>(p));
     default:
@@ -180,6 +182,8 @@ Dense make_splat(const Type& type, double value) {
   if (type.elem == Elem::kF32) {
     const auto f = static_cast<float>(value);
     std::memcpy(one.data(), &f, sizeof f);
+  } else if (type.elem == Elem::kF64) {
+    std::memcpy(one.data(), &value, sizeof value);
   } else if (type.elem == Elem::kBf16) {
     const uint16_t b = to_bf16(static_cast<float>(value));
     std::memcpy(one.data(), &b, sizeof b);

@@ -26,13 +26,13 @@ enum class Elem : uint8_t {
   kBf16,
   kF32,
   kComplex64,  // gone after the pass `split_complex`
+  kF64,        // gone after the pass `split_double`
   // Named, but refused by the import.
   kI2,
   kI4,
   kU2,
   kU4,
   kF16,
-  kF64,
   kTf32,
   kFloat8,
   kComplex128,
@@ -40,7 +40,7 @@ enum class Elem : uint8_t {
 };
 
 bool is_supported(Elem e);
-bool is_float(Elem e);       // bf16, f32
+bool is_float(Elem e);       // bf16, f32, f64
 bool is_complex(Elem e);     // complex64
 bool is_signed(Elem e);      // i8 .. i64
 bool is_unsigned(Elem e);    // ui8 .. ui64

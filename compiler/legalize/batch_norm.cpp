@@ -1,5 +1,5 @@
 // Batch normalisation as reductions and elementwise ops; map as its body on whole arrays. bf16 is
-// computed in f32 and rounded once.
+// computed in f32 and rounded once, f64 in f64.
 #include <algorithm>
 
 #include "legalize/builder.hpp"
@@ -10,9 +10,13 @@ namespace {
 
 class BatchNorm {
  public:
-  BatchNorm(Op& op, Rewriter& rw) : op_(op), b_(rw), feature_(op.as<BatchNormAttrs>().feature_dim) {
+  BatchNorm(Op& op, Rewriter& rw)
+      : op_(op),
+        b_(rw),
+        feature_(op.as<BatchNormAttrs>().feature_dim),
+        number_(op.type().elem == Elem::kF64 ? Elem::kF64 : Elem::kF32) {
     for (Value* v : op.operands) {
-      in_.push_back(b_.convert(v, Elem::kF32));
+      in_.push_back(b_.convert(v, number_));
     }
     const Dims& dims = in_[0]->type.dims;
     for (int64_t d = 0; d < static_cast<int64_t>(dims.size()); ++d) {
@@ -21,7 +25,7 @@ class BatchNorm {
         count_ *= dims[static_cast<size_t>(d)];
       }
     }
-    per_feature_ = {Elem::kF32, {dims[static_cast<size_t>(feature_)]}};
+    per_feature_ = {number_, {dims[static_cast<size_t>(feature_)]}};
   }
 
   // operands x, scale, offset
@@ -55,7 +59,7 @@ class BatchNorm {
 
  private:
   Value* wide(Value* v) { return b_.broadcast(v, in_[0]->type.dims, {feature_}); }
-  Value* sum_of(Value* v) { return b_.reduce(Kind::kAdd, v, b_.splat({Elem::kF32, {}}, 0), rest_); }
+  Value* sum_of(Value* v) { return b_.reduce(Kind::kAdd, v, b_.splat({number_, {}}, 0), rest_); }
   Value* mean_of(Value* v) {
     return b_.div(sum_of(v), b_.splat(per_feature_, static_cast<double>(count_)));
   }
@@ -73,6 +77,7 @@ class BatchNorm {
   Op& op_;
   Builder b_;
   const int64_t feature_;
+  const Elem number_;  // that is computed with
   std::vector<Value*> in_;
   Dims rest_;
   int64_t count_ = 1;

@@ -60,7 +60,8 @@ std::array<Value*, 2> stack_parts(Builder& b, Value* lhs, Value* rhs, Precision 
 
 std::array<Value*, 2> contraction_operands(Builder& b, Value* lhs, Value* rhs, Elem result) {
   const auto is_f = [](const Value* v) { return is_float(v->type.elem); };
-  if (!is_float(result)) {  // exact in the result's type: sums and products wrap there
+  // On the vector unit in the result's type: integers wrap there.
+  if (!is_float(result) || result == Elem::kF64) {
     return {b.convert(lhs, result), b.convert(rhs, result)};
   }
   return {is_f(lhs) ? lhs : b.convert(lhs, Elem::kF32),

@@ -110,7 +110,7 @@ class Lowering {
   // One channel a group, and few taps or, in the gradient of the kernel, few results.
   bool fits_vector_unit() const {
     const auto in = [&](int64_t d) { return x_->type.dims[at(d)]; };
-    if (groups() == 1 || !is_float(op_.type().elem) ||
+    if (groups() == 1 || !is_float(op_.type().elem) || op_.type().elem == Elem::kF64 ||
         w_->type.dims[at(a_.kernel_output_feature)] != groups()) {
       return false;
     }

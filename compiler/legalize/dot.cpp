@@ -56,7 +56,8 @@ Value* on_vectors(const Op& op, Builder& b) {
   const auto& a = op.as<DotAttrs>();
   // Narrow integers in 32 bits: the low bits of sums and products are the same.
   const Elem result = op.type().elem;
-  const Elem wide = is_float(result)          ? Elem::kF32
+  const Elem wide = result == Elem::kF64      ? result
+                    : is_float(result)        ? Elem::kF32
                     : elem_bytes(result) >= 4 ? result
                     : is_signed(result)       ? Elem::kI32
                                               : Elem::kU32;
@@ -107,7 +108,7 @@ std::vector<Value*> dot_general(Op& op, Rewriter& rw) {
   if (op.type().count() == 0) {
     return {b.splat_int(op.type(), 0)};
   }
-  if (!is_float(result)) {
+  if (!is_float(result) || result == Elem::kF64) {
     return {on_vectors(op, b)};
   }
   const auto in = contraction_operands(b, op.operands[0], op.operands[1], result);

@@ -6,6 +6,7 @@
 #include "legalize/builder.hpp"
 #include "legalize/int64/split_wide.hpp"
 #include "legalize/int64/wide_collectives.hpp"
+#include "legalize/linalg/linalg.hpp"
 
 namespace tpu::compiler {
 namespace {
@@ -141,7 +142,47 @@ std::vector<Value*> legalize_wide_op(Op& op, Rewriter& rw, int64_t cores) {
   }
 }
 
+std::vector<Value*> legalize_double_op(Op& op, Rewriter& rw, const Module& module) {
+  const auto is_double = [](const Value* v) { return v->type.elem == Elem::kF64; };
+  const bool any = std::any_of(op.operands.begin(), op.operands.end(), is_double) ||
+                   (!op.results.empty() && is_double(op.result(0)));
+  if (!any) {
+    return {};
+  }
+  if (is_matrix_op(op.kind)) {
+    return expand_matrix_op(op, rw);
+  }
+  switch (op.kind) {
+    case Kind::kConvolution:
+    case Kind::kSelectAndScatter:
+      if (module.num_cores > 1) {
+        throw Error("not supported on f64 over several cores; use float32 or one core",
+                    source_name(op.kind), op.loc);
+      }
+      return legalize_op(op, rw, module.num_cores);
+    case Kind::kDotGeneral:
+    case Kind::kMap:
+    case Kind::kBatchNormTraining:
+    case Kind::kBatchNormInference:
+    case Kind::kBatchNormGrad:
+    case Kind::kAllReduce:
+    case Kind::kReduceScatter:
+      return legalize_op(op, rw, module.num_cores);
+    default:  // has pairs, or is rejected by the pass `split_double`
+      return {};
+  }
+}
+
 }  // namespace
+
+void legalize_double(Module& module) {
+  for (int round = 0; round < kMaxRounds; ++round) {
+    if (!Rewriter().run(module.main->body,
+                        [&](Op& op, Rewriter& rw) { return legalize_double_op(op, rw, module); })) {
+      break;
+    }
+  }
+}
 
 void expand_batch_norms(Module& module) {
   Rewriter().run(module.main->body, [](Op& op, Rewriter& rw) {

@@ -18,6 +18,11 @@ bool legalize(Module& module);
 // 64-bit integers as pairs of words (int64/split_wide.hpp). True if there were any.
 bool legalize_wide(Module& module);
 
+// The first step of the pass `split_double`: ops on f64 that have no pairs of their own, as ops
+// that have: contractions as products and sums, factorisations as loops, reductions over cores as
+// what each core reduces.
+void legalize_double(Module& module);
+
 // Batch norms alone, for the graph of whole arrays: statistics of a batch that is cut are sums, of
 // which the sharding pass makes sums over cores.
 void expand_batch_norms(Module& module);

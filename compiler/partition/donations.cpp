@@ -9,7 +9,7 @@ void assign_donations(Function& f) {
   std::set<int> taken;
   const auto fits = [&](const ArgInfo& a, const ResultInfo& result) {
     return result.global == a.global && result.is_complex == a.is_complex &&
-           result.sharding == a.sharding;
+           result.is_double == a.is_double && result.sharding == a.sharding;
   };
   for (ArgInfo& a : f.args) {
     if (a.alias_result >= 0 &&

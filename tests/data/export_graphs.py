@@ -247,7 +247,7 @@ def main() -> None:
         (args.out_dir / f"{name}.mlirbc").write_bytes(exported.mlir_module_serialized)
         if args.text:
             (args.out_dir / f"{name}.mlir").write_text(exported.mlir_module())
-    (args.out_dir / "bad_f64.mlirbc").write_bytes(export_f64())
+    (args.out_dir / "double.mlirbc").write_bytes(export_f64())
     (args.out_dir / "bad_dynamic.mlirbc").write_bytes(export_dynamic())
 
 

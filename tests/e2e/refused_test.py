@@ -118,8 +118,8 @@ def from_text() -> list[Case]:
         ("set_dimension_size", "slice or mask",
          "%n = stablehlo.constant dense<4> : tensor<i32> %0 = stablehlo.set_dimension_size %a, %n, dim = 0 "
          ": (tensor<8xf32>, tensor<i32>) -> tensor<8xf32>", "%0", "8xf32"),
-        ("convert", "use float32", "%d = stablehlo.convert %a : (tensor<8xf32>) -> tensor<8xf64> "
-         "%0 = stablehlo.is_finite %d : (tensor<8xf64>) -> tensor<8xi1>", "%0", "8xi1"),
+        ("convert", "use bfloat16", "%d = stablehlo.convert %a : (tensor<8xf32>) -> tensor<8xf16> "
+         "%0 = stablehlo.is_finite %d : (tensor<8xf16>) -> tensor<8xi1>", "%0", "8xi1"),
         ("reduce", "before it", number + "%n = stablehlo.constant dense<> : tensor<0xi64> "
          "%0 = stablehlo.reduce(%a init: %s) across dimensions = [0] : (tensor<8xf32>, tensor<f32>) -> tensor<f32> "
          "reducer(%p: tensor<f32>, %q: tensor<f32>) { %r = stablehlo.rng %p, %q, %n, distribution = UNIFORM "

@@ -23,7 +23,7 @@ constexpr std::array kGraphs = {"tests/data/mlp_adam",
                                 "tests/data/bad_cholesky",
                                 "tests/golden/graphs/scatter",
                                 "examples/mnist_mlp/train_step",
-                                "tests/data/bad_f64",
+                                "tests/data/double",
                                 "tests/golden/graphs/sum_odd_groups"};
 constexpr size_t kThreads = 8;
 

@@ -6,6 +6,8 @@
 //   lower  4 5 6 7   ->   5 6 7 3
 // After 2 h - 1 steps each pair has met once (a sweep) and every row is back at its place. A matrix
 // of odd size gets a row and column of zeros, which no rotation touches.
+#include <algorithm>
+
 #include "legalize/linalg/linalg.hpp"
 #include "legalize/linalg/matrices.hpp"
 
@@ -21,7 +23,7 @@ class Jacobi {
  public:
   Jacobi(const Op& op, Rewriter& rw)
       : op_(op),
-        m_(rw),
+        m_(rw, op.operand_type(0)),
         n_(op.type().dims.back()),
         half_((n_ + 1) / 2),
         diagonal_(m_.compare(Direction::kEq, m_.indices(half_, 1), m_.indices(half_, 2))) {}
@@ -34,7 +36,7 @@ class Jacobi {
     const int64_t batch = Matrices::dim(a, 0);
     Value* rows = m_.indices(2 * half_, 1);
     Value* eye = m_.select(m_.compare(Direction::kEq, rows, m_.indices(2 * half_, 2)),
-                           m_.builder().splat({Elem::kF32, {batch, 1, 1}}, 1), m_.number(0));
+                           m_.builder().splat({m_.elem(), {batch, 1, 1}}, 1), m_.number(0));
     const Values quarters = {quarter(a, 0, 0), quarter(a, 0, 1), quarter(a, 1, 0),
                              quarter(a, 1, 1), rows_of(eye, 0),  rows_of(eye, 1)};
     const Values done = sweeps(quarters);
@@ -58,7 +60,7 @@ class Jacobi {
     Value* kept = m_.compare(read, m_.indices(n_, 1), m_.indices(n_, 2));
     a = m_.select(kept, a, m_.transpose(a));
     const int64_t more = 2 * half_ - n_;
-    return m_.builder().pad(a, m_.builder().splat({Elem::kF32, {}}, 0), {0, 0, 0}, {0, more, more});
+    return m_.builder().pad(a, m_.builder().splat({m_.elem(), {}}, 0), {0, 0, 0}, {0, more, more});
   }
 
   Value* rows_of(Value* x, int64_t i) {
@@ -75,7 +77,10 @@ class Jacobi {
 
   // Until nothing is left off the diagonal of any matrix. A NaN ends it.
   Values sweeps(const Values& start) {
+    constexpr double kOfPairs = 0x1p-44;
     const auto& attrs = op_.as<EighAttrs>();
+    const double tolerance =
+        m_.elem() == Elem::kF64 ? std::min(attrs.tolerance, kOfPairs) : attrs.tolerance;
     Builder& b = m_.builder();
     const Type counter{Elem::kI32, {}};
     Values carried = start;
@@ -87,7 +92,7 @@ class Jacobi {
                                  squares(m_.select(diagonal_, m_.number(0), at[3])));
           beside = m_.add(m_.add(beside, squares(at[1])), squares(at[2]));
           Value* on = m_.add(squares(diagonal_of(at[0])), squares(diagonal_of(at[3])));
-          Value* bound = m_.mul(m_.add(beside, on), m_.number(attrs.tolerance * attrs.tolerance));
+          Value* bound = m_.mul(m_.add(beside, on), m_.number(tolerance * tolerance));
           Value* left = b.convert(m_.compare(Direction::kGt, beside, bound), Elem::kI32);
           Value* any = b.reshape(m_.reduce(Kind::kMaximum, left, 0, 0), {});
           return b.logical_and(

@@ -17,7 +17,9 @@ std::vector<Value*> empty_results(const Op& op, Rewriter& rw) {
   return out;
 }
 
-std::vector<Value*> expand(const Op& op, Rewriter& rw) {
+}  // namespace
+
+std::vector<Value*> expand_matrix_op(const Op& op, Rewriter& rw) {
   if (!is_matrix_op(op.kind)) {
     return {};
   }
@@ -35,8 +37,6 @@ std::vector<Value*> expand(const Op& op, Rewriter& rw) {
   return kExpansions.find(op.kind)(op, rw);
 }
 
-}  // namespace
-
-bool expand_linalg(Module& module) { return Rewriter().run(module.main->body, expand); }
+bool expand_linalg(Module& module) { return Rewriter().run(module.main->body, expand_matrix_op); }
 
 }  // namespace tpu::compiler

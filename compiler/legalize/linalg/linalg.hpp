@@ -1,8 +1,8 @@
 // Pass `linalg`: factorisations and solvers of matrices as loops over their columns.
 //   before   l = cholesky a
 //   after    while (i < n) { row i of the factor; what it explains is taken from the rest }
-// The loops work on whole matrices with masks, for all matrices of a batch at once, in f32: a
-// program does not grow with the size of its matrices. Every step is a few fused kernels.
+// The loops work on whole matrices with masks, for all matrices of a batch at once, in f32 or f64:
+// a program does not grow with the size of its matrices. Every step is a few fused kernels.
 #pragma once
 
 #include <vector>
@@ -13,6 +13,8 @@ namespace tpu::compiler {
 
 // True if anything was replaced.
 bool expand_linalg(Module& module);
+// The values that replace one of its ops; nothing for others.
+std::vector<Value*> expand_matrix_op(const Op& op, Rewriter& rw);
 
 namespace legalization {
 

@@ -12,7 +12,7 @@ namespace {
 class Lu {
  public:
   Lu(Rewriter& rw, const Type& type)
-      : m_(rw),
+      : m_(rw, type),
         height_(type.dims[type.dims.size() - 2]),
         steps_(std::min(height_, type.dims.back())),
         rows_(m_.indices(height_, 1)),

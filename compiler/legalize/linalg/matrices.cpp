@@ -13,12 +13,12 @@ Value* Matrices::stack(Value* x) {
   for (size_t d = 0; d + 2 < dims.size(); ++d) {
     batch *= dims[d];
   }
-  return b_.convert(b_.reshape(x, {batch, rows, columns}), Elem::kF32);
+  return b_.convert(b_.reshape(x, {batch, rows, columns}), number_);
 }
 
 Value* Matrices::stack_of_rows(Value* x) {
   const int64_t n = x->type.dims.back();
-  return b_.convert(b_.reshape(x, {x->type.count() / n, 1, n}), Elem::kF32);
+  return b_.convert(b_.reshape(x, {x->type.count() / n, 1, n}), number_);
 }
 
 Value* Matrices::unstack(Value* x, const Type& as) {
@@ -52,7 +52,7 @@ Value* Matrices::select(Value* predicate, Value* on_true, Value* on_false) {
   return b_.select(spread(predicate, dims), spread(on_true, dims), spread(on_false, dims));
 }
 
-Value* Matrices::number(double value) { return b_.splat({Elem::kF32, {1, 1, 1}}, value); }
+Value* Matrices::number(double value) { return b_.splat({number_, {1, 1, 1}}, value); }
 
 Value* Matrices::integer(int64_t value) { return b_.splat_int({Elem::kI32, {1, 1, 1}}, value); }
 
@@ -117,10 +117,11 @@ Value* Matrices::scale(Value* magnitude) {
   constexpr int64_t kExponent = 0x7f800000;
   constexpr double kLargest = 0x1p126;  // its reciprocal is no subnormal number either
   const Type bits{Elem::kI32, magnitude->type.dims};
-  const Type& type = magnitude->type;
-  Value* exponent = b_.logical_and(b_.bitcast(magnitude, bits), b_.splat_int(bits, kExponent));
-  Value* power = b_.max(b_.bitcast(exponent, type), b_.splat(type, 1 / kLargest));
-  return b_.min(power, b_.splat(type, kLargest));
+  const Type f32{Elem::kF32, magnitude->type.dims};
+  Value* nearest = b_.convert(magnitude, Elem::kF32);
+  Value* exponent = b_.logical_and(b_.bitcast(nearest, bits), b_.splat_int(bits, kExponent));
+  Value* power = b_.max(b_.bitcast(exponent, f32), b_.splat(f32, 1 / kLargest));
+  return b_.convert(b_.min(power, b_.splat(f32, kLargest)), number_);
 }
 
 Value* Matrices::slice_at(Value* x, Value* i, size_t dim) {

@@ -1,5 +1,6 @@
 // What factorisations are written with: stacks of matrices, and loops over their rows.
-//   stack    f32 [batch, rows, columns]; a row or a column of every matrix keeps its dimension of 1
+//   stack    [batch, rows, columns], f32 or f64; a row or column of every matrix keeps its
+//            dimension of 1
 // Operands of `add`, `mul`, ... of different sizes are spread to one shape where a dimension is 1.
 #pragma once
 
@@ -14,11 +15,14 @@ using Values = std::vector<Value*>;
 
 class Matrices {
  public:
-  explicit Matrices(Rewriter& rw) : rw_(rw), b_(rw) {}
+  explicit Matrices(Rewriter& rw, Elem number = Elem::kF32) : number_(number), rw_(rw), b_(rw) {}
+  // For operands of a type: f64 is computed as such, all else in f32.
+  Matrices(Rewriter& rw, const Type& operand)
+      : Matrices(rw, operand.elem == Elem::kF64 ? Elem::kF64 : Elem::kF32) {}
 
   Builder& builder() { return b_; }
 
-  // From and to arrays of the program: any batch dimensions, bf16 or f32.
+  // From and to arrays of the program: any batch dimensions, bf16, f32 or f64.
   Value* stack(Value* x);                    // [..., rows, columns]
   Value* stack_of_rows(Value* x);            // [..., n] as [batch, 1, n]
   Value* unstack(Value* x, const Type& as);  // same elements, type of the program
@@ -32,9 +36,10 @@ class Matrices {
   Value* unary(Kind kind, Value* x) { return b_.unary(kind, x); }
   Value* compare(CompareDirection direction, Value* a, Value* b);
   Value* select(Value* predicate, Value* on_true, Value* on_false);
-  Value* number(double value);    // f32 [1, 1, 1]
-  Value* integer(int64_t value);  // i32 [1, 1, 1]
-  Value* lift(Value* scalar);     // [] as [1, 1, 1]
+  Value* number(double value);           // [1, 1, 1]
+  Elem elem() const { return number_; }  // of numbers
+  Value* integer(int64_t value);         // i32 [1, 1, 1]
+  Value* lift(Value* scalar);            // [] as [1, 1, 1]
 
   // 0, 1, 2, ... along one dimension of three: i32 [1, n, 1] for dimension 1.
   Value* indices(int64_t n, int64_t dim);
@@ -76,6 +81,7 @@ class Matrices {
   static Dims common(std::initializer_list<const Value*> values);
   Value* slice_at(Value* x, Value* i, size_t dim);
 
+  const Elem number_;
   Rewriter& rw_;
   Builder b_;
 };

@@ -43,14 +43,14 @@ Value* reflect(Matrices& m, Value* x, Value* v, Value* tau) {
 }  // namespace
 
 std::vector<Value*> qr(const Op& op, Rewriter& rw) {
-  Matrices m(rw);
+  Matrices m(rw, op.operand_type(0));
   Value* a = m.transpose(m.stack(op.operands[0]));
   const int64_t batch = Matrices::dim(a, 0), columns = Matrices::dim(a, 1);
   const int64_t rows = Matrices::dim(a, 2), steps = std::min(rows, columns);
   Value* places = m.indices(rows, 2);
   Value* own = m.indices(columns, 1);
   Value* numbers = m.indices(steps, 2);
-  Value* taus = m.builder().splat({Elem::kF32, {batch, 1, steps}}, 0);
+  Value* taus = m.builder().splat({m.elem(), {batch, 1, steps}}, 0);
   const Values out = m.repeat(steps, {a, taus}, [&](Value* i, const Values& carried) -> Values {
     Value* at = m.lift(i);
     Value* column = m.row(carried[0], i);
@@ -68,13 +68,13 @@ std::vector<Value*> qr(const Op& op, Rewriter& rw) {
 
 // The first columns of H0 H1 ... of the identity, the last reflector first.
 std::vector<Value*> householder_product(const Op& op, Rewriter& rw) {
-  Matrices m(rw);
+  Matrices m(rw, op.operand_type(0));
   Value* a = m.transpose(m.stack(op.operands[0]));
   const int64_t batch = Matrices::dim(a, 0), columns = Matrices::dim(a, 1);
   const int64_t rows = Matrices::dim(a, 2);
   Value* places = m.indices(rows, 2);
   Value* same = m.compare(CompareDirection::kEq, m.indices(columns, 1), places);
-  Value* one = m.builder().splat({Elem::kF32, {batch, 1, 1}}, 1);
+  Value* one = m.builder().splat({m.elem(), {batch, 1, 1}}, 1);
   Value* q = m.select(same, one, m.number(0));
   const int64_t steps = op.operand_type(1).dims.back();
   if (steps > 0) {

@@ -10,7 +10,7 @@ namespace tpu::compiler::legalization {
 // Upper factor u, a = u^T u: row i of what is left of a, divided by the root of its pivot. A pivot
 // that is not positive makes the whole factor NaN.
 std::vector<Value*> cholesky(const Op& op, Rewriter& rw) {
-  Matrices m(rw);
+  Matrices m(rw, op.operand_type(0));
   const bool lower = op.as<CholeskyAttrs>().lower;
   Value* a = m.stack(op.operands[0]);
   const int64_t n = Matrices::dim(a, 1);
@@ -19,7 +19,7 @@ std::vector<Value*> cholesky(const Op& op, Rewriter& rw) {
   if (lower) {
     a = m.transpose(a);
   }
-  Value* least = m.builder().splat({Elem::kF32, {Matrices::dim(a, 0), 1, 1}},
+  Value* least = m.builder().splat({m.elem(), {Matrices::dim(a, 0), 1, 1}},
                                    std::numeric_limits<double>::infinity());
   const Values out = m.repeat(n, {a, least}, [&](Value* i, const Values& carried) -> Values {
     Value* at = m.lift(i);
@@ -40,7 +40,7 @@ std::vector<Value*> cholesky(const Op& op, Rewriter& rw) {
 
 // x a = b is a^T x^T = b^T; an upper matrix is solved from its last row.
 std::vector<Value*> triangular_solve(const Op& op, Rewriter& rw) {
-  Matrices m(rw);
+  Matrices m(rw, op.operand_type(0));
   const auto& attrs = op.as<TriangularSolveAttrs>();
   const bool transpose = attrs.transpose == attrs.left;
   const bool lower = attrs.lower != transpose;

@@ -236,8 +236,9 @@ TEST(Import, KeepsComplexNumbersAndTransforms) {
   EXPECT_EQ(transforms[0]->type(), (Type{Elem::kComplex64, {8}}));
 }
 
-TEST(Import, RefusesF64) {
-  EXPECT_THAT(error_of("bad_f64"), HasSubstr("f64 is not supported by the TPU; use float32"));
+TEST(Import, TakesF64) {
+  const Module m = load("double");
+  EXPECT_EQ(m.main->body.args[0]->type, (Type{Elem::kF64, {3}}));
 }
 
 TEST(Import, WhatStandsOutsideOfShardMapIsPartitioned) {

@@ -1,0 +1,186 @@
+// Conversions of pairs: to and from the bits of IEEE binary64, and all other types.
+#include <cmath>
+
+#include "legalize/double/double_math.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+using Direction = CompareDirection;
+
+constexpr int64_t kBias = 127, kWideBias = 1023;
+constexpr int64_t kFraction = 23, kWideFraction = 52;
+constexpr int64_t kRest = kWideFraction - kFraction;  // bits of a binary64 that no f32 has: 29
+
+// Ops on words of one shape.
+class Words {
+ public:
+  Words(Builder& b, const Dims& dims) : b_(b), word_{Elem::kU32, dims}, f32_{Elem::kF32, dims} {}
+
+  Value* number(int64_t x) { return b_.splat_int(word_, x); }
+  Value* left(Value* x, int64_t n) { return b_.binary(Kind::kShiftLeft, x, number(n)); }
+  Value* right(Value* x, int64_t n) { return b_.binary(Kind::kShiftRightLogical, x, number(n)); }
+  Value* masked(Value* x, int64_t bits) { return b_.logical_and(x, number(bits)); }
+  Value* test(Direction d, Value* x, int64_t n) { return b_.compare(d, x, number(n)); }
+  Value* as_float(Value* x) { return b_.bitcast(x, f32_); }
+  Value* of_float(Value* x) { return b_.bitcast(x, word_); }
+  Value* sign_of(Value* x) { return masked(x, 0x80000000); }
+  // 2^(field - 127), for a field of 1 .. 254.
+  Value* power(Value* field) { return as_float(left(field, kFraction)); }
+  Value* flag(Value* predicate) { return b_.convert(predicate, Elem::kU32); }
+
+ private:
+  Builder& b_;
+  Type word_, f32_;
+};
+
+}  // namespace
+
+// The f32 next to the number, from its upper bits and one more or not; what is left of the number
+// then is an integer of 29 bits and a sign, times a power of two.
+Pair DoubleMath::from_bits(Value* bits) {
+  const Dims& dims = bits->type.dims;
+  Words w(b_, dims);
+  Value* low = b_.convert(bits, Elem::kU32);
+  Value* high = b_.convert(b_.binary(Kind::kShiftRightLogical, bits, b_.splat_int(bits->type, 32)),
+                           Elem::kU32);
+  Value* exponent = w.masked(w.right(high, kWideFraction - 32), 0x7ff);
+  Value* fraction = b_.logical_or(w.left(w.masked(high, 0xfffff), 32 - kRest), w.right(low, kRest));
+  Value* rest = w.masked(low, (int64_t{1} << kRest) - 1);
+  const int64_t half = int64_t{1} << (kRest - 1);
+  Value* tie_up = b_.logical_and(w.test(Direction::kEq, rest, half),
+                                 w.test(Direction::kNe, w.masked(fraction, 1), 0));
+  Value* up = w.flag(b_.logical_or(w.test(Direction::kGt, rest, half), tie_up));
+  constexpr int64_t kOffset = kWideBias - kBias;
+  Value* field = b_.sub(exponent, w.number(kOffset));  // wraps where the number is too small
+  Value* size = b_.add(b_.logical_or(w.left(field, kFraction), fraction), up);
+  Value* small = w.test(Direction::kLt, exponent, kOffset);
+  Value* large = b_.logical_or(
+      w.test(Direction::kGe, exponent, kOffset + 2 * kBias + 1),
+      b_.logical_and(b_.logical_not(small), w.test(Direction::kGe, size, 0x7f800000)));
+  // NaN: all exponent bits, and one of the fraction.
+  Value* is_nan = b_.logical_and(w.test(Direction::kEq, exponent, 0x7ff),
+                                 w.test(Direction::kNe, b_.logical_or(fraction, rest), 0));
+  size = b_.select(large, b_.select(is_nan, w.number(0x7fc00000), w.number(0x7f800000)), size);
+  size = b_.select(small, w.number(0), size);
+  // A field of 0 is a subnormal number, which is zero.
+  size = b_.select(w.test(Direction::kLt, size, 0x800000), w.number(0), size);
+  Value* sign = b_.select(is_nan, w.number(0), w.sign_of(high));
+  Value* hi = w.as_float(b_.logical_or(sign, size));
+  // rest * 2^(exponent - 52): as a fraction of 2^28, times 2^(exponent - 24).
+  Value* signed_rest = b_.convert(b_.sub(rest, w.left(up, kRest)), Elem::kI32);
+  Value* lo = b_.mul(b_.convert(signed_rest, Elem::kF32), number(hi, std::ldexp(1.0, -28)));
+  constexpr int64_t kShift = 24;
+  Value* has_rest = b_.logical_and(w.test(Direction::kGt, field, kShift),
+                                   b_.logical_not(b_.logical_or(small, large)));
+  Value* power = w.power(b_.select(has_rest, b_.sub(field, w.number(kShift)), w.number(1)));
+  lo = b_.mul(lo, power);
+  lo = b_.select(w.test(Direction::kNe, w.sign_of(high), 0), negate(lo), lo);
+  return {hi, b_.select(has_rest, lo, b_.zeros_like(lo))};
+}
+
+// The bits of the high part as a binary64, plus the low part in units of the last place. Below a
+// power of two the unit is half as large.
+Value* DoubleMath::to_bits(const Pair& a) {
+  const Dims& dims = a.hi->type.dims;
+  Words w(b_, dims);
+  Value* bits = w.of_float(a.hi);
+  Value* sign = w.sign_of(bits);
+  Value* size = w.masked(bits, 0x7fffffff);
+  Value* field = w.right(size, kFraction);
+  Value* fraction = w.masked(size, 0x7fffff);
+  Value* special = w.test(Direction::kEq, field, 0xff);
+  Value* is_zero_value = w.test(Direction::kEq, field, 0);
+  Value* wide = b_.add(field, w.number(kWideBias - kBias));
+  wide = b_.select(special, w.number(0x7ff), wide);
+  Value* high = b_.logical_or(w.left(wide, kWideFraction - 32), w.right(fraction, 32 - kRest));
+  high = b_.select(is_zero_value, w.number(0), high);
+  Value* low = b_.select(is_zero_value, w.number(0), w.left(fraction, kRest));
+  // The low part with the sign of the high one taken out, in units of the last place.
+  Value* part = b_.select(w.test(Direction::kNe, sign, 0), negate(a.lo), a.lo);
+  Value* below = b_.logical_and(w.test(Direction::kEq, fraction, 0), test(Direction::kLt, part, 0));
+  Value* unit = b_.sub(field, w.flag(below));
+  constexpr int64_t kScaled = 2 * kBias + 24;  // field of 2^(24 - exponent): 278 - field
+  Value* scale_field = b_.binary(Kind::kMaximum, unit, w.number(kScaled - 2 * kBias));
+  part = b_.mul(b_.mul(part, w.power(b_.sub(w.number(kScaled), scale_field))),
+                number(part, std::ldexp(1.0, 28)));
+  part = b_.unary(Kind::kRoundEven, part);
+  Value* finite = b_.logical_not(b_.logical_or(special, is_zero_value));
+  part = b_.select(finite, part, b_.zeros_like(part));
+  const Type wide_type{Elem::kU64, dims};
+  const auto widened = [&](Value* x) { return b_.convert(x, Elem::kU64); };
+  Value* units = b_.convert(b_.convert(b_.convert(part, Elem::kI32), Elem::kI64), Elem::kU64);
+  Value* thirty_two = b_.splat_int(wide_type, 32);
+  Value* total =
+      b_.logical_or(b_.binary(Kind::kShiftLeft, widened(high), thirty_two), widened(low));
+  total = b_.add(total, units);
+  return b_.logical_or(total, b_.binary(Kind::kShiftLeft, widened(sign), thirty_two));
+}
+
+Pair DoubleMath::from_word(Value* x) {
+  const bool is_signed_word = is_signed(x->type.elem);
+  Value* sixteen = b_.splat_int(x->type, 16);
+  Value* top =
+      b_.binary(is_signed_word ? Kind::kShiftRightArith : Kind::kShiftRightLogical, x, sixteen);
+  Value* rest = b_.logical_and(x, b_.splat_int(x->type, 0xffff));
+  Value* high = b_.convert(top, Elem::kF32);
+  return exact_sum(b_.mul(high, number(high, 0x1p16)), b_.convert(rest, Elem::kF32));
+}
+
+Pair DoubleMath::from(Value* x) {
+  const Elem e = x->type.elem;
+  if (is_float(e) || e == Elem::kI1 || (is_integer(e) && elem_bytes(e) < 4)) {
+    return from_f32(b_.convert(x, Elem::kF32));
+  }
+  if (elem_bytes(e) == 4) {
+    return from_word(x);
+  }
+  Value* low = b_.convert(x, Elem::kU32);
+  Value* top = b_.binary(is_signed(e) ? Kind::kShiftRightArith : Kind::kShiftRightLogical, x,
+                         b_.splat_int(x->type, 32));
+  const Pair high = from_word(b_.convert(top, is_signed(e) ? Elem::kI32 : Elem::kU32));
+  return add(scale(high, 0x1p32), from_word(low));
+}
+
+// Of a number below 2^64, its integer part; both parts are integers behind floor.
+Value* DoubleMath::magnitude_to_u64(const Pair& a) {
+  const Pair whole = floor(a);
+  Value* most = test(Direction::kGe, whole.hi, 0x1p64);  // 2^64 itself, with a negative rest
+  Value* high = b_.convert(whole.hi, Elem::kU64);
+  high = b_.select(most, b_.zeros_like(high), high);
+  Value* low = b_.convert(b_.convert(whole.lo, Elem::kI64), Elem::kU64);
+  return b_.add(high, low);
+}
+
+Value* DoubleMath::to(const Pair& a, Elem elem) {
+  if (is_float(elem)) {
+    return b_.convert(a.hi, elem);
+  }
+  if (elem == Elem::kI1) {
+    return test(Direction::kNe, a.hi, 0);
+  }
+  const int64_t bits = 8 * elem_bytes(elem);
+  const bool is_signed_elem = is_signed(elem);
+  const Dims& dims = a.hi->type.dims;
+  const double limit = std::ldexp(1.0, static_cast<int>(is_signed_elem ? bits - 1 : bits));
+  const Type out{elem, dims};
+  const Pair size = absolute(a);
+  Value* x = b_.convert(magnitude_to_u64(size), elem);
+  const uint64_t top = bits == 64 && !is_signed_elem
+                           ? ~uint64_t{0}
+                           : (uint64_t{1} << (is_signed_elem ? bits - 1 : bits)) - 1;
+  Value* too_large = compare(Direction::kGe, size, splat(dims, limit), false);
+  x = b_.select(too_large, b_.splat_int(out, static_cast<int64_t>(top)), x);
+  Value* negative = test(Direction::kLt, a.hi, 0);
+  if (is_signed_elem) {
+    Value* lowest = b_.splat_int(out, static_cast<int64_t>(~uint64_t{0} << (bits - 1)));
+    x = b_.select(negative, b_.select(too_large, lowest, negate(x)), x);
+  } else {
+    x = b_.select(negative, b_.zeros_like(x), x);
+  }
+  Value* is_nan = b_.compare(Direction::kNe, a.hi, a.hi);
+  return b_.select(is_nan, b_.zeros_like(x), x);
+}
+
+}  // namespace tpu::compiler
