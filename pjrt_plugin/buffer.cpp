@@ -68,26 +68,26 @@ PJRT_Buffer_Type buffer_type(exe::Elem elem) {
   return PJRT_Buffer_Type_INVALID;
 }
 
-PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, driver::Buffer buffer,
+PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, DeviceArrayPtr array,
                         std::shared_ptr<const ArrayForm> form) {
   auto made = std::make_unique<PJRT_Buffer>();
   made->client = device.client->shared_from_this();
   made->device = &device;
   made->type = type;
-  made->buffer = std::move(buffer);
+  made->array = std::move(array);
   made->form = std::move(form);
   return made.release();
 }
 
 const driver::Shape& dims_of(const PJRT_Buffer& buffer) {
-  return buffer.form == nullptr ? buffer.buffer.shape() : buffer.form->dims;
+  return buffer.form == nullptr ? buffer.array->shape() : buffer.form->dims;
 }
 
-const driver::Buffer& live_buffer(const PJRT_Buffer* buffer, const std::string& what) {
+const DeviceArrayPtr& live_array(const PJRT_Buffer* buffer, const std::string& what) {
   if (need(buffer, what.c_str()).deleted) {
     throw driver::Error(driver::ErrorCode::kFailedPrecondition, what + " was deleted or donated");
   }
-  return buffer->buffer;
+  return buffer->array;
 }
 
 PJRT_Device& place_of(PJRT_Memory* memory, PJRT_Device* device) {
@@ -143,7 +143,7 @@ void call(PJRT_Buffer_GetMemoryLayout_Args& args) {
 }
 
 void call(PJRT_Buffer_OnDeviceSizeInBytes_Args& args) {
-  args.on_device_size_in_bytes = need(args.buffer, "buffer").buffer.bytes();
+  args.on_device_size_in_bytes = need(args.buffer, "buffer").array->bytes();
 }
 
 void call(PJRT_Buffer_Device_Args& args) { args.device = need(args.buffer, "buffer").device; }
@@ -155,7 +155,7 @@ void call(PJRT_Buffer_Memory_Args& args) {
 void call(PJRT_Buffer_Delete_Args& args) {
   PJRT_Buffer& buffer = need(args.buffer, "buffer");
   if (!buffer.deleted.exchange(true)) {
-    buffer.buffer.discard();
+    buffer.array->discard();
   }
 }
 
@@ -170,15 +170,15 @@ void call(PJRT_Buffer_IsOnCpu_Args& args) {
 }
 
 void call(PJRT_Buffer_ReadyEvent_Args& args) {
-  args.event = new PJRT_Event{live_buffer(args.buffer, "buffer").ready(), true};
+  args.event = new PJRT_Event{live_array(args.buffer, "buffer")->ready(), true};
 }
 
 // An address in HBM, with the device above it: it tells arrays apart, and nothing is read by it.
 void call(PJRT_Buffer_UnsafePointer_Args& args) {
   constexpr int kDeviceShift = 40;
-  const driver::Buffer& buffer = live_buffer(args.buffer, "buffer");
+  const DeviceArray& array = *live_array(args.buffer, "buffer");
   args.buffer_pointer =
-      (static_cast<uintptr_t>(buffer.device()) + 1) << kDeviceShift | buffer.address();
+      (static_cast<uintptr_t>(array.device()) + 1) << kDeviceShift | array.address();
 }
 
 void call(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args& /*args*/) {

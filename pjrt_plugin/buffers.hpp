@@ -13,14 +13,14 @@ namespace tpu::pjrt {
 driver::DType dtype_of(PJRT_Buffer_Type type);
 PJRT_Buffer_Type buffer_type(exe::Elem elem);
 
-PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, driver::Buffer buffer,
+PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, DeviceArrayPtr array,
                         std::shared_ptr<const ArrayForm> form = nullptr);
 
 /// Dimensions of an array as the framework sees it.
 const driver::Shape& dims_of(const PJRT_Buffer& buffer);
 
-/// The buffer of a handle that can be used. Throws driver::Error: null, deleted or donated.
-const driver::Buffer& live_buffer(const PJRT_Buffer* buffer, const std::string& what);
+/// The array of a handle that can be used. Throws driver::Error: null, deleted or donated.
+const DeviceArrayPtr& live_array(const PJRT_Buffer* buffer, const std::string& what);
 
 /// The order of dimensions that a dense layout asks for, from minor to major; row-major where it is
 /// null. Throws driver::Error: Unimplemented for tiles and for strides that leave gaps,

@@ -9,7 +9,9 @@
 #include "client_options.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "process_board.hpp"
 #include "python_callbacks.hpp"
+#include "runtime/process_runtime.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -23,7 +25,7 @@ constexpr const char kMemoryKind[] = "device";
 
 std::shared_ptr<PJRT_Client> make_client() {
   auto client = std::make_shared<PJRT_Client>();
-  client->process = &client::ProcessBoard::get();
+  client->runtime = &process_runtime();
   client->topology.topology =
       make_topology(client::ProcessBoard::options().platform, client::ProcessBoard::params());
   for (PJRT_DeviceDescription* description : client->topology.topology->devices) {
@@ -189,8 +191,7 @@ void call(PJRT_Device_DefaultMemory_Args& args) {
 
 void call(PJRT_Device_MemoryStats_Args& args) {
   const PJRT_Device& device = need(args.device, "device");
-  const driver::DeviceInfo info =
-      device.client->process->board().devices().at(static_cast<size_t>(device.id));
+  const driver::DeviceInfo info = device.client->runtime->device_info(device.id);
   PJRT_Device_MemoryStats_Args answer{};
   answer.struct_size = args.struct_size;
   answer.extension_start = args.extension_start;

@@ -6,6 +6,7 @@
 #include "errors.hpp"
 #include "host_calls.hpp"
 #include "objects.hpp"
+#include "runtime/process_runtime.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -27,11 +28,12 @@ void call(PJRT_Event_Destroy_Args& args) { delete args.event; }
 
 // For work of other frameworks that ours is to wait for.
 void call(PJRT_Event_Create_Args& args) {
-  if (!client::ProcessBoard::is_open()) {
+  const Runtime* runtime = open_runtime();
+  if (runtime == nullptr) {
     throw driver::Error(driver::ErrorCode::kFailedPrecondition,
                         "PJRT_Event_Create needs an open board; create a client first");
   }
-  const driver::HostEvent host = client::ProcessBoard::get().board().make_event();
+  const driver::HostEvent host = runtime->make_event();
   args.event = new PJRT_Event{host.event(), false, host};
 }
 

@@ -12,29 +12,28 @@ struct PJRT_ExecuteContext {};
 namespace tpu::pjrt {
 namespace {
 
-using Arguments = std::vector<driver::Array>;
-
 void check_live(const PJRT_LoadedExecutable& executable) TPU_REQUIRES(executable.mutex) {
   if (executable.deleted) {
     throw driver::Error(driver::ErrorCode::kFailedPrecondition, "the executable was deleted");
   }
 }
 
-driver::Executable executable_on(PJRT_LoadedExecutable& executable,
-                                 const std::vector<PJRT_Device*>& devices) {
-  const auto find = [&]() TPU_REQUIRES(executable.mutex) -> const driver::Executable* {
+using Program = std::shared_ptr<const DeviceProgram>;
+
+Program program_on(PJRT_LoadedExecutable& executable, const std::vector<PJRT_Device*>& devices) {
+  const auto find = [&]() TPU_REQUIRES(executable.mutex) -> Program {
     check_live(executable);
     for (const auto& [device, there] : executable.loaded) {
       if (device == devices[0]->id) {
-        return &there;
+        return there;
       }
     }
     return nullptr;
   };
   {
     const base::MutexLock lock(executable.mutex);
-    if (const auto* there = find()) {
-      return *there;
+    if (Program there = find()) {
+      return there;
     }
   }
   std::vector<int> ids;
@@ -42,11 +41,10 @@ driver::Executable executable_on(PJRT_LoadedExecutable& executable,
     ids.push_back(device->id);
   }
   // Without the lock: the call runs callbacks, which may execute the same program.
-  const driver::Executable made =
-      executable.client->process->board().load(executable.info->program->executable, ids);
+  const Program made = executable.client->runtime->load(executable.info->program, ids);
   const base::MutexLock lock(executable.mutex);
-  if (const auto* there = find()) {
-    return *there;  // another thread was faster
+  if (Program there = find()) {
+    return there;  // another thread was faster
   }
   executable.loaded.emplace_back(devices[0]->id, made);
   return made;
@@ -65,26 +63,24 @@ void check_layout(const PJRT_Buffer& part, const ArrayForm* form, const std::str
   }
 }
 
-// Argument i of the program, from the lists by device.
-driver::Array argument(const PJRT_LoadedExecutable_Execute_Args& args, size_t i,
-                       const driver::ParameterInfo& info) {
-  const ArrayForm* form = args.executable->info->parameter_forms.at(i).get();
-  const driver::Shape& dims = form == nullptr ? info.layout.local : form->dims;
-  std::vector<driver::Buffer> parts;
-  for (size_t d = 0; d < args.num_devices; ++d) {
-    const PJRT_Buffer* given = args.argument_lists[d][i];
-    const driver::Buffer& part = live_buffer(given, "argument " + std::to_string(i));
-    const auto what = [&] {
-      return "argument " + std::to_string(i) + " on TPU:" + std::to_string(part.device());
-    };
-    if (part.dtype() != info.dtype || dims_of(*given) != dims) {
-      throw_invalid(what() + " is " + driver::type_text(part.dtype(), dims_of(*given)) +
-                    ", must be " + driver::type_text(info.dtype, dims));
-    }
-    check_layout(*given, form, what());
-    parts.push_back(part);
+// Argument i of the program on device d.
+const DeviceArrayPtr& argument(const PJRT_LoadedExecutable_Execute_Args& args, size_t i, size_t d) {
+  const ExecutableInfo& info = *args.executable->info;
+  const exe::TensorT& wanted = *info.program->executable->args[i];
+  const auto dtype = static_cast<driver::DType>(wanted.elem);
+  const ArrayForm* form = info.parameter_forms.at(i).get();
+  const driver::Shape& dims = form == nullptr ? wanted.local_dims : form->dims;
+  const PJRT_Buffer* given = args.argument_lists[d][i];
+  const DeviceArrayPtr& part = live_array(given, "argument " + std::to_string(i));
+  const auto what = [&] {
+    return "argument " + std::to_string(i) + " on TPU:" + std::to_string(part->device());
+  };
+  if (part->dtype() != dtype || dims_of(*given) != dims) {
+    throw_invalid(what() + " is " + driver::type_text(part->dtype(), dims_of(*given)) +
+                  ", must be " + driver::type_text(dtype, dims));
   }
-  return {info.dtype, info.shape, info.layout, std::move(parts)};
+  check_layout(*given, form, what());
+  return part;
 }
 
 bool is_kept(const PJRT_ExecuteOptions* options, size_t argument) {
@@ -96,15 +92,14 @@ bool is_kept(const PJRT_ExecuteOptions* options, size_t argument) {
   return std::find(first, last, static_cast<int64_t>(argument)) != last;
 }
 
-void check_counts(const PJRT_LoadedExecutable_Execute_Args& args,
-                  const driver::Executable& executable) {
-  if (args.num_devices != executable.partitions()) {
+void check_counts(const PJRT_LoadedExecutable_Execute_Args& args, const exe::ExecutableT& program) {
+  if (args.num_devices != program.partitions) {
     throw_invalid("arguments for " + std::to_string(args.num_devices) +
-                  " devices, the program runs on " + std::to_string(executable.partitions()));
+                  " devices, the program runs on " + std::to_string(program.partitions));
   }
-  if (args.num_args != executable.arguments().size()) {
+  if (args.num_args != program.args.size()) {
     throw_invalid(std::to_string(args.num_args) + " arguments, the program takes " +
-                  std::to_string(executable.arguments().size()));
+                  std::to_string(program.args.size()));
   }
 }
 
@@ -122,16 +117,16 @@ uint64_t trace_context(const PJRT_Extension_Base* extension) {
 }
 
 void give_outputs(const PJRT_LoadedExecutable_Execute_Args& args,
-                  const std::vector<PJRT_Device*>& devices, const driver::RunResult& result) {
+                  const std::vector<PJRT_Device*>& devices, LaunchResult result) {
   const auto& types = args.executable->info->output_types;
   const auto& forms = args.executable->info->output_forms;
   for (size_t d = 0; d < args.num_devices; ++d) {
-    for (size_t i = 0; i < result.outputs.size(); ++i) {
-      args.output_lists[d][i] =
-          new_buffer(*devices[d], types[i], result.outputs[i].parts()[d], forms[i]);
+    std::vector<DeviceArrayPtr>& outputs = result.outputs.at(d);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      args.output_lists[d][i] = new_buffer(*devices[d], types[i], std::move(outputs[i]), forms[i]);
     }
     if (args.device_complete_events != nullptr) {
-      args.device_complete_events[d] = new PJRT_Event{result.done};
+      args.device_complete_events[d] = new PJRT_Event{result.done.at(d)};
     }
   }
 }
@@ -147,28 +142,32 @@ void call(PJRT_LoadedExecutable_Execute_Args& args) {
   if (devices.empty()) {
     throw_invalid("a portable executable needs execute_device");
   }
-  const driver::Executable program = executable_on(executable, devices);
-  check_counts(args, program);
-  Arguments arguments;
-  driver::RunOptions run;
-  run.on_host_call = host_call_handler(args.options, args.num_devices);
-  run.trace_context = trace_context(args.extension_start);
+  const exe::ExecutableT& exe = *executable.info->program->executable;
+  const Program program = program_on(executable, devices);
+  check_counts(args, exe);
+  LaunchRequest request;
+  request.on_host_call = host_call_handler(args.options, args.num_devices);
+  request.trace_context = trace_context(args.extension_start);
+  for (size_t d = 0; d < args.num_devices; ++d) {
+    DeviceShare share{devices.at(d)->id, {}};
+    for (size_t i = 0; i < args.num_args; ++i) {
+      share.arguments.push_back(argument(args, i, d));
+    }
+    request.shares.push_back(std::move(share));
+  }
+  std::vector<size_t> taken;  // by the program
   for (size_t i = 0; i < args.num_args; ++i) {
-    const driver::ParameterInfo& info = program.arguments()[i];
-    arguments.push_back(argument(args, i, info));
-    if (info.donated_to >= 0 && is_kept(args.options, i)) {
-      run.keep.push_back(i);
+    if (exe.args[i]->donated_to >= 0) {
+      (is_kept(args.options, i) ? request.keep : taken).push_back(i);
     }
   }
-  const driver::RunResult result = program.run(arguments, run);
-  for (size_t i = 0; i < args.num_args; ++i) {
-    if (program.arguments()[i].donated_to >= 0 && !is_kept(args.options, i)) {
-      for (size_t d = 0; d < args.num_devices; ++d) {
-        args.argument_lists[d][i]->deleted = true;
-      }
+  LaunchResult result = program->launch(request);
+  for (const size_t i : taken) {
+    for (size_t d = 0; d < args.num_devices; ++d) {
+      args.argument_lists[d][i]->deleted = true;
     }
   }
-  give_outputs(args, devices, result);
+  give_outputs(args, devices, std::move(result));
 }
 
 // A context holds what custom calls of other plugins look up; there are none here.
@@ -193,7 +192,7 @@ void call(PJRT_LoadedExecutable_Delete_Args& args) {
   const base::MutexLock lock(executable.mutex);
   executable.deleted = true;
   for (const auto& [device, program] : executable.loaded) {
-    program.unload();
+    program->unload();
   }
   executable.loaded.clear();
 }

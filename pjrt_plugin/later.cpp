@@ -11,7 +11,7 @@
 struct PJRT_AsyncHostToDeviceTransferManager {
   struct Part {
     PJRT_Buffer_Type type = PJRT_Buffer_Type_INVALID;
-    tpu::driver::Buffer buffer;
+    tpu::pjrt::DeviceArrayPtr array;
     tpu::driver::HostEvent filled;  // empty: set, or failed
     std::shared_ptr<std::vector<std::byte>> bytes;
     size_t size = 0;  // of `bytes`
@@ -30,14 +30,14 @@ using Manager = PJRT_AsyncHostToDeviceTransferManager;
 using Part = Manager::Part;
 
 Part part_of(PJRT_Device& device, PJRT_Buffer_Type type, const int64_t* dims, size_t rank) {
-  const driver::Board& board = device.client->process->board();
+  const Runtime& runtime = *device.client->runtime;
   const driver::DType dtype = dtype_of(type);
   const driver::Shape shape(dims, dims + rank);
   auto bytes = std::make_shared<std::vector<std::byte>>(driver::byte_count(dtype, shape));
-  const driver::HostEvent filled = board.make_event();
-  driver::Buffer buffer = board.put(device.id, dtype, shape, bytes, {filled.event()});
+  const driver::HostEvent filled = runtime.make_event();
+  DeviceArrayPtr array = runtime.put(device.id, dtype, shape, bytes, filled.event());
   const size_t size = bytes->size();
-  return {type, std::move(buffer), filled, std::move(bytes), size, false};
+  return {type, std::move(array), filled, std::move(bytes), size, false};
 }
 
 Part& part_at(Manager& manager, int index) TPU_REQUIRES(manager.mutex) {
@@ -138,7 +138,7 @@ void call(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args& args) {
     throw driver::Error(driver::ErrorCode::kFailedPrecondition,
                         "buffer " + std::to_string(args.buffer_index) + " was retrieved already");
   }
-  args.buffer_out = new_buffer(*manager.device, part.type, std::move(part.buffer));
+  args.buffer_out = new_buffer(*manager.device, part.type, std::move(part.array));
 }
 
 void call(PJRT_AsyncHostToDeviceTransferManager_Device_Args& args) {
@@ -180,7 +180,7 @@ void call(PJRT_Client_CreateErrorBuffer_Args& args) {
   PJRT_Device& device = *need(args.memory, "memory").device;
   Part part = part_of(device, args.shape_element_type, args.shape_dims, args.shape_num_dims);
   part.filled.fail(error_of(args.error_code, args.error_message, args.error_message_size));
-  args.buffer = new_buffer(device, part.type, std::move(part.buffer));
+  args.buffer = new_buffer(device, part.type, std::move(part.array));
 }
 
 }  // namespace tpu::pjrt

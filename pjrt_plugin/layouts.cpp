@@ -50,7 +50,7 @@ void call(PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args& args) {
 void call(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args& args) {
   const PJRT_Buffer& buffer = need(args.buffer, "buffer");
   args.layout =
-      new PJRT_Layouts_MemoryLayout(layout_of(buffer.form.get(), buffer.buffer.shape().size()));
+      new PJRT_Layouts_MemoryLayout(layout_of(buffer.form.get(), buffer.array->shape().size()));
 }
 
 }  // namespace tpu::pjrt

@@ -11,8 +11,8 @@
 
 #include "compiled_program.hpp"
 #include "pjrt_abi.h"
-#include "process_board.hpp"
 #include "protos.hpp"
+#include "runtime/runtime.hpp"
 #include "sync/mutex.hpp"
 #include "topology.hpp"
 #include "tpu/tpu.hpp"
@@ -36,8 +36,8 @@ struct PJRT_Device {
 
 // Lives as long as its owner, its buffers and its executables.
 struct PJRT_Client : std::enable_shared_from_this<PJRT_Client> {
-  std::shared_ptr<PJRT_Client> of_caller;  ///< until it is destroyed
-  tpu::client::ProcessBoard* process = nullptr;
+  std::shared_ptr<PJRT_Client> of_caller;       ///< until it is destroyed
+  const tpu::pjrt::Runtime* runtime = nullptr;  ///< of the process, never destroyed
   PJRT_TopologyDescription topology;
   std::vector<std::unique_ptr<PJRT_Device>> owned_devices;
   std::vector<std::unique_ptr<PJRT_Memory>> owned_memories;
@@ -64,8 +64,8 @@ struct ArrayForm {
 struct PJRT_Buffer {
   std::shared_ptr<PJRT_Client> client;  ///< whose device it is
   PJRT_Device* device = nullptr;
-  tpu::driver::Buffer buffer;
-  std::shared_ptr<const tpu::pjrt::ArrayForm> form;  ///< null: that of `buffer`, row-major
+  tpu::pjrt::DeviceArrayPtr array;
+  std::shared_ptr<const tpu::pjrt::ArrayForm> form;  ///< null: that of `array`, row-major
   PJRT_Buffer_Type type = PJRT_Buffer_Type_INVALID;
   std::atomic<bool> deleted{false};
 };
@@ -120,7 +120,7 @@ struct PJRT_LoadedExecutable {
   std::string assignment;             ///< serialized DeviceAssignmentProto
 
   tpu::base::Mutex mutex;
-  std::vector<std::pair<int, tpu::driver::Executable>> loaded
+  std::vector<std::pair<int, std::shared_ptr<const tpu::pjrt::DeviceProgram>>> loaded
       TPU_GUARDED_BY(mutex);  ///< by first device
   bool deleted TPU_GUARDED_BY(mutex) = false;
 };

@@ -3,14 +3,13 @@
 // without a board there is nothing to tell.
 #include "profiler.hpp"
 
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
 
 #include "call_log.hpp"
 #include "errors.hpp"
-#include "process_board.hpp"
+#include "runtime/process_runtime.hpp"
 
 struct PLUGIN_Profiler {
   bool started = false;
@@ -23,17 +22,6 @@ struct PLUGIN_Profiler_Error {
 
 namespace tpu::pjrt {
 namespace {
-
-// A program in flight may wait for a call of the host that waits for us: not for ever.
-constexpr std::chrono::seconds kIdleLimit{60};
-
-void switch_profile(bool on) {
-  const driver::Board& board = client::ProcessBoard::get().board();
-  board.synchronize_for(kIdleLimit);
-  driver::SimOptions sim = board.sim();
-  sim.xprof = on;
-  board.change_sim(sim);
-}
 
 // No look at struct_size: JAX calls stop without having set it. Version 1 has these structs alone.
 template <class Args, class Body>
@@ -76,8 +64,8 @@ PLUGIN_Profiler_Error* destroy(PLUGIN_Profiler_Args* args) {
 PLUGIN_Profiler_Error* start(PLUGIN_Profiler_Args* args) {
   return guarded(args, "PLUGIN_Profiler_Start", [](auto& call) {
     PLUGIN_Profiler& profiler = need(call.profiler, "profiler");
-    if (client::ProcessBoard::is_open()) {
-      switch_profile(true);
+    if (const Runtime* runtime = open_runtime()) {
+      runtime->begin_profile();
       profiler.started = true;
     }
   });
@@ -88,10 +76,7 @@ PLUGIN_Profiler_Error* stop(PLUGIN_Profiler_Args* args) {
     PLUGIN_Profiler& profiler = need(call.profiler, "profiler");
     if (profiler.started) {
       profiler.started = false;
-      const driver::Board& board = client::ProcessBoard::get().board();
-      board.synchronize_for(kIdleLimit);
-      profiler.space = board.take_xspace();
-      switch_profile(false);
+      profiler.space = process_runtime().end_profile();
     }
   });
 }

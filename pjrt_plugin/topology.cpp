@@ -10,6 +10,7 @@
 #include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "process_board.hpp"
 #include "tpu/version.hpp"
 
 namespace tpu::pjrt {

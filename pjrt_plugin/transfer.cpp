@@ -64,9 +64,9 @@ void turn(driver::HostView& view, const std::vector<int64_t>& minor_to_major) {
 }
 
 PJRT_Buffer* copy_to(const PJRT_Buffer* source, PJRT_Device& target) {
-  const driver::Board& board = target.client->process->board();
-  const driver::Buffer& from = live_buffer(source, "buffer");
-  return new_buffer(target, source->type, board.copy(from, target.id), source->form);
+  const DeviceArrayPtr& from = live_array(source, "buffer");
+  return new_buffer(target, source->type, target.client->runtime->copy(*from, target.id),
+                    source->form);
 }
 
 std::vector<int64_t> dense_strides(const driver::Shape& dims,
@@ -123,11 +123,11 @@ void reorder(const driver::Shape& dims, size_t bytes, const std::byte* from,
 }
 
 // Waits: the host reorders what has arrived.
-PJRT_Event* read_reordered(const driver::Buffer& buffer, const ArrayForm& form,
+PJRT_Event* read_reordered(const DeviceArray& array, const ArrayForm& form,
                            const std::vector<int64_t>& order, std::byte* to) {
-  std::vector<std::byte> bytes(buffer.bytes());
-  buffer.read(bytes).wait();
-  reorder(form.dims, driver::dtype_bytes(buffer.dtype()), bytes.data(), form.minor_to_major, to,
+  std::vector<std::byte> bytes(array.bytes());
+  array.read(0, bytes).wait();
+  reorder(form.dims, driver::dtype_bytes(array.dtype()), bytes.data(), form.minor_to_major, to,
           order);
   return new PJRT_Event;
 }
@@ -184,7 +184,7 @@ void call(PJRT_Client_BufferFromHostBuffer_Args& args) {
     turn(view, order);
   }
   args.buffer =
-      new_buffer(device, args.type, client.process->board().put(device.id, view), std::move(form));
+      new_buffer(device, args.type, client.runtime->put(device.id, view), std::move(form));
   args.done_with_host_buffer = new PJRT_Event;
 }
 
@@ -194,37 +194,37 @@ void call(PJRT_Client_CreateUninitializedBuffer_Args& args) {
   const driver::Shape shape(args.shape_dims, args.shape_dims + args.shape_num_dims);
   const driver::DType dtype = dtype_of(args.shape_element_type);
   need_row_major(args.shape_layout, shape, driver::dtype_bytes(dtype));
-  args.buffer = new_buffer(device, args.shape_element_type,
-                           client.process->board().zeros(device.id, dtype, shape));
+  args.buffer =
+      new_buffer(device, args.shape_element_type, client.runtime->zeros(device.id, dtype, shape));
 }
 
 void call(PJRT_Buffer_ToHostBuffer_Args& args) {
-  const driver::Buffer& buffer = live_buffer(args.src, "src");
+  const DeviceArray& array = *live_array(args.src, "src");
   const std::vector<int64_t> order =
-      minor_to_major(args.host_layout, dims_of(*args.src), driver::dtype_bytes(buffer.dtype()));
+      minor_to_major(args.host_layout, dims_of(*args.src), driver::dtype_bytes(array.dtype()));
   const ArrayForm* form = args.src->form.get();
   if (args.dst == nullptr) {
-    args.dst_size = buffer.bytes();
+    args.dst_size = array.bytes();
     args.event = nullptr;
     return;
   }
-  if (args.dst_size < buffer.bytes()) {
+  if (args.dst_size < array.bytes()) {
     throw_invalid("dst_size is " + std::to_string(args.dst_size) + ", the array has " +
-                  std::to_string(buffer.bytes()) + " bytes");
+                  std::to_string(array.bytes()) + " bytes");
   }
   refuse_in_host_call();
   auto* dst = static_cast<std::byte*>(args.dst);
   if (form == nullptr ? is_row_major(order) : order == form->minor_to_major) {
-    args.event = new PJRT_Event{buffer.read({dst, buffer.bytes()})};
+    args.event = new PJRT_Event{array.read(0, {dst, array.bytes()})};
     return;
   }
   const ArrayForm row_major{dims_of(*args.src), minor_to_major(nullptr, dims_of(*args.src), 1)};
-  args.event = read_reordered(buffer, form == nullptr ? row_major : *form, order, dst);
+  args.event = read_reordered(array, form == nullptr ? row_major : *form, order, dst);
 }
 
 void call(PJRT_Buffer_CopyRawToHost_Args& args) {
-  const driver::Buffer& buffer = live_buffer(args.buffer, "buffer");
-  const uint64_t size = buffer.bytes();
+  const DeviceArray& array = *live_array(args.buffer, "buffer");
+  const uint64_t size = array.bytes();
   if (args.offset < 0 || args.transfer_size < 0 || static_cast<uint64_t>(args.offset) > size ||
       static_cast<uint64_t>(args.transfer_size) > size - static_cast<uint64_t>(args.offset)) {
     throw_invalid("offset and transfer_size leave the array of " + std::to_string(size) + " bytes");
@@ -233,9 +233,9 @@ void call(PJRT_Buffer_CopyRawToHost_Args& args) {
     throw_invalid("dst is null");
   }
   refuse_in_host_call();
-  args.event = new PJRT_Event{buffer.read_part(
-      static_cast<uint64_t>(args.offset),
-      {static_cast<std::byte*>(args.dst), static_cast<size_t>(args.transfer_size)})};
+  args.event = new PJRT_Event{
+      array.read(static_cast<uint64_t>(args.offset),
+                 {static_cast<std::byte*>(args.dst), static_cast<size_t>(args.transfer_size)})};
 }
 
 void call(PJRT_Buffer_CopyToDevice_Args& args) {
