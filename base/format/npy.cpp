@@ -150,8 +150,8 @@ Header parse_header(std::string_view text, const std::string& name) {
         }
       }
       if (!header.dtype) {
-        refuse(name, fmt::format("element type '{}' is not supported; supported are f4, V2 (bf16), "
-                                 "c8 (complex64), i1, i2, i4, i8, u1, u2, u4, u8 and b1",
+        refuse(name, fmt::format("element type '{}' is not supported; supported are f4, f8, V2 "
+                                 "(bf16), c8 (complex64), i1, i2, i4, i8, u1, u2, u4, u8 and b1",
                                  descr));
       }
     } else if (key == "fortran_order") {

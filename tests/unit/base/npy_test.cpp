@@ -178,9 +178,11 @@ TEST(Npy, RefusesWithReasons) {
         "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }\n",
         8));
   };
-  EXPECT_NE(with("<f8", "False", "(1,)").find("'<f8' is not supported"), std::string::npos);
+  EXPECT_NE(with("<f2", "False", "(1,)").find("'<f2' is not supported"), std::string::npos);
+  EXPECT_NE(with("<f2", "False", "(1,)").find("supported are f4, f8, V2 (bf16)"),
+            std::string::npos);
   EXPECT_NE(with("<c16", "False", "(1,)").find("c8 (complex64)"), std::string::npos);
-  EXPECT_NE(with(">f8", "False", "(1,)").find("'>f8' is not supported"), std::string::npos);
+  EXPECT_NE(with(">f2", "False", "(1,)").find("'>f2' is not supported"), std::string::npos);
   EXPECT_NE(with("<f4", "Maybe", "(2, 1)").find("fortran_order is 'Maybe'"), std::string::npos);
   EXPECT_NE(with("<f4", "False", "(3,)").find("needs 3 elements"), std::string::npos);
   EXPECT_NE(with("<f4", "False", "(1,)").find("holds 8 bytes"), std::string::npos);

@@ -43,7 +43,7 @@ TEST(InputArrays, ReadSafetensors) {
   const ScratchFolder folder;
   spec::Safetensors file;
   file.tensors.push_back({"label", "I32", {2}, 0, 8});
-  file.tensors.push_back({"weight", "F8", {8}, 0, 8});
+  file.tensors.push_back({"weight", "F8_E4M3", {8}, 0, 8});
   const std::string header = spec::layout_safetensors(file, "made");
   std::ofstream out(folder.file("d.safetensors"), std::ios::binary);
   out << header;
@@ -57,7 +57,7 @@ TEST(InputArrays, ReadSafetensors) {
   EXPECT_EQ(labels_of(array_source({open_column(path, "", label_feature())})),
             (std::vector<int32_t>{7, 8}));
   EXPECT_EQ(error_of([&] { open_column(path, "weight", label_feature()); }),
-            path + ", tensor 'weight': elements of type F8 cannot be fed to a program");
+            path + ", tensor 'weight': elements of type F8_E4M3 cannot be fed to a program");
   EXPECT_EQ(error_of([&] {
               open_column(path, "x", label_feature());
             }).find(path + ": has no tensor 'x'; it has "),
