@@ -90,13 +90,15 @@ std::unique_ptr<Function> chlo_function(const std::string& name, Elem elem, cons
 
 // The others are said by one op each, or by the sort that JAX makes of it.
 void ChloOps::convert(const OpReader& reader, Region& to) {
-  const RawOp& op = reader.raw();
-  const std::string name(op.name);
-  const std::vector<Type> types = result_types(reader);
+  convert_as(std::string(reader.raw().name), reader, to);
+}
+
+void ChloOps::convert_as(const std::string& name, const OpReader& reader, Region& to) {
   if (name == "top_k") {
-    top_k(reader, types, to);
+    top_k(reader, true, to);
     return;
   }
+  const std::vector<Type> types = result_types(reader);
   if (types.size() != 1) {
     reader.fail("wrong number of results");
   }
@@ -121,9 +123,10 @@ void ChloOps::convert(const OpReader& reader, Region& to) {
   if (out_.find(function) == nullptr) {
     auto made = chlo_function(name, type.elem, type.dims, reader.loc());
     if (!made) {
-      reader.fail("this op of CHLO on " + to_string(type) +
-                  " is not known; write the program as a portable artifact "
-                  "(stablehlo.serialize_portable_artifact), which says it by ops of StableHLO");
+      reader.fail("the operation '" + name + "' of CHLO on " + to_string(type) +
+                  " is not supported; write the program as a portable artifact "
+                  "(stablehlo.serialize_portable_artifact), which has it in operations of "
+                  "StableHLO, or convert the operand to f32");
     }
     out_.functions.push_back(std::move(made));
   }
@@ -131,9 +134,10 @@ void ChloOps::convert(const OpReader& reader, Region& to) {
                                     CallAttrs{function, "chlo." + name}, reader.loc()));
 }
 
-// The k largest of the last dimension, and where they are: equal ones in their order.
-void ChloOps::top_k(const OpReader& reader, const std::vector<Type>& types, Region& to) {
+// Equal ones are in their order.
+void ChloOps::top_k(const OpReader& reader, bool largest, Region& to) {
   const RawOp& op = reader.raw();
+  const std::vector<Type> types = result_types(reader);
   if (op.operands.size() != 1 || types.size() != 2) {
     reader.fail("wrong number of operands or results");
   }
@@ -153,9 +157,10 @@ void ChloOps::top_k(const OpReader& reader, const std::vector<Type>& types, Regi
   body->add_arg(index);
   body->add_arg(index);
   const CompareType order = is_float(scalar.elem) ? CompareType::kTotalOrder : CompareType::kNone;
-  Value* first = body->append(Kind::kCompare, {a, b}, {{Elem::kI1, {}}},
-                              CompareAttrs{CompareDirection::kGt, order}, loc)
-                     ->result();
+  const CompareDirection direction = largest ? CompareDirection::kGt : CompareDirection::kLt;
+  Value* first =
+      body->append(Kind::kCompare, {a, b}, {{Elem::kI1, {}}}, CompareAttrs{direction, order}, loc)
+          ->result();
   body->append(Kind::kReturn, {first}, {}, NoAttrs{}, loc);
   const Dims zero(types[0].dims.size(), 0), one(types[0].dims.size(), 1);
   for (size_t i = 0; i < 2; ++i) {

@@ -1,5 +1,6 @@
 // Custom calls whose meaning is known: what JAX sends to a TPU for factorisations, approximate
-// top-k and placements. Every other target is refused by its name. See import_parts.hpp.
+// top-k and placements, and operations of HLO that StableHLO does not have. Every other target is
+// refused by its name. See import_parts.hpp.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -28,6 +29,21 @@ constexpr std::array kMatrixTargets = std::to_array<Target>({
     {"ProductOfElementaryHouseholderReflectors", Kind::kHouseholderProduct, 2, 1},
     {"Qr", Kind::kQr, 1, 2},
 });
+
+// A program that was HLO (PyTorch/XLA) has operations for which StableHLO has no name, or had none
+// when it was made, as custom calls "mhlo.NAME". These mean the same in CHLO.
+constexpr std::string_view kMhlo = "mhlo.";
+constexpr std::array kMhloOps = std::to_array<std::string_view>(
+    {"acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "erf_inv", "sinh", "tan"});
+constexpr std::string_view kMhloTopK = "topk";
+
+std::string_view mhlo_op(std::string_view target) {
+  const bool known = target.starts_with(kMhlo);
+  const std::string_view name = known ? target.substr(kMhlo.size()) : std::string_view();
+  return name == kMhloTopK || std::find(kMhloOps.begin(), kMhloOps.end(), name) != kMhloOps.end()
+             ? name
+             : std::string_view();
+}
 
 // "lower,sort,sweeps,tolerance", as in "1,1,100,1e-6".
 EighAttrs eigh(const OpReader& reader) {
@@ -71,6 +87,8 @@ void CustomCalls::convert(const OpReader& reader, Region& to) {
     own_partitioning(reader, to);
   } else if (target == kApproxTopK) {
     approx_top_k(reader, to);
+  } else if (const std::string_view name = mhlo_op(target); !name.empty()) {
+    op_of_mhlo(std::string(name), reader, to);
   } else if (target == kSink && reader.raw().results.empty()) {
     // What nothing reads is not computed, whoever asks for it.
   } else if (target == kSink) {
@@ -86,7 +104,7 @@ void check_target(const OpReader& reader, const ImportOptions& options) {
   const std::string target = reader.text("call_target_name");
   const bool known = target == kApproxTopK || target == kPlacement || target == kSink ||
                      target == kLayout || target == kGspmdConstraint || target == kGspmdEnter ||
-                     target == kGspmdLeave ||
+                     target == kGspmdLeave || !mhlo_op(target).empty() ||
                      (target == kOwnPartitioning && options.own_partitioning) ||
                      std::any_of(kMatrixTargets.begin(), kMatrixTargets.end(),
                                  [&](const Target& t) { return t.name == target; });
@@ -94,6 +112,20 @@ void check_target(const OpReader& reader, const ImportOptions& options) {
     reader.fail("custom_call target '" + target + "' is not supported" +
                 advice_for_custom_call(target));
   }
+}
+
+void CustomCalls::op_of_mhlo(const std::string& name, const OpReader& reader, Region& to) {
+  if (name != kMhloTopK) {
+    chlo_.convert_as(name, reader, to);
+    return;
+  }
+  const uint32_t attributes = tables_.entry(reader.raw().dictionary, "mhlo.attributes");
+  const auto k = tables_.integer(tables_.entry(attributes, "k"));
+  const std::vector<Type> types = result_types(reader);
+  if (!k || types.empty() || types[0].dims.empty() || types[0].dims.back() != *k) {
+    reader.fail("custom_call target 'mhlo.topk' without the attribute k that its results have");
+  }
+  chlo_.top_k(reader, tables_.integer(tables_.entry(attributes, "largest")).value_or(1) != 0, to);
 }
 
 // jax.experimental.custom_partitioning: who it is partitioned by is known where it is compiled.

@@ -102,9 +102,10 @@ class ChloOps : public ImportPart {
   using ImportPart::ImportPart;
 
   void convert(const OpReader& reader, Region& to);
-
- private:
-  void top_k(const OpReader& reader, const std::vector<Type>& types, Region& to);
+  // As the op `name` of CHLO, whatever the reader's op is called.
+  void convert_as(const std::string& name, const OpReader& reader, Region& to);
+  // The k first of the last dimension, sorted, and their places; k is that of the results.
+  void top_k(const OpReader& reader, bool largest, Region& to);
 };
 
 // send and recv, an op of the graph for each array.
@@ -121,8 +122,8 @@ class HostTransfers : public ImportPart {
 // Those whose meaning is known become ops of the graph.
 class CustomCalls : public ImportPart {
  public:
-  CustomCalls(ImportState& state, RegionConverter& regions)
-      : ImportPart(state), regions_(regions) {}
+  CustomCalls(ImportState& state, RegionConverter& regions, ChloOps& chlo)
+      : ImportPart(state), regions_(regions), chlo_(chlo) {}
 
   void convert(const OpReader& reader, Region& to);
 
@@ -130,8 +131,10 @@ class CustomCalls : public ImportPart {
   void own_partitioning(const OpReader& reader, Region& to);
   void approx_top_k(const OpReader& reader, Region& to);
   void device_placement(const OpReader& reader);
+  void op_of_mhlo(const std::string& name, const OpReader& reader, Region& to);
 
   RegionConverter& regions_;
+  ChloOps& chlo_;
 };
 
 // Throws unless the target of the custom call is known.

@@ -43,7 +43,7 @@ class Normaliser final : private ImportOwner, private ImportPart, private Region
   GspmdOps gspmd_ops_{whole};
   ChloOps chlo_{whole};
   HostTransfers host_{whole};
-  CustomCalls custom_calls_{whole, *this};
+  CustomCalls custom_calls_{whole, *this, chlo_};
   size_t num_ops_ = 0;
 };
 

@@ -84,7 +84,8 @@ def from_text() -> list[Case]:
     calls = [Case(f"call_{target}", ("stablehlo.custom_call", f"'{target}'", word), call(target), (VECTOR,))
              for target, word in (("tpu_custom_call", "keras.config.disable_flash_attention()"),
                                   ("xla_python_cpu_callback", "jax.debug.print"), ("my_kernel", "jax.numpy"),
-                                  ("InspectSharding", "outside of jax.jit"),
+                                  ("InspectSharding", "outside of jax.jit"), ("mhlo.fusion", "jax.numpy"),
+                                  ("mhlo.topk", "the attribute k"),
                                   ("dce_sink", "with results"))]
     return calls + [
         Case(f"text_{name}_{word.split()[0]}", (f"stablehlo.{name}", word), _text(line, result, kind), (VECTOR,))

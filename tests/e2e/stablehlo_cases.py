@@ -136,6 +136,31 @@ def others() -> list[Case]:
     return cases
 
 
+def of_hlo() -> list[Case]:
+    """Operations of HLO that StableHLO does not have: custom calls, as PyTorch/XLA and JAX's exports write them."""
+    import jax
+    from jax import lax
+
+    cases = []
+    x = {"x": "6x50xf32"}
+    anything, unit = _random(6, 50, scale=3.0), np.tanh(_random(6, 50))
+    for name, oracle, values in (("erf", lax.erf, anything), ("tan", jnp.tan, anything), ("sinh", jnp.sinh, anything),
+                                 ("cosh", jnp.cosh, anything), ("asinh", jnp.arcsinh, anything),
+                                 ("acosh", jnp.arccosh, 1 + abs(anything)), ("atanh", jnp.arctanh, unit),
+                                 ("asin", jnp.arcsin, unit), ("acos", jnp.arccos, unit), ("atan", jnp.arctan, anything),
+                                 ("erf_inv", lax.erf_inv, unit)):
+        call = (f"%0 = stablehlo.custom_call @mhlo.{name}(%x) {{mhlo.attributes = {{}}, mhlo.version = 1 : i64}}"
+                " : (tensor<6x50xf32>) -> tensor<6x50xf32>")
+        cases.append(Case(f"mhlo_{name}", _module(x, ["6x50xf32"], call), (values,), oracle=oracle, l2=2e-6))
+    for largest in (True, False):
+        call = (f"%0:2 = stablehlo.custom_call @mhlo.topk(%x) {{mhlo.attributes = {{k = 4 : i64, largest = {str(largest).lower()}}},"
+                " mhlo.version = 1 : i64} : (tensor<6x50xf32>) -> (tensor<6x4xf32>, tensor<6x4xi32>)")
+        cases.append(Case(f"mhlo_topk_{largest}", _module(x, ["6x4xf32", "6x4xi32"], call), (anything,),
+                          oracle=(lambda a: lax.top_k(a, 4)) if largest else
+                          lambda a: (-lax.top_k(-a, 4)[0], lax.top_k(-a, 4)[1])))
+    return cases
+
+
 def _sizes(name: str, *values: int, kind: str = "i32") -> str:
     return f"%{name} = stablehlo.constant dense<{list(values)}> : tensor<{len(values)}x{kind}>\n"
 
