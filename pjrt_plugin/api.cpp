@@ -26,7 +26,15 @@ TPU_PJRT_GREW(PJRT_Client_CreateErrorBuffer_Args, buffer);
 TPU_PJRT_GREW(PJRT_Device_MemoryStats_Args, peak_pool_bytes_is_set);
 TPU_PJRT_GREW(PJRT_Executable_DeserializeAndLoad_Args, loaded_executable);
 TPU_PJRT_GREW(PJRT_Executable_GetCompiledMemoryStats_Args, host_temp_size_in_bytes);
+// Until 2024 its struct_size ended before the last field.
+TPU_PJRT_GREW(PJRT_Plugin_Attributes_Args, attributes);
 #undef TPU_PJRT_GREW
+
+// Least size of the struct itself, whatever its struct_size says.
+template <typename Args>
+constexpr size_t kAlwaysThere = 0;
+template <>
+constexpr size_t kAlwaysThere<PJRT_Plugin_Attributes_Args> = sizeof(PJRT_Plugin_Attributes_Args);
 
 template <typename Args>
 PJRT_Error* guarded(Args* args, const char* name) noexcept {
@@ -38,7 +46,7 @@ PJRT_Error* guarded(Args* args, const char* name) noexcept {
       throw_invalid(std::string(name) + ": struct_size is " + std::to_string(size) + ", at least " +
                     std::to_string(kLeastSize<Args>) + " are needed");
     }
-    const size_t known = std::min(size, sizeof(Args));
+    const size_t known = std::min(std::max(size, kAlwaysThere<Args>), sizeof(Args));
     Args complete{};
     std::memcpy(&complete, args, known);
     call(complete);
