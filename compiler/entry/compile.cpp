@@ -164,6 +164,9 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
   }
   run_passes(module, all, passes);
   CompileOptions code = options;
+  if (module.num_cores == 1 && options.import.replicas > 1) {
+    code.cores.clear();  // replicas that each run it by themselves
+  }
   if (options.keep_values) {
     code.update_sharding = UpdateSharding::kOff;  // cores would keep parts of what they update
   }

@@ -14,7 +14,8 @@ namespace tpu::compiler {
 // What whoever compiles a program knows beside it.
 struct ImportOptions {
   // The number of replicas and partitions; 0: as the program says, else one. A program that says
-  // another number above one is refused.
+  // another number above one is refused. Where it says none, replicas that have no collective and
+  // no replica_id have nothing to do with each other: it is a program of one core.
   int64_t replicas = 0, partitions = 0;
   // Arguments and results lie in memory as the attribute `mhlo.layout_mode` says
   // (jax.experimental.layout); else the program's arrays are as in files, row-major.

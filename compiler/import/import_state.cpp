@@ -1,6 +1,8 @@
 // See import_state.hpp.
 #include "import/import_state.hpp"
 
+#include <algorithm>
+
 #include "import/replicas.hpp"
 #include "ir/error_kinds.hpp"
 
@@ -8,13 +10,31 @@ namespace tpu::compiler::frontend {
 
 using bytecode::Dialect;
 
+namespace {
+
+// Something that replicas do together, or in which they differ.
+bool tells_replicas_apart(const RawOp& op) {
+  const auto kind =
+      op.dialect == Dialect::kVhlo ? kind_from_name(base_name(op.name)) : std::optional<Kind>();
+  if (kind && (is_collective(*kind) || *kind == Kind::kReplicaId)) {
+    return true;
+  }
+  return std::ranges::any_of(op.regions, [](const RawRegion& region) {
+    return std::ranges::any_of(region.ops, tells_replicas_apart);
+  });
+}
+
+}  // namespace
+
 CoreCounts ImportState::core_counts(const Tables& tables, const ImportOptions& options) {
+  bool states = false;  // the program says how many cores it is of
   const auto number = [&](std::string_view key, int64_t given) {
     const auto v = tables.integer(tables.entry(tables.raw().module.dictionary, key));
     if (v && (*v < 1 || *v > kMaxCores)) {
       throw Error("the artifact asks for an impossible number of devices");
     }
     const int64_t own = v.value_or(1);
+    states = states || own > 1;
     if (given > 0 && own > 1 && own != given) {
       throw Contradiction("the program says " + std::string(key) + " = " + std::to_string(own) +
                               ", who compiles it asks for " + std::to_string(given),
@@ -25,6 +45,9 @@ CoreCounts ImportState::core_counts(const Tables& tables, const ImportOptions& o
   CoreCounts cores;
   cores.partitions = number("mhlo.num_partitions", options.partitions);
   cores.replicas = number("mhlo.num_replicas", options.replicas);
+  if (!states && cores.partitions == 1 && !tells_replicas_apart(tables.raw().module)) {
+    cores.replicas = 1;  // each replica runs the program by itself
+  }
   if (cores.partitions > kMaxCores / cores.replicas) {
     throw Error("the artifact asks for an impossible number of devices");
   }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Exports the artifacts of this folder whose interface JAX does not write by itself: programs of several replicas, and
-arrays in an order of dimensions of their own.
+"""Exports the artifacts of this folder whose interface JAX does not write by itself: programs of several replicas (also
+as PyTorch/XLA writes them, without the number of replicas), and arrays in an order of dimensions of their own.
 
 Usage: export_replicas.py [--out-dir DIR]. Needs what export_graphs.py needs.
 """
@@ -66,6 +66,35 @@ func.func @main(%x: tensor<2x3x4xf32> {mhlo.layout_mode = "{0,2,1}"}, %y: tensor
 }
 }"""
 
+TWO_REPLICAS = "{mhlo.num_replicas = 2 : i32}"
+
+REPLICA_NEGATE = """module @replica_negate {
+func.func @main(%x: tensor<256xf32>) -> tensor<256xf32> {
+  %y = stablehlo.negate %x : tensor<256xf32>
+  return %y : tensor<256xf32>
+}
+}"""
+
+
+def replica_step(name: str, reduction: str, elements: int) -> str:
+    """A step of training whose gradients all replicas reduce; the number of replicas is not stated."""
+    array = f"tensor<{elements}xf32>"
+    return f"""module @{name} {{
+func.func @main(%w: {array} {{tf.aliasing_output = 0 : i32}}, %x: {array}) -> ({array}, tensor<f32>) {{
+  %g = stablehlo.multiply %w, %x : {array}
+  %s = "stablehlo.all_reduce"(%g) ({{
+  ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+    %r = stablehlo.{reduction} %p, %q : tensor<f32>
+    stablehlo.return %r : tensor<f32>
+  }}) {{replica_groups = dense<> : tensor<0x0xi64>}} : ({array}) -> {array}
+  %n = stablehlo.subtract %w, %s : {array}
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %l = stablehlo.reduce(%g init: %z) applies stablehlo.add across dimensions = [0]
+      : ({array}, tensor<f32>) -> tensor<f32>
+  return %n, %l : {array}, tensor<f32>
+}}
+}}"""
+
 
 def artifact(text: str) -> bytes:
     with mlir.make_ir_context(), ir.Location.unknown():
@@ -77,7 +106,12 @@ def main() -> None:
     parser.add_argument("--out-dir", type=Path, default=Path(__file__).parent)
     out = parser.parse_args().out_dir
     for name, text in (("replica_grid", REPLICA_GRID), ("process_groups", PROCESS_GROUPS),
-                       ("layout_modes", LAYOUT_MODES)):
+                       ("layout_modes", LAYOUT_MODES),
+                       ("layout_modes_replicas", LAYOUT_MODES.replace("{", f"attributes {TWO_REPLICAS} {{", 1)),
+                       ("replica_negate", REPLICA_NEGATE),
+                       ("replica_step", replica_step("replica_step", "add", 256)),
+                       ("replica_step_max", replica_step("replica_step_max", "maximum", 256)),
+                       ("replica_step_large", replica_step("replica_step_large", "add", 1 << 20))):
         (out / f"{name}.mlirbc").write_bytes(artifact(text))
 
 

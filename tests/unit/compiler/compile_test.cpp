@@ -141,5 +141,18 @@ TEST(Compile, ThreadsGetTheBytesOfOneAlone) {
   }
 }
 
+// Each replica has weights of its own: equal parts of them are on no two cores.
+TEST(Compile, UpdatesOfReplicasAreNotCutOverThem) {
+  CompileOptions options;
+  options.update_sharding = UpdateSharding::kOn;
+  options.import = {.replicas = 8};
+  const Compiled made = compile(artifact("replica_step_large"), "", board(), options);
+  EXPECT_EQ(made.executable.partitions, 8u);
+  EXPECT_EQ(made.executable.sharded_update_bytes, 0u);
+  ASSERT_FALSE(made.report.unsharded.empty());
+  const std::string& why = made.report.unsharded[0];
+  EXPECT_NE(why.find("no donated argument is updated by it"), std::string::npos) << why;
+}
+
 }  // namespace
 }  // namespace tpu::compiler

@@ -79,9 +79,17 @@ TEST(Replicas, TheirNumberMayComeFromWhoCompiles) {
   EXPECT_EQ(error({.replicas = 2, .partitions = 2}), "");
   EXPECT_THAT(error({.replicas = 4, .partitions = 2}), HasSubstr("mhlo.num_replicas = 2"));
   EXPECT_THAT(error({.partitions = 1}), HasSubstr("mhlo.num_partitions = 2"));
-  const Module m = imported("one_op/add", {.replicas = 3});
+  const Module m = imported("replica_step", {.replicas = 3});
   EXPECT_EQ(m.num_cores, 3);
-  EXPECT_EQ(to_string(m.main->args[0].global), "f32[3,64,256]");
+  EXPECT_EQ(to_string(m.main->args[0].global), "f32[3,256]");
+}
+
+TEST(Replicas, ThatDoNothingTogetherRunAProgramOfOneCore) {
+  const Module m = imported("one_op/add", {.replicas = 3});
+  EXPECT_EQ(m.num_cores, 1);
+  EXPECT_EQ(to_string(m.main->args[0].global), "f32[64,256]");
+  EXPECT_EQ(imported("one_op/add", {.partitions = 3}).num_cores, 3);
+  EXPECT_EQ(imported("layout_modes_replicas").num_cores, 2) << "the program states them";
 }
 
 TEST(Layouts, ArgumentsAndResultsLieAsAskedFor) {
@@ -118,7 +126,7 @@ TEST(Layouts, ArgumentsAndResultsLieAsAskedFor) {
 }
 
 TEST(Layouts, OfAllReplicas) {
-  const Module m = one_core("layout_modes", {.replicas = 2, .layouts = true});
+  const Module m = one_core("layout_modes_replicas", {.layouts = true});
   EXPECT_EQ(to_string(m.main->args[0].global), "f32[2,3,4,2]");
   EXPECT_THAT(m.main->args[0].layout, ElementsAre(0, 2, 3, 1));
 }
