@@ -34,6 +34,7 @@ struct ClientTexts {
   std::string call_log;
   std::string cache;
   uint64_t cache_mib = 1024;
+  double replica_seconds = ClientOptions().replica_seconds;
   bool monitor = true;
 };
 
@@ -199,6 +200,7 @@ ClientOptions read_client_options(const Environment& environment) {
   options.cache = reading.client.cache != "off";
   options.cache_folder = reading.client.cache;
   options.cache_mib = reading.client.cache_mib;
+  options.replica_seconds = reading.client.replica_seconds;
   options.monitor = reading.client.monitor;
   options.open = reading.open;
   // A program of JAX is one step, whatever it loops over; Verilog may take any time by default, and

@@ -21,7 +21,9 @@ struct ClientOptions {
   bool cache = true;          // keep executables on disk
   std::string cache_folder;   // empty: none can be named (no home folder)
   uint64_t cache_mib = 1024;  // most that the folder is to hold
-  bool monitor = true;        // the process tells of itself (docs/monitor.md)
+  // How long a launch waits for replicas that do nothing, in seconds; 0: for any time.
+  double replica_seconds = 600;
+  bool monitor = true;  // the process tells of itself (docs/monitor.md)
 };
 
 // All variables that exist with TPUBOARD_ in front of their name.

@@ -92,6 +92,13 @@ void call(PJRT_Client_Create_Args& args) {
 
 void call(PJRT_Client_Destroy_Args& args) {
   const auto last = std::move(need(args.client, "client").of_caller);
+  if (last && last->launched_by_device) {
+    std::vector<int> ids;
+    for (const PJRT_Device* device : last->devices) {
+      ids.push_back(device->id);
+    }
+    last->runtime->leave(ids, {driver::ErrorCode::kCancelled, "the client was destroyed"});
+  }
 }
 
 void call(PJRT_Client_PlatformName_Args& args) {

@@ -49,8 +49,9 @@ std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* progr
 std::vector<PJRT_Device*> devices_of(PJRT_Client& client, const ExecutableInfo& info) {
   std::vector<int> ids = info.build.devices;
   if (ids.empty() && !info.build.portable) {
-    for (uint32_t p = 0; p < info.program->executable->partitions; ++p) {
-      ids.push_back(info.build.device_ordinal >= 0 && info.program->executable->partitions == 1
+    const int64_t devices = info.build.replicas * info.build.partitions;
+    for (int64_t p = 0; p < devices; ++p) {
+      ids.push_back(info.build.device_ordinal >= 0 && devices == 1
                         ? static_cast<int>(info.build.device_ordinal)
                         : static_cast<int>(p));
     }
@@ -125,6 +126,7 @@ void give(std::string text, Args& args, Holder*& holder, void (*&deleter)(Holder
 }  // namespace
 
 void call(PJRT_Client_Compile_Args& args) {
+  const auto working = need(args.client, "client").runtime->host_work();
   const std::string options(args.compile_options, args.compile_options_size);
   args.executable =
       new_loaded(args.client, executable_info(compile(args.program, options), options));

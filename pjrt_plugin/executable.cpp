@@ -112,7 +112,7 @@ void add_layouts(ExecutableInfo& info, const exe::ExecutableT& exe) {
   const auto add = [&info](const Tensors& tensors, auto& forms,
                            std::vector<PJRT_Layouts_MemoryLayout*>& to) {
     for (const auto& tensor : tensors) {
-      forms.push_back(form_of(*tensor, info.build.replicas));
+      forms.push_back(form_of(*tensor, info.array_build().replicas));
       info.owned_layouts.push_back(layout_of(forms.back().get(), tensor->local_dims.size()));
       to.push_back(&info.owned_layouts.back());
     }
@@ -133,18 +133,20 @@ void check_replicas(const Tensors& tensors, int64_t replicas) {
   }
 }
 
-void check_options(const BuildOptions& build, const exe::ExecutableT& program) {
+void check_options(const BuildOptions& build, bool alone, const exe::ExecutableT& program) {
   const int64_t devices = build.replicas * build.partitions;
   if (build.replicas < 1 || build.partitions < 1) {
     throw_invalid("compile options: num_replicas and num_partitions must be 1 or more");
   }
-  if (devices != program.partitions) {
+  if (devices != program.partitions && !alone) {
     throw_invalid("compile options: " + std::to_string(devices) +
                   " devices (num_replicas * num_partitions), the program is for " +
                   std::to_string(program.partitions));
   }
-  check_replicas(program.args, build.replicas);
-  check_replicas(program.results, build.replicas);
+  if (!alone) {
+    check_replicas(program.args, build.replicas);
+    check_replicas(program.results, build.replicas);
+  }
   if (!build.devices.empty() && static_cast<int64_t>(build.devices.size()) != devices) {
     throw_invalid("compile options: the device assignment has " +
                   std::to_string(build.devices.size()) + " devices, the program " +
@@ -181,6 +183,12 @@ ResultBytes result_bytes(const exe::ExecutableT& program) {
 
 }  // namespace
 
+BuildOptions ExecutableInfo::array_build() const {
+  BuildOptions of_arrays = build;
+  of_arrays.replicas = alone ? 1 : build.replicas;
+  return of_arrays;
+}
+
 std::shared_ptr<const ExecutableInfo> executable_info(
     std::shared_ptr<const client::CompiledProgram> program, std::string build_bytes) {
   auto info = std::make_shared<ExecutableInfo>();
@@ -188,19 +196,21 @@ std::shared_ptr<const ExecutableInfo> executable_info(
   info->build_bytes = std::move(build_bytes);
   info->program = std::move(program);
   const exe::ExecutableT& exe = *info->program->executable;
-  check_options(info->build, exe);
+  info->alone = info->build.replicas > 1 && info->build.partitions == 1 && exe.partitions == 1;
+  check_options(info->build, info->alone, exe);
+  const BuildOptions build = info->array_build();
   for (const auto& result : exe.results) {
-    const driver::Shape dims = of_framework(result->local_dims, *result, info->build.replicas);
+    const driver::Shape dims = of_framework(result->local_dims, *result, build.replicas);
     info->output_types.push_back(buffer_type(result->elem));
     info->output_dims.insert(info->output_dims.end(), dims.begin(), dims.end());
     info->output_ranks.push_back(dims.size());
     info->memory_kinds.push_back("device");
     info->memory_kind_sizes.push_back(std::strlen("device"));
   }
-  info->output_shardings = shardings_of(exe.results, info->build);
+  info->output_shardings = shardings_of(exe.results, build);
   add_pointers(info->output_shardings, info->output_sharding_data, info->output_sharding_sizes);
-  info->parameter_shardings = shardings_of(exe.args, info->build);
-  add_empty_shardings(*info->program, info->build, info->parameter_shardings);
+  info->parameter_shardings = shardings_of(exe.args, build);
+  add_empty_shardings(*info->program, build, info->parameter_shardings);
   add_pointers(info->parameter_shardings, info->parameter_sharding_data,
                info->parameter_sharding_sizes);
   add_layouts(*info, exe);

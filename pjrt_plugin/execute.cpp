@@ -92,10 +92,13 @@ bool is_kept(const PJRT_ExecuteOptions* options, size_t argument) {
   return std::find(first, last, static_cast<int64_t>(argument)) != last;
 }
 
-void check_counts(const PJRT_LoadedExecutable_Execute_Args& args, const exe::ExecutableT& program) {
-  if (args.num_devices != program.partitions) {
+void check_counts(const PJRT_LoadedExecutable_Execute_Args& args) {
+  const PJRT_LoadedExecutable& executable = *args.executable;
+  const exe::ExecutableT& program = *executable.info->program->executable;
+  const size_t devices = args.execute_device != nullptr ? 1 : executable.devices.size();
+  if (args.num_devices != devices) {
     throw_invalid("arguments for " + std::to_string(args.num_devices) +
-                  " devices, the program runs on " + std::to_string(program.partitions));
+                  " devices, the program runs on " + std::to_string(devices));
   }
   if (args.num_args != program.args.size()) {
     throw_invalid(std::to_string(args.num_args) + " arguments, the program takes " +
@@ -116,19 +119,79 @@ uint64_t trace_context(const PJRT_Extension_Base* extension) {
   return 0;
 }
 
-void give_outputs(const PJRT_LoadedExecutable_Execute_Args& args,
-                  const std::vector<PJRT_Device*>& devices, LaunchResult result) {
+// Some of the lists by device that a call has.
+struct Lists {
+  size_t first = 0;
+  std::vector<PJRT_Device*> devices;
+};
+
+void give_outputs(const PJRT_LoadedExecutable_Execute_Args& args, const Lists& lists,
+                  LaunchResult result) {
   const auto& types = args.executable->info->output_types;
   const auto& forms = args.executable->info->output_forms;
-  for (size_t d = 0; d < args.num_devices; ++d) {
-    std::vector<DeviceArrayPtr>& outputs = result.outputs.at(d);
+  for (size_t k = 0; k < lists.devices.size(); ++k) {
+    const size_t d = lists.first + k;
+    std::vector<DeviceArrayPtr>& outputs = result.outputs.at(k);
     for (size_t i = 0; i < outputs.size(); ++i) {
-      args.output_lists[d][i] = new_buffer(*devices[d], types[i], std::move(outputs[i]), forms[i]);
+      args.output_lists[d][i] =
+          new_buffer(*lists.devices[k], types[i], std::move(outputs[i]), forms[i]);
     }
     if (args.device_complete_events != nullptr) {
-      args.device_complete_events[d] = new PJRT_Event{result.done.at(d)};
+      args.device_complete_events[d] = new PJRT_Event{result.done.at(k)};
     }
   }
+}
+
+LaunchRequest request_of(const PJRT_LoadedExecutable_Execute_Args& args, const Lists& lists) {
+  LaunchRequest request;
+  for (size_t k = 0; k < lists.devices.size(); ++k) {
+    DeviceShare share{lists.devices[k]->id, {}};
+    for (size_t i = 0; i < args.num_args; ++i) {
+      share.arguments.push_back(argument(args, i, lists.first + k));
+    }
+    request.shares.push_back(std::move(share));
+  }
+  request.on_host_call = host_call_handler(args.options, args.num_devices);
+  if (request.on_host_call && lists.first > 0) {
+    request.on_host_call = [first = lists.first, handler = std::move(request.on_host_call)](
+                               const driver::HostCallInfo& call, size_t partition,
+                               std::span<std::byte> bytes) {
+      handler(call, first + partition, bytes);
+    };
+  }
+  request.trace_context = trace_context(args.extension_start);
+  return request;
+}
+
+void launch(const PJRT_LoadedExecutable_Execute_Args& args, const DeviceProgram& program,
+            const Lists& lists) {
+  const exe::ExecutableT& exe = *args.executable->info->program->executable;
+  LaunchRequest request;
+  try {
+    request = request_of(args, lists);
+  } catch (const driver::Error& error) {
+    if (lists.devices.size() < exe.partitions) {  // its other devices wait for these
+      std::vector<int> ids;
+      for (const PJRT_Device* device : lists.devices) {
+        ids.push_back(device->id);
+      }
+      program.refuse(ids, error);
+    }
+    throw;
+  }
+  std::vector<size_t> taken;  // by the program
+  for (size_t i = 0; i < args.num_args; ++i) {
+    if (exe.args[i]->donated_to >= 0) {
+      (is_kept(args.options, i) ? request.keep : taken).push_back(i);
+    }
+  }
+  LaunchResult result = program.launch(request);
+  for (const size_t i : taken) {
+    for (size_t k = 0; k < lists.devices.size(); ++k) {
+      args.argument_lists[lists.first + k][i]->deleted = true;
+    }
+  }
+  give_outputs(args, lists, std::move(result));
 }
 
 }  // namespace
@@ -142,32 +205,22 @@ void call(PJRT_LoadedExecutable_Execute_Args& args) {
   if (devices.empty()) {
     throw_invalid("a portable executable needs execute_device");
   }
-  const exe::ExecutableT& exe = *executable.info->program->executable;
-  const Program program = program_on(executable, devices);
-  check_counts(args, exe);
-  LaunchRequest request;
-  request.on_host_call = host_call_handler(args.options, args.num_devices);
-  request.trace_context = trace_context(args.extension_start);
-  for (size_t d = 0; d < args.num_devices; ++d) {
-    DeviceShare share{devices.at(d)->id, {}};
-    for (size_t i = 0; i < args.num_args; ++i) {
-      share.arguments.push_back(argument(args, i, d));
+  check_counts(args);
+  if (executable.info->program->executable->partitions > 1) {
+    const auto& all = executable.devices;
+    if (std::find(all.begin(), all.end(), devices[0]) == all.end()) {
+      throw_invalid("execute_device: expected a device of the program, found TPU:" +
+                    std::to_string(devices[0]->id));
     }
-    request.shares.push_back(std::move(share));
-  }
-  std::vector<size_t> taken;  // by the program
-  for (size_t i = 0; i < args.num_args; ++i) {
-    if (exe.args[i]->donated_to >= 0) {
-      (is_kept(args.options, i) ? request.keep : taken).push_back(i);
+    if (args.execute_device != nullptr) {
+      executable.client->launched_by_device = true;
     }
+    launch(args, *program_on(executable, all), {0, devices});
+    return;
   }
-  LaunchResult result = program->launch(request);
-  for (const size_t i : taken) {
-    for (size_t d = 0; d < args.num_devices; ++d) {
-      args.argument_lists[d][i]->deleted = true;
-    }
+  for (size_t d = 0; d < devices.size(); ++d) {  // replicas that have nothing to do with each other
+    launch(args, *program_on(executable, {devices[d]}), {d, {devices[d]}});
   }
-  give_outputs(args, devices, std::move(result));
 }
 
 // A context holds what custom calls of other plugins look up; there are none here.

@@ -43,6 +43,7 @@ struct PJRT_Client : std::enable_shared_from_this<PJRT_Client> {
   std::vector<std::unique_ptr<PJRT_Memory>> owned_memories;
   std::vector<PJRT_Device*> devices;
   std::vector<PJRT_Memory*> memories;
+  std::atomic<bool> launched_by_device{false};  ///< a program of several devices, by one of them
 };
 
 struct PJRT_Event {
@@ -85,7 +86,9 @@ PJRT_Layouts_MemoryLayout layout_of(const ArrayForm* form, size_t rank);
 /// pointers into them.
 struct ExecutableInfo {
   std::shared_ptr<const client::CompiledProgram> program;
-  BuildOptions build;       ///< as they were received
+  BuildOptions build;  ///< as they were received
+  /// Replicas that have nothing to do with each other: each runs a program of one core.
+  bool alone = false;
   std::string build_bytes;  ///< the same, serialized
   std::vector<PJRT_Buffer_Type> output_types;
   std::vector<int64_t> output_dims;  ///< of one core, all outputs one after the other
@@ -101,6 +104,9 @@ struct ExecutableInfo {
   std::vector<PJRT_NamedValue> costs;
   mutable std::once_flag text_made;  ///< of what follows: few ask for it
   mutable std::string text;          ///< of the program, as StableHLO
+
+  /// The number of replicas and partitions that an array of the program is of.
+  BuildOptions array_build() const;
 };
 
 /// Throws driver::Error for options that do not fit the program.

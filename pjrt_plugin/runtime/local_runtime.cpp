@@ -1,5 +1,7 @@
+// Programs and arrays of the driver as those of the interface.
 #include "runtime/local_runtime.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 namespace tpu::pjrt {
@@ -8,60 +10,117 @@ namespace {
 // A program in flight may wait for a call of the host that waits for us: not for ever.
 constexpr std::chrono::seconds kIdleLimit{60};
 
-class LocalArray final : public DeviceArray {
- public:
-  explicit LocalArray(driver::Buffer buffer)
-      : DeviceArray(buffer.device(), buffer.dtype(), buffer.shape()), buffer_(std::move(buffer)) {}
-
-  const driver::Buffer& buffer() const { return buffer_; }
-
-  driver::Event ready() const override { return buffer_.ready(); }
-  driver::Event read(uint64_t first, std::span<std::byte> out) const override {
-    return buffer_.read_part(first, out);
-  }
-  uint64_t address() const override { return buffer_.address(); }
-  void discard() const override { buffer_.discard(); }
-
- private:
-  const driver::Buffer buffer_;
-};
-
 DeviceArrayPtr array_of(driver::Buffer buffer) {
   return std::make_shared<const LocalArray>(std::move(buffer));
 }
 
-const driver::Buffer& buffer_of(const DeviceArray& array) {
-  return static_cast<const LocalArray&>(array).buffer();
-}
+const LocalArray& local(const DeviceArray& array) { return static_cast<const LocalArray&>(array); }
+
+}  // namespace
+
+// A program that several handles launch device by device is on the board once.
+struct LocalRuntime::SharedLoad {
+  base::Mutex mutex;
+  driver::Executable loaded TPU_GUARDED_BY(mutex);
+};
 
 class LocalProgram final : public DeviceProgram {
  public:
-  explicit LocalProgram(driver::Executable executable) : executable_(std::move(executable)) {}
+  LocalProgram(const LocalRuntime& runtime, std::shared_ptr<const client::CompiledProgram> program,
+               std::vector<int> devices)
+      : runtime_(runtime), program_(std::move(program)), devices_(std::move(devices)) {}
 
   LaunchResult launch(const LaunchRequest& request) const override;
-  void unload() const override { executable_.unload(); }
+  void refuse(const std::vector<int>& devices, const driver::Error& error) const override {
+    runtime_.gangs_.refuse(for_gang(), devices, error);
+  }
+  // Launches that wait keep it.
+  void unload() const override {
+    const base::MutexLock lock(mutex_);
+    unloaded_ = true;
+    own_ = {};
+    shared_.reset();
+  }
 
  private:
-  const driver::Executable executable_;
+  driver::Executable own() const;
+  Gangs::Program for_gang() const;
+  LaunchResult launch_later(const LaunchRequest& request, const driver::Executable& loaded) const;
+  void check_loaded() const TPU_REQUIRES(mutex_) {
+    if (unloaded_) {
+      throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                          program_->executable->name + " was unloaded");
+    }
+  }
+
+  const LocalRuntime& runtime_;
+  const std::shared_ptr<const client::CompiledProgram> program_;
+  const std::vector<int> devices_;  // by partition
+  mutable base::Mutex mutex_;
+  mutable bool unloaded_ TPU_GUARDED_BY(mutex_) = false;
+  mutable driver::Executable own_ TPU_GUARDED_BY(mutex_);
+  mutable std::shared_ptr<LocalRuntime::SharedLoad> shared_ TPU_GUARDED_BY(mutex_);
 };
 
-LaunchResult LocalProgram::launch(const LaunchRequest& request) const {
-  std::vector<driver::Array> arguments;
-  for (size_t i = 0; i < executable_.arguments().size(); ++i) {
-    const driver::ParameterInfo& info = executable_.arguments()[i];
-    std::vector<driver::Buffer> parts;
-    for (const DeviceShare& share : request.shares) {
-      parts.push_back(buffer_of(*share.arguments.at(i)));
+driver::Executable LocalProgram::own() const {
+  {
+    const base::MutexLock lock(mutex_);
+    check_loaded();
+    if (own_.valid()) {
+      return own_;
     }
-    arguments.emplace_back(info.dtype, info.shape, info.layout, std::move(parts));
   }
-  driver::RunOptions run;
-  run.keep = request.keep;
-  run.on_host_call = request.on_host_call;
-  run.trace_context = request.trace_context;
-  const driver::RunResult result = executable_.run(arguments, run);
+  // Without the lock: the call runs callbacks, which may launch the same program.
+  driver::Executable made = runtime_.board_.load(program_->executable, devices_);
+  const base::MutexLock lock(mutex_);
+  check_loaded();
+  if (!own_.valid()) {
+    own_ = std::move(made);
+  }
+  return own_;
+}
+
+Gangs::Program LocalProgram::for_gang() const {
+  std::shared_ptr<LocalRuntime::SharedLoad> shared;
+  {
+    const base::MutexLock lock(mutex_);
+    check_loaded();
+    if (!shared_) {
+      shared_ = runtime_.shared_load(program_, devices_);
+    }
+    shared = shared_;
+  }
+  const auto load = [board = runtime_.board_, program = program_, devices = devices_, shared] {
+    {
+      const base::MutexLock lock(shared->mutex);
+      if (shared->loaded.valid()) {
+        return shared->loaded;
+      }
+    }
+    driver::Executable made = board.load(program->executable, devices);
+    const base::MutexLock lock(shared->mutex);
+    shared->loaded = std::move(made);
+    return shared->loaded;
+  };
+  return {program_, devices_, load};
+}
+
+LaunchResult LocalProgram::launch(const LaunchRequest& request) const {
+  if (request.shares.size() < devices_.size()) {
+    return runtime_.gangs_.join(for_gang(), request);
+  }
+  const driver::Executable loaded = own();
+  const auto there = [](const DeviceArrayPtr& array) { return local(*array).settled(); };
+  if (runtime_.queue_.busy(request.shares) ||
+      !std::ranges::all_of(request.shares, [&](const DeviceShare& share) {
+        return std::ranges::all_of(share.arguments, there);
+      })) {
+    return launch_later(request, loaded);
+  }
+  const driver::RunResult result = run_on_board(loaded, request);
   LaunchResult launched;
   for (size_t d = 0; d < request.shares.size(); ++d) {
+    runtime_.gangs_.note(request.shares[d].device);
     std::vector<DeviceArrayPtr> outputs;
     for (const driver::Array& output : result.outputs) {
       outputs.push_back(array_of(output.parts()[d]));
@@ -72,20 +131,40 @@ LaunchResult LocalProgram::launch(const LaunchRequest& request) const {
   return launched;
 }
 
-}  // namespace
+LaunchResult LocalProgram::launch_later(const LaunchRequest& request,
+                                        const driver::Executable& loaded) const {
+  const exe::ExecutableT& exe = *program_->executable;
+  const auto launch = std::make_shared<WaitingLaunch>(
+      runtime_.board_, exe.name, request.shares.size(), [loaded] { return loaded; });
+  LaunchResult result;
+  std::vector<int> devices;
+  for (size_t p = 0; p < request.shares.size(); ++p) {
+    runtime_.gangs_.note(request.shares[p].device);
+    result.outputs.push_back(launch->add(p, exe, request, p));
+    result.done.push_back(launch->made());
+    devices.push_back(request.shares[p].device);
+  }
+  runtime_.queue_.add(launch, devices, 0);
+  runtime_.queue_.run();
+  return result;
+}
 
 driver::DeviceInfo LocalRuntime::device_info(int device) const {
   return board_.devices().at(static_cast<size_t>(device));
 }
 
 DeviceArrayPtr LocalRuntime::put(int device, const driver::HostView& host) const {
-  return array_of(board_.put(device, host));
+  DeviceArrayPtr array = array_of(board_.put(device, host));
+  gangs_.note(device);
+  return array;
 }
 
 DeviceArrayPtr LocalRuntime::put(int device, driver::DType dtype, const driver::Shape& shape,
                                  std::shared_ptr<const std::vector<std::byte>> bytes,
                                  const driver::Event& after) const {
-  return array_of(board_.put(device, dtype, shape, std::move(bytes), {after}));
+  DeviceArrayPtr array = array_of(board_.put(device, dtype, shape, std::move(bytes), {after}));
+  gangs_.note(device);
+  return array;
 }
 
 DeviceArrayPtr LocalRuntime::zeros(int device, driver::DType dtype,
@@ -94,12 +173,57 @@ DeviceArrayPtr LocalRuntime::zeros(int device, driver::DType dtype,
 }
 
 DeviceArrayPtr LocalRuntime::copy(const DeviceArray& source, int device) const {
-  return array_of(board_.copy(buffer_of(source), device));
+  const LocalArray& from = local(source);
+  if (const auto there = from.buffer()) {
+    return array_of(board_.copy(*there, device));
+  }
+  const driver::HostEvent made = board_.make_event();
+  auto copied =
+      std::make_shared<const LocalArray>(device, from.dtype(), from.shape(), board_, made.event());
+  from.then([board = board_, device, copied, made](const driver::Buffer* buffer,
+                                                   const driver::Error* error) {
+    const auto give_up = [&](const driver::Error& why) {
+      copied->fail(why);
+      fail_event(made, why);
+    };
+    if (error != nullptr) {
+      return give_up(*error);
+    }
+    try {
+      const driver::Buffer copy = board.copy(*buffer, device);
+      copied->settle(copy);
+      pass_on(copy.ready(), made);
+    } catch (const driver::Error& refused) {
+      give_up(refused);
+    }
+  });
+  return copied;
 }
 
 std::shared_ptr<const DeviceProgram> LocalRuntime::load(
     std::shared_ptr<const client::CompiledProgram> program, const std::vector<int>& devices) const {
-  return std::make_shared<const LocalProgram>(board_.load(program->executable, devices));
+  return std::make_shared<const LocalProgram>(*this, std::move(program), devices);
+}
+
+std::shared_ptr<LocalRuntime::SharedLoad> LocalRuntime::shared_load(
+    const std::shared_ptr<const client::CompiledProgram>& program,
+    const std::vector<int>& devices) const {
+  const base::MutexLock lock(loads_mutex_);
+  std::erase_if(loads_, [](const auto& load) { return load.second.expired(); });
+  std::weak_ptr<SharedLoad>& known = loads_[{program.get(), devices}];
+  auto load = known.lock();
+  if (!load) {
+    known = load = std::make_shared<SharedLoad>();
+  }
+  return load;
+}
+
+void LocalRuntime::leave(const std::vector<int>& devices, const driver::Error& error) const {
+  gangs_.leave(devices, error);
+}
+
+std::shared_ptr<void> LocalRuntime::host_work() const {
+  return std::make_shared<Gangs::HostWork>(gangs_);
 }
 
 void LocalRuntime::switch_profile(bool on) const {

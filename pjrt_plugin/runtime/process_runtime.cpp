@@ -16,7 +16,9 @@ const Runtime* opened TPU_GUARDED_BY(opening) = nullptr;
 const Runtime& process_runtime() {
   const base::MutexLock lock(opening);
   if (opened == nullptr) {
-    opened = new LocalRuntime(client::ProcessBoard::get().board());
+    opened = new LocalRuntime(
+        client::ProcessBoard::get().board(),
+        std::chrono::duration<double>(client::ProcessBoard::options().replica_seconds));
   }
   return *opened;
 }

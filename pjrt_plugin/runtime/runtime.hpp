@@ -60,8 +60,10 @@ struct DeviceShare {
 };
 
 struct LaunchRequest {
-  std::vector<DeviceShare> shares;  ///< by partition
-  std::vector<size_t> keep;         ///< arguments that are not donated (RunOptions::keep)
+  /// By partition; or those of some devices of the program. Then the others bring theirs in calls
+  /// of their own, and the launch is submitted with the last of them.
+  std::vector<DeviceShare> shares;
+  std::vector<size_t> keep;  ///< arguments that are not donated (RunOptions::keep)
   driver::HostCallHandler on_host_call;
   uint64_t trace_context = 0;
 };
@@ -80,8 +82,12 @@ class DeviceProgram {
   DeviceProgram& operator=(const DeviceProgram&) = delete;
   virtual ~DeviceProgram() = default;
 
-  /// Number, types and shapes of the arguments are those of the program.
+  /// Number, types and shapes of the arguments are those of the program. Waits for no other call:
+  /// what a launch needs of others can come later. Launch number k of a device meets launch number
+  /// k of the other devices; what is wrong with one of them fails all, by their events.
   virtual LaunchResult launch(const LaunchRequest& request) const = 0;
+  /// The devices should bring their shares of a launch, and cannot: it fails for all.
+  virtual void refuse(const std::vector<int>& devices, const driver::Error& error) const = 0;
   /// Launches in flight are not disturbed.
   virtual void unload() const = 0;
 };
@@ -112,6 +118,12 @@ class Runtime {
       const std::vector<int>& devices) const = 0;
 
   virtual driver::HostEvent make_event() const = 0;
+
+  /// Nobody works with these devices any more: launches that wait for them, or for others with
+  /// them, fail with this error.
+  virtual void leave(const std::vector<int>& devices, const driver::Error& error) const = 0;
+  /// While the result lives, the host works for launches to come: nobody has waited too long.
+  virtual std::shared_ptr<void> host_work() const = 0;
 
   /// Begins the profile of the steps from here on, once what was submitted is over.
   virtual void begin_profile() const = 0;

@@ -56,6 +56,9 @@ inline std::string graph(const std::string& path) {
 // CompileOptionsProto {executable_build_options {num_partitions}}
 inline std::string partitions(char count) { return {0x1a, 0x02, 0x28, count}; }
 
+// CompileOptionsProto {executable_build_options {num_replicas}}
+inline std::string replicas(char count) { return {0x1a, 0x02, 0x20, count}; }
+
 inline std::pair<PJRT_Buffer*, Outcome> upload(PJRT_Client* client, PJRT_Device* device,
                                                const std::vector<float>& values,
                                                const std::vector<int64_t>& dims,
@@ -78,28 +81,45 @@ inline std::pair<PJRT_Buffer*, Outcome> upload(PJRT_Client* client, PJRT_Device*
   return {args.buffer, outcome};
 }
 
+inline void destroy(PJRT_Event* event) {
+  auto args = args_of<PJRT_Event_Destroy_Args>();
+  args.event = event;
+  EXPECT_EQ(api().PJRT_Event_Destroy(&args), nullptr);
+}
+
+inline bool is_ready(PJRT_Event* event) {
+  auto args = args_of<PJRT_Event_IsReady_Args>();
+  args.event = event;
+  EXPECT_EQ(outcome_of(api().PJRT_Event_IsReady(&args)).text, "");
+  return args.is_ready;
+}
+
 // Waits and destroys.
 inline Outcome await(PJRT_Event* event) {
   auto args = args_of<PJRT_Event_Await_Args>();
   args.event = event;
-  const Outcome outcome = outcome_of(api().PJRT_Event_Await(&args));
-  auto destroy = args_of<PJRT_Event_Destroy_Args>();
-  destroy.event = event;
-  EXPECT_EQ(api().PJRT_Event_Destroy(&destroy), nullptr);
+  Outcome outcome = outcome_of(api().PJRT_Event_Await(&args));
+  destroy(event);
   return outcome;
 }
 
-inline std::vector<float> download(PJRT_Buffer* buffer) {
+// Starts the copy to `values`, which gets the size of the array.
+inline PJRT_Event* start_download(PJRT_Buffer* buffer, std::vector<float>& values) {
   auto size = args_of<PJRT_Buffer_ToHostBuffer_Args>();
   size.src = buffer;
   EXPECT_EQ(outcome_of(api().PJRT_Buffer_ToHostBuffer(&size)).text, "");
-  std::vector<float> values(size.dst_size / sizeof(float));
+  values.resize(size.dst_size / sizeof(float));
   auto args = args_of<PJRT_Buffer_ToHostBuffer_Args>();
   args.src = buffer;
   args.dst = values.data();
   args.dst_size = size.dst_size;
   EXPECT_EQ(outcome_of(api().PJRT_Buffer_ToHostBuffer(&args)).text, "");
-  EXPECT_EQ(await(args.event).text, "");
+  return args.event;
+}
+
+inline std::vector<float> download(PJRT_Buffer* buffer) {
+  std::vector<float> values;
+  EXPECT_EQ(await(start_download(buffer, values)).text, "");
   return values;
 }
 
@@ -109,6 +129,18 @@ inline void destroy(PJRT_Buffer* buffer) {
   EXPECT_EQ(api().PJRT_Buffer_Destroy(&args), nullptr);
 }
 
+inline void destroy(PJRT_LoadedExecutable* executable) {
+  auto args = args_of<PJRT_LoadedExecutable_Destroy_Args>();
+  args.executable = executable;
+  EXPECT_EQ(api().PJRT_LoadedExecutable_Destroy(&args), nullptr);
+}
+
+inline void destroy(PJRT_Client* client) {
+  auto args = args_of<PJRT_Client_Destroy_Args>();
+  args.client = client;
+  EXPECT_EQ(api().PJRT_Client_Destroy(&args), nullptr);
+}
+
 // Results and ends by device.
 struct Launch {
   Outcome outcome;
@@ -116,10 +148,11 @@ struct Launch {
   std::vector<PJRT_Event*> ends;
 };
 
-// Arguments by device, each a list. Waits for nothing.
+// Arguments by device, each a list. Waits for nothing. `device`: the one whose arguments they are.
 inline Launch submit(PJRT_LoadedExecutable* executable,
                      const std::vector<std::vector<PJRT_Buffer*>>& arguments, size_t results,
-                     PJRT_ExecuteOptions options = args_of<PJRT_ExecuteOptions>()) {
+                     PJRT_ExecuteOptions options = args_of<PJRT_ExecuteOptions>(),
+                     PJRT_Device* device = nullptr) {
   Launch launch;
   launch.results.assign(arguments.size(), std::vector<PJRT_Buffer*>(results));
   launch.ends.resize(arguments.size());
@@ -135,6 +168,7 @@ inline Launch submit(PJRT_LoadedExecutable* executable,
   args.argument_lists = argument_lists.data();
   args.num_devices = arguments.size();
   args.num_args = arguments[0].size();
+  args.execute_device = device;
   args.output_lists = output_lists.data();
   args.device_complete_events = launch.ends.data();
   launch.outcome = outcome_of(api().PJRT_LoadedExecutable_Execute(&args));

@@ -1,0 +1,93 @@
+// Gangs: launches whose devices ask for them one by one, from threads or processes of their own, as
+// PyTorch/XLA does. The launch number k of a device meets the launch number k of all others, as
+// on a board whose cores meet in the program. The first that asks gets promised arrays at once;
+// the launch is submitted when the last has asked.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/launch_queue.hpp"
+
+namespace tpu::pjrt {
+
+class Gangs {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `limit`: how long launches wait for a device that does nothing; zero: for ever.
+  Gangs(driver::Board board, LaunchQueue& queue, std::chrono::duration<double> limit);
+  Gangs(const Gangs&) = delete;
+  Gangs& operator=(const Gangs&) = delete;
+  /// Ends what waits.
+  ~Gangs();
+
+  /// What the devices of a program launch.
+  struct Program {
+    std::shared_ptr<const client::CompiledProgram> compiled;
+    std::vector<int> devices;  ///< by partition
+    WaitingLaunch::Program loaded;
+  };
+  /// The next launch of the devices whose shares these are. Never waits.
+  LaunchResult join(const Program& program, const LaunchRequest& request);
+  /// The next launch of these devices cannot be: it fails for all with this error.
+  void refuse(const Program& program, const std::vector<int>& devices, const driver::Error& error);
+  /// The devices have lost who works with them: launches that wait for others fail, and counting
+  /// begins anew.
+  void leave(const std::vector<int>& devices, const driver::Error& error);
+
+  /// Somebody works with the device, so that launches may go on waiting for it.
+  void note(int device);
+  /// Somebody works on the host for any device, as long as this lives: compiles a program.
+  class HostWork {
+   public:
+    explicit HostWork(Gangs& gangs) : gangs_(gangs) { ++gangs_.host_work_; }
+    HostWork(const HostWork&) = delete;
+    HostWork& operator=(const HostWork&) = delete;
+    ~HostWork();
+
+   private:
+    Gangs& gangs_;
+  };
+
+ private:
+  struct Gang;
+  struct Group;
+  using Failed = std::vector<std::pair<std::shared_ptr<WaitingLaunch>, driver::Error>>;
+
+  Group& group_of(const Program& program) TPU_REQUIRES(mutex_);
+  Gang& next_of(Group& group, size_t partition, const Program& program) TPU_REQUIRES(mutex_);
+  void fail(Gang& gang, const driver::Error& error, Failed& failed) TPU_REQUIRES(mutex_);
+  /// Without the lock: it runs callbacks.
+  void end(const Failed& failed);
+  Clock::time_point waiting_since(const Gang& gang) const TPU_REQUIRES(mutex_);
+  /// Those whose time is over; else when the first of the others is to be looked at.
+  std::optional<Clock::time_point> look(Failed& failed) TPU_REQUIRES(mutex_);
+  void expect_watch() TPU_REQUIRES(mutex_);
+  void watch();
+
+  const driver::Board board_;
+  LaunchQueue& queue_;
+  const std::chrono::duration<double> limit_;
+  mutable base::Mutex mutex_;
+  std::map<std::vector<int>, std::unique_ptr<Group>> groups_ TPU_GUARDED_BY(mutex_);  // by devices
+  std::vector<std::atomic<Clock::rep>> noted_;                                        // by device
+  std::atomic<int> host_work_{0};
+  std::atomic<Clock::rep> host_work_ended_{0};
+
+  base::CondVar changed_;
+  bool idle_ TPU_GUARDED_BY(mutex_) = false;  // the watch sleeps until a launch waits
+  bool ending_ TPU_GUARDED_BY(mutex_) = false;
+  std::thread watch_ TPU_GUARDED_BY(mutex_);  // of the time; from the first launch that waits on
+};
+
+}  // namespace tpu::pjrt

@@ -1,0 +1,269 @@
+// Launches that wait, and the order of those on a device.
+#include "runtime/launch_queue.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace tpu::pjrt {
+
+driver::RunResult run_on_board(const driver::Executable& executable, const LaunchRequest& request) {
+  std::vector<driver::Array> arguments;
+  for (size_t i = 0; i < executable.arguments().size(); ++i) {
+    const driver::ParameterInfo& info = executable.arguments()[i];
+    std::vector<driver::Buffer> parts;
+    for (const DeviceShare& share : request.shares) {
+      parts.push_back(static_cast<const LocalArray&>(*share.arguments.at(i)).buffer().value());
+    }
+    arguments.emplace_back(info.dtype, info.shape, info.layout, std::move(parts));
+  }
+  driver::RunOptions run;
+  run.keep = request.keep;
+  run.on_host_call = request.on_host_call;
+  run.trace_context = request.trace_context;
+  return executable.run(arguments, run);
+}
+
+WaitingLaunch::WaitingLaunch(const driver::Board& board, std::string name, size_t partitions,
+                             Program program)
+    : board_(board),
+      name_(std::move(name)),
+      program_(std::move(program)),
+      made_(board.make_event()),
+      made_event_(made_.event()),
+      parts_(partitions) {}
+
+WaitingLaunch::~WaitingLaunch() { release(); }
+
+std::vector<DeviceArrayPtr> WaitingLaunch::add(size_t partition, const exe::ExecutableT& program,
+                                               const LaunchRequest& request, size_t place) {
+  const DeviceShare& share = request.shares.at(place);
+  Part part{share, {}, {}, request.keep, request.on_host_call, place};
+  std::vector<DeviceArrayPtr> results;
+  for (const auto& result : program.results) {
+    part.results.push_back(
+        std::make_shared<const LocalArray>(share.device, static_cast<driver::DType>(result->elem),
+                                           result->local_dims, board_, made_event_));
+    results.push_back(part.results.back());
+  }
+  for (const DeviceArrayPtr& argument : share.arguments) {
+    part.arguments.push_back(std::static_pointer_cast<const LocalArray>(argument));
+    part.arguments.back()->hold();
+  }
+  if (trace_context_ == 0) {
+    trace_context_ = request.trace_context;
+  }
+  parts_[partition] = std::move(part);
+  return results;
+}
+
+bool WaitingLaunch::ready() const {
+  return std::ranges::all_of(parts_, [](const std::optional<Part>& part) {
+    return part && std::ranges::all_of(part->arguments, &LocalArray::settled);
+  });
+}
+
+// An argument that one of the shares keeps is copied on all: the program has one way for it.
+LaunchRequest WaitingLaunch::request() const {
+  LaunchRequest all;
+  std::set<size_t> keep;
+  std::vector<std::pair<driver::HostCallHandler, size_t>> handlers;
+  for (const std::optional<Part>& part : parts_) {
+    all.shares.push_back(part->share);
+    keep.insert(part->keep.begin(), part->keep.end());
+    handlers.emplace_back(part->on_host_call, part->place);
+  }
+  all.keep.assign(keep.begin(), keep.end());
+  all.trace_context = trace_context_;
+  if (std::ranges::any_of(handlers, [](const auto& each) { return each.first != nullptr; })) {
+    all.on_host_call = [handlers](const driver::HostCallInfo& call, size_t partition,
+                                  std::span<std::byte> bytes) {
+      const auto& [handler, place] = handlers.at(partition);
+      if (!handler) {
+        throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                            "partition " + std::to_string(partition) +
+                                " has no callbacks for the calls of the host",
+                            {.device = -1, .op = call.op, .source = call.source});
+      }
+      handler(call, place, bytes);
+    };
+  }
+  return all;
+}
+
+// What a share let the program take over, and another one kept.
+void WaitingLaunch::give_back_taken(const LaunchRequest& request) const {
+  for (const std::optional<Part>& part : parts_) {
+    for (const size_t i : request.keep) {
+      if (std::ranges::find(part->keep, i) == part->keep.end()) {
+        part->arguments.at(i)->discard();
+      }
+    }
+  }
+}
+
+void WaitingLaunch::submit() {
+  LaunchRequest all;
+  driver::RunResult result;
+  try {
+    all = request();
+    result = run_on_board(program_(), all);
+  } catch (const driver::Error& error) {
+    return fail(error);
+  } catch (const std::exception& error) {
+    return fail(driver::Error(driver::ErrorCode::kInternal, error.what()));
+  }
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    for (size_t r = 0; r < parts_[p]->results.size(); ++r) {
+      parts_[p]->results[r]->settle(result.outputs.at(r).parts().at(p));
+    }
+  }
+  give_back_taken(all);
+  release();
+  pass_on(result.done, made_);
+}
+
+void WaitingLaunch::fail(const driver::Error& error) {
+  for (const std::optional<Part>& part : parts_) {
+    for (size_t r = 0; part && r < part->results.size(); ++r) {
+      part->results[r]->fail(error);
+    }
+  }
+  release();
+  fail_event(made_, error);
+}
+
+void WaitingLaunch::release() {
+  for (std::optional<Part>& part : parts_) {
+    if (part) {
+      for (const LocalArrayPtr& argument : std::exchange(part->arguments, {})) {
+        argument->release();
+      }
+      part->share.arguments.clear();
+    }
+  }
+}
+
+bool LaunchQueue::busy(const std::vector<DeviceShare>& shares) const {
+  const base::MutexLock lock(mutex_);
+  for (size_t i = 0; !waiting_.empty() && i < shares.size(); ++i) {
+    if (waiting_.contains(shares[i].device)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+LaunchQueue::EntryPtr LaunchQueue::entry_of(const WaitingLaunch& launch) const {
+  for (const auto& [device, queue] : waiting_) {
+    for (const EntryPtr& entry : queue) {
+      if (entry->launch.get() == &launch) {
+        return entry;
+      }
+    }
+  }
+  return nullptr;
+}
+
+bool LaunchQueue::add(const std::shared_ptr<WaitingLaunch>& launch, const std::vector<int>& devices,
+                      size_t missing) {
+  const base::MutexLock lock(mutex_);
+  EntryPtr entry = entry_of(*launch);
+  if (!entry) {
+    entry = std::make_shared<Entry>();
+    entry->launch = launch;
+  }
+  entry->missing = missing;
+  for (const int device : devices) {
+    entry->devices.push_back(device);
+    waiting_[device].push_back(entry);
+  }
+  return !waits_for_itself(entry);
+}
+
+// Follows what is in front of a launch on each of its devices.
+bool LaunchQueue::waits_for_itself(const EntryPtr& entry) const {
+  std::set<const Entry*> seen;
+  std::vector<EntryPtr> work{entry};
+  while (!work.empty()) {
+    const EntryPtr behind = std::move(work.back());
+    work.pop_back();
+    for (const int device : behind->devices) {
+      const auto& queue = waiting_.at(device);
+      const auto at = std::ranges::find(queue, behind);
+      if (at == queue.begin()) {
+        continue;
+      }
+      const EntryPtr& front = *std::prev(at);
+      if (front == entry) {
+        return true;
+      }
+      if (seen.insert(front.get()).second) {
+        work.push_back(front);
+      }
+    }
+  }
+  return false;
+}
+
+bool LaunchQueue::first_everywhere(const EntryPtr& entry) const {
+  for (const int device : entry->devices) {
+    if (waiting_.at(device).front() != entry) {
+      return false;
+    }
+  }
+  return true;
+}
+
+LaunchQueue::EntryPtr LaunchQueue::next() {
+  for (const auto& [device, queue] : waiting_) {
+    const EntryPtr& entry = queue.front();
+    if (!entry->taken && entry->missing == 0 && first_everywhere(entry) && entry->launch->ready()) {
+      entry->taken = true;
+      return entry;
+    }
+  }
+  return nullptr;
+}
+
+void LaunchQueue::remove(const EntryPtr& entry) {
+  const base::MutexLock lock(mutex_);
+  for (const int device : entry->devices) {
+    auto& queue = waiting_.at(device);
+    std::erase(queue, entry);
+    if (queue.empty()) {
+      waiting_.erase(device);
+    }
+  }
+}
+
+void LaunchQueue::run() {
+  for (;;) {
+    EntryPtr entry;
+    {
+      const base::MutexLock lock(mutex_);
+      entry = next();
+    }
+    if (!entry) {
+      return;
+    }
+    entry->launch->submit();  // without the lock: it calls the board, and work of arrays
+    remove(entry);
+  }
+}
+
+void LaunchQueue::drop(const std::shared_ptr<WaitingLaunch>& launch, const driver::Error& error) {
+  EntryPtr entry;
+  {
+    const base::MutexLock lock(mutex_);
+    entry = entry_of(*launch);
+    if (!entry || std::exchange(entry->taken, true)) {
+      return;
+    }
+  }
+  launch->fail(error);
+  remove(entry);
+  run();
+}
+
+}  // namespace tpu::pjrt

@@ -1,0 +1,102 @@
+// LaunchQueue: launches that cannot be submitted yet. A launch waits for replicas that have not
+// asked for it, for arrays that come later, and for the launches in front of it on its devices:
+// each device does what is asked of it in the order of the calls. No call waits. What can be
+// submitted is submitted by the thread whose call made that possible.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/local_array.hpp"
+
+namespace tpu::pjrt {
+
+/// Submits a launch of all shares to the board.
+driver::RunResult run_on_board(const driver::Executable& executable, const LaunchRequest& request);
+
+/// A launch whose results are promised. Its shares come one by one.
+class WaitingLaunch {
+ public:
+  /// Gives the program, when the launch is submitted.
+  using Program = std::function<driver::Executable()>;
+  WaitingLaunch(const driver::Board& board, std::string name, size_t partitions, Program program);
+  ~WaitingLaunch();
+  WaitingLaunch(const WaitingLaunch&) = delete;
+  WaitingLaunch& operator=(const WaitingLaunch&) = delete;
+
+  const std::string& name() const { return name_; }
+  const driver::Event& made() const { return made_event_; }
+
+  /// The arrays that a device will have of it. `place`: of its share in the request.
+  std::vector<DeviceArrayPtr> add(size_t partition, const exe::ExecutableT& program,
+                                  const LaunchRequest& request, size_t place);
+  /// All shares are there, and their arrays there or lost.
+  bool ready() const;
+
+  /// One of the two ends it, once, when no more shares come.
+  void submit();
+  void fail(const driver::Error& error);
+
+ private:
+  struct Part {
+    DeviceShare share;
+    std::vector<LocalArrayPtr> arguments, results;
+    std::vector<size_t> keep;
+    driver::HostCallHandler on_host_call;
+    size_t place = 0;  // for the handler
+  };
+
+  LaunchRequest request() const;
+  void give_back_taken(const LaunchRequest& request) const;
+  void release();
+
+  const driver::Board board_;
+  const std::string name_;
+  const Program program_;
+  const driver::HostEvent made_;
+  const driver::Event made_event_;
+  std::vector<std::optional<Part>> parts_;  // by partition
+  uint64_t trace_context_ = 0;
+};
+
+class LaunchQueue {
+ public:
+  /// Something waits on one of these devices.
+  bool busy(const std::vector<DeviceShare>& shares) const;
+
+  /// Puts the launch behind all that waits on these devices. `missing`: of its devices that have
+  /// not asked yet. False: it can never run, because devices have the same launches in different
+  /// orders; it is there all the same, and to be dropped.
+  bool add(const std::shared_ptr<WaitingLaunch>& launch, const std::vector<int>& devices,
+           size_t missing);
+  /// Submits what waits for nothing.
+  void run();
+  /// Ends a launch with an error, and runs what waited behind it. Nothing happens to one that is
+  /// being submitted.
+  void drop(const std::shared_ptr<WaitingLaunch>& launch, const driver::Error& error);
+
+ private:
+  struct Entry {
+    std::shared_ptr<WaitingLaunch> launch;
+    std::vector<int> devices;
+    size_t missing = 0;
+    bool taken = false;  // by the thread that ends it
+  };
+  using EntryPtr = std::shared_ptr<Entry>;
+
+  EntryPtr entry_of(const WaitingLaunch& launch) const TPU_REQUIRES(mutex_);
+  EntryPtr next() TPU_REQUIRES(mutex_);
+  bool first_everywhere(const EntryPtr& entry) const TPU_REQUIRES(mutex_);
+  bool waits_for_itself(const EntryPtr& entry) const TPU_REQUIRES(mutex_);
+  void remove(const EntryPtr& entry);
+
+  mutable base::Mutex mutex_;
+  std::map<int, std::deque<EntryPtr>> waiting_ TPU_GUARDED_BY(mutex_);  // by device
+};
+
+}  // namespace tpu::pjrt

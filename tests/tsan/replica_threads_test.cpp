@@ -1,0 +1,130 @@
+// Launches whose devices ask for them one by one, from many threads: those that meet, those that a
+// missing device ends, arrays that are read and given up while they are still to come.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "runtime/local_runtime.hpp"
+#include "tests/driver/null_board.hpp"
+#include "tests/driver/program_builder.hpp"
+#include "transport/null/null_transport.hpp"
+
+namespace tpu::pjrt {
+namespace {
+
+using driver::test::ProgramBuilder;
+
+constexpr int kDevices = 8;
+
+class ReplicaThreads : public testing::Test {
+ protected:
+  void open(double limit) {
+    driver::OpenOptions options;
+    options.completion_thread = true;
+    board_ = driver::test::open_null(null_, options);
+    runtime_ = std::make_unique<LocalRuntime>(board_, std::chrono::duration<double>(limit));
+    ProgramBuilder builder(kDevices);  // takes over its argument
+    builder.argument(driver::DType::kI32, {64});
+    builder.result(driver::DType::kI32, {64}, false, 0);
+    auto made = std::make_shared<client::CompiledProgram>();
+    made->executable = std::make_shared<exe::ExecutableT>(exe::read_executable(builder.bytes()));
+    made->fingerprint = "one";
+    program_ = made;
+  }
+
+  std::shared_ptr<const DeviceProgram> load() const {
+    return runtime_->load(program_, {0, 1, 2, 3, 4, 5, 6, 7});
+  }
+
+  DeviceArrayPtr state(int device) const {
+    const std::vector<std::byte> bytes(256, static_cast<std::byte>(device + 1));
+    return runtime_->put(device, driver::HostView{driver::DType::kI32, {64}, bytes});
+  }
+
+  static void in_threads(int count, const std::function<void(int)>& work) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < count; ++t) {
+      threads.emplace_back(work, t);
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+
+  driver::NullTransport* null_ = nullptr;
+  driver::Board board_;
+  std::unique_ptr<LocalRuntime> runtime_;
+  std::shared_ptr<const client::CompiledProgram> program_;
+};
+
+TEST_F(ReplicaThreads, EveryLaunchMeetsItsNumber) {
+  open(600);
+  constexpr int kSteps = 30;
+  std::atomic<int> wrong{0};
+  in_threads(kDevices, [&](int device) {
+    const auto program = load();
+    DeviceArrayPtr w = state(device);
+    std::vector<std::vector<std::byte>> read(kSteps, std::vector<std::byte>(256));
+    std::vector<driver::Event> reads;
+    for (int s = 0; s < kSteps; ++s) {
+      const LaunchResult result = program->launch({{{device, {w}}}, {}, {}, 0});
+      w = result.outputs[0][0];
+      reads.push_back(w->read(0, read[static_cast<size_t>(s)]));
+      if (s % 7 == 3) {
+        const DeviceArrayPtr copy = runtime_->copy(*w, (device + 1) % kDevices);
+        copy->ready().wait();
+        copy->discard();
+      }
+    }
+    for (size_t s = 0; s < kSteps; ++s) {
+      reads[s].wait();
+      wrong += read[s] != std::vector<std::byte>(256, static_cast<std::byte>(device + 1)) ? 1 : 0;
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(ReplicaThreads, AMissingDeviceEndsTheLaunchOfAll) {
+  open(0.05);
+  constexpr int kRounds = 10;
+  std::atomic<int> late{0};
+  in_threads(kDevices, [&](int device) {
+    const auto program = load();
+    for (int round = 0; round < kRounds; ++round) {
+      if (round % kDevices == device) {  // comes when the others have given up
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      }
+      const LaunchResult result = program->launch({{{device, {state(device)}}}, {}, {}, 0});
+      if (const auto error = result.done[0].wait_for_error()) {
+        late += error->code() == driver::ErrorCode::kTimeout ? 1 : 100;
+      }
+    }
+  });
+  EXPECT_EQ(late, kRounds * kDevices);
+}
+
+TEST_F(ReplicaThreads, WhoLeavesEndsWhatWaits) {
+  open(600);
+  std::atomic<bool> over{false};
+  std::thread leaver([&] {
+    while (!over) {
+      runtime_->leave({3}, {driver::ErrorCode::kCancelled, "gone"});
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  in_threads(kDevices - 1, [&](int device) {  // the last device never asks
+    const auto program = load();
+    for (int round = 0; round < 20; ++round) {
+      const LaunchResult result = program->launch({{{device, {state(device)}}}, {}, {}, 0});
+      EXPECT_NE(result.done[0].wait_for_error(), nullptr);
+      result.outputs[0][0]->discard();
+    }
+  });
+  over = true;
+  leaver.join();
+}
+
+}  // namespace
+}  // namespace tpu::pjrt
