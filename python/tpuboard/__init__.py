@@ -20,8 +20,6 @@ from ._library import library_path, version
 from ._measure import Measurement, measure
 from ._program import Array, Event, Executable, Parameter, Program, compile, read  # noqa: A004
 
-__version__ = version()
-
 __all__ = [
     "Array",
     "Board",
@@ -44,3 +42,11 @@ __all__ = [
     "read",
     "version",
 ]
+
+
+def __getattr__(name: str) -> str:
+    """The version is that of the library, which is not loaded before it is used: PyTorch/XLA imports the package to
+    find out whether it is meant."""
+    if name == "__version__":
+        return version()
+    raise AttributeError(f"module 'tpuboard' has no attribute '{name}'")

@@ -10,14 +10,14 @@ from typing import Any
 
 from ._errors import TpuError
 
-_NAME = "libtpuboard_pjrt.so"
+NAME = "libtpuboard_pjrt.so"
 
 
 def library_path() -> Path:
     """The shared library: the one that TPU_LIBRARY_PATH gives to JAX, since both are to see one board, if it is such a
     library; else what was installed with the package."""
     named = Path(os.environ.get("TPU_LIBRARY_PATH", ""))
-    return named if named.name == _NAME else Path(__file__).parent / _NAME
+    return named if named.name == NAME else Path(__file__).parent / NAME
 
 
 class BoardInfo(c.Structure):
@@ -167,7 +167,7 @@ def load() -> Any:
     path = library_path()
     if not path.exists():
         raise ImportError(f"{path} is not there: install the package (pip install . in the repository), or name a "
-                          f"built {_NAME} by the environment variable TPU_LIBRARY_PATH")
+                          f"built {NAME} by the environment variable TPU_LIBRARY_PATH")
     library = c.CDLL(str(path))
     for name, arguments in _CALLS.items():
         function = getattr(library, name)

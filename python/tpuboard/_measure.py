@@ -56,6 +56,7 @@ class Measurement:
         self._start_host = 0.0
 
     def __enter__(self) -> Measurement:
+        _end_lazy_step()
         self._board = board()
         self._board.synchronize()
         if self._report is not None:
@@ -110,6 +111,7 @@ class Measurement:
     def _close(self) -> None:
         """Work that the block has submitted and not waited for is part of it."""
         assert self._board is not None and self._before is not None
+        _end_lazy_step()
         self._board.synchronize()
         self.host_seconds = time.perf_counter() - self._start_host
         self.cycles = self._board.cycles - self._start_cycles
@@ -132,6 +134,14 @@ class Measurement:
         return (f"{self.name}: {self.seconds * 1e3:.3f} ms simulated on {where}, MXU {self.mxu * 100:.2f} %, "
                 f"idle {self.idle * 100:.1f} %, host {self.host_seconds:.2f} s"
                 + (f"\n{op_table(self.ops, self._rows)}" if self.ops else ""))
+
+
+def _end_lazy_step() -> None:
+    """PyTorch/XLA collects operations until a step ends: what it has collected runs here."""
+    torch_xla = sys.modules.get("torch_xla")
+    if torch_xla is not None and torch_xla._XLAC._xla_runtime_is_initialized():
+        torch_xla.sync(wait=True)
+        torch_xla.core.xla_model.wait_device_ops()
 
 
 def _since(now: OpTime, before: OpTime | None) -> OpTime:

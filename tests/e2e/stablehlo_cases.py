@@ -138,7 +138,6 @@ def others() -> list[Case]:
 
 def of_hlo() -> list[Case]:
     """Operations of HLO that StableHLO does not have: custom calls, as PyTorch/XLA and JAX's exports write them."""
-    import jax
     from jax import lax
 
     cases = []
@@ -153,8 +152,9 @@ def of_hlo() -> list[Case]:
                 " : (tensor<6x50xf32>) -> tensor<6x50xf32>")
         cases.append(Case(f"mhlo_{name}", _module(x, ["6x50xf32"], call), (values,), oracle=oracle, l2=2e-6))
     for largest in (True, False):
-        call = (f"%0:2 = stablehlo.custom_call @mhlo.topk(%x) {{mhlo.attributes = {{k = 4 : i64, largest = {str(largest).lower()}}},"
-                " mhlo.version = 1 : i64} : (tensor<6x50xf32>) -> (tensor<6x4xf32>, tensor<6x4xi32>)")
+        attributes = f"mhlo.attributes = {{k = 4 : i64, largest = {str(largest).lower()}}}"
+        call = (f"%0:2 = stablehlo.custom_call @mhlo.topk(%x) {{{attributes}, mhlo.version = 1 : i64}}"
+                " : (tensor<6x50xf32>) -> (tensor<6x4xf32>, tensor<6x4xi32>)")
         cases.append(Case(f"mhlo_topk_{largest}", _module(x, ["6x4xf32", "6x4xi32"], call), (anything,),
                           oracle=(lambda a: lax.top_k(a, 4)) if largest else
                           lambda a: (-lax.top_k(-a, 4)[0], lax.top_k(-a, 4)[1])))

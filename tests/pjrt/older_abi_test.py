@@ -13,7 +13,7 @@ import sys
 from pypjrt._abi import pjrt_0_114 as table
 
 # struct_size by function, without PJRT_ and _Args.
-SIZES = {name: int(size) for name, size in (entry.split(":") for entry in """
+_TEXT = """
     Error_Destroy:24 Error_Message:40 Error_GetCode:28 Plugin_Initialize:16 Plugin_Attributes:24
     Event_Destroy:24 Event_IsReady:25 Event_Error:24 Event_Await:24 Event_OnReady:40 KeyValueGetCallback:80
     KeyValuePutCallback:64 Client_Create:72 Client_Destroy:24 Client_PlatformName:40 Client_ProcessIndex:28
@@ -43,7 +43,8 @@ SIZES = {name: int(size) for name, size in (entry.split(":") for entry in """
     TopologyDescription_Destroy:24 TopologyDescription_PlatformVersion:40 TopologyDescription_PlatformName:40
     TopologyDescription_GetDeviceDescriptions:40 TopologyDescription_Serialize:56
     TopologyDescription_Attributes:40 Compile:64
-""".split())}
+"""
+SIZES = {name: int(size) for name, _, size in (entry.partition(":") for entry in _TEXT.split())}
 ROOM, GUARD = 512, 0xA5
 # Its struct_size left out the last field of the struct.
 REAL = {"Plugin_Attributes": 32}

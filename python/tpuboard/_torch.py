@@ -1,0 +1,169 @@
+"""What PyTorch/XLA loads while it is imported (entry point group `torch_xla.plugins`).
+
+PyTorch/XLA has a device type TPU of its own, for libtpu. On a host without a TPU the board takes that place, as it does
+for JAX: PJRT_DEVICE=TPU, or no variable at all, selects it. PJRT_DEVICE=TPUBOARD selects it on every host,
+PJRT_DEVICE=LIBRARY with PJRT_LIBRARY_PATH as well. Nothing changes for other values of PJRT_DEVICE, nor if
+TPU_LIBRARY_PATH names another library (docs/torch.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.runtime as xr
+from torch_xla._internal import pjrt, tpu
+from torch_xla.experimental import plugins
+
+from ._library import NAME, library_path
+
+# What PyTorch/XLA reads when it compiles or starts; a value that the user has set is kept.
+_DEFAULTS = {
+    "PJRT_DEVICE": "TPU",
+    "XLA_STABLEHLO_COMPILE": "1",
+    # Replicas of a process call Execute from this pool; on a host with few cores its default is less than eight.
+    "XLA_THREAD_POOL_SIZE": "32",
+    # Programs of more arguments would get them in one tuple.
+    "XLA_PARAMETER_WRAPPING_THREADSHOLD": str(2**31 - 1),
+    # What describes the host is taken from variables, not asked of a metadata server in the network.
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v3-8",
+    "TPU_WORKER_ID": "0",
+}
+# On a real host these give a process a part of the board. Values that mean all of it.
+_PARTS = {"TPU_VISIBLE_CHIPS": ("", "0,1,2,3"), "TPU_VISIBLE_DEVICES": ("", "0,1,2,3"),
+          "TPU_PROCESS_BOUNDS": ("", "1,1,1"), "TPU_CHIPS_PER_PROCESS_BOUNDS": ("", "2,2,1")}
+
+
+class Plugin(plugins.DevicePlugin):  # type: ignore[misc]  # PyTorch/XLA has no types
+    """The board as PyTorch/XLA starts it: one process with a thread for each core."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        if _is_selected():
+            _set_up(self)
+
+    def library_path(self) -> str:
+        return str(library_path())
+
+    def physical_chip_count(self) -> int:
+        """Processes that `xmp.spawn` makes."""
+        return 1
+
+    def configure_single_process(self) -> None:
+        """Nothing to choose: the process has the board."""
+
+    def configure_multiprocess(self, local_rank: int, local_world_size: int) -> None:
+        """As above; there is one process."""
+
+    def client_create_options(self) -> dict[str, Any]:
+        return {"ml_framework_name": "PyTorch/XLA", "ml_framework_version": str(torch_xla.__version__)}
+
+
+def _is_ours(path: str) -> bool:
+    return Path(path).name == NAME
+
+
+def _is_selected() -> bool:
+    """Whether the user's variables mean the board. Raises ValueError if they contradict each other."""
+    device, named = os.environ.get("PJRT_DEVICE"), os.environ.get("TPU_LIBRARY_PATH", "")
+    other = named != "" and not _is_ours(named)
+    if device == "TPUBOARD":
+        if other:
+            raise ValueError(f"PJRT_DEVICE=TPUBOARD selects the board, and TPU_LIBRARY_PATH={named} another library; "
+                             f"take TPU_LIBRARY_PATH away, or let it name {NAME}")
+        return True
+    if device == "LIBRARY":
+        library = os.environ.get("PJRT_LIBRARY_PATH", "")
+        if _is_ours(library) and named != "" and Path(named).resolve() != Path(library).resolve():
+            raise ValueError(f"PJRT_LIBRARY_PATH={library} and TPU_LIBRARY_PATH={named} name different libraries; "
+                             "take one of them away")
+        return _is_ours(library)
+    if device not in (None, "TPU") or other:
+        return False
+    return named != "" or tpu.num_available_chips() == 0
+
+
+def _set_up(plugin: Plugin) -> None:
+    if os.environ.get("PJRT_DEVICE") == "LIBRARY":
+        os.environ["TPU_LIBRARY_PATH"] = os.environ["PJRT_LIBRARY_PATH"]
+        plugins.register_plugin("LIBRARY", plugin)
+    library = library_path()
+    if not library.exists():
+        raise ValueError(f"{library} does not exist; TPU_LIBRARY_PATH has to name a built {NAME}, or be unset after "
+                         "`pip install`")
+    os.environ.setdefault("TPU_LIBRARY_PATH", str(library))
+    for name, whole in _PARTS.items():
+        value = os.environ.get(name, "")
+        if value not in whole:
+            raise ValueError(f"{name}={value} asks for a part of the board; a process has all of it: take the variable "
+                             'away, or choose a smaller board by TPUBOARD_SET, such as "board.cores_per_chip=1"')
+    for name, value in _DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    # Both entry points, `tpu` and ours, then give the same, in whatever order they are loaded.
+    for method in ("library_path", "physical_chip_count", "configure_single_process", "configure_multiprocess",
+                   "client_create_options"):
+        setattr(tpu.TpuPlugin, method, getattr(Plugin, method))
+    tpu.TpuPlugin.host_index = plugins.DevicePlugin.host_index
+    pjrt.spawn = _checked_spawn(pjrt.spawn)
+    _keep_layouts_open()
+    _restore_names()
+
+
+class _Replica:
+    """The function of `xmp.spawn(fn, nprocs=N)`: checks N where the devices are known."""
+
+    def __init__(self, function: Callable[..., Any], nprocs: int) -> None:
+        self.function, self.nprocs = function, nprocs
+
+    def __call__(self, index: int, *arguments: Any) -> Any:
+        devices = xr.global_device_count()
+        if self.nprocs != devices:
+            raise ValueError(f"The number of devices must be either 1 or {devices}, got {self.nprocs} instead")
+        return self.function(index, *arguments)
+
+
+def _checked_spawn(spawn: Callable[..., Any]) -> Callable[..., Any]:
+    """`nprocs` may be the number of cores, which PyTorch/XLA 2.6 and later refuse; any other but 1 is an error, which
+    2.5 only warns of."""
+
+    @functools.wraps(spawn)
+    def checked(fn: Callable[..., Any], nprocs: int | None = None, start_method: str = "spawn",
+                args: tuple[Any, ...] = ()) -> Any:
+        if nprocs in (None, 1):
+            return spawn(fn, nprocs, start_method, args)
+        return spawn(_Replica(fn, int(nprocs or 0)), None, start_method, args)
+
+    return checked
+
+
+def _keep_layouts_open() -> None:
+    """Arrays are row-major on every core: to pin layouts means nothing. With pinned layouts PyTorch/XLA makes
+    all_gather a pad that differs by rank and an all-reduce, which is a different program on each core."""
+    for name in ("all_gather", "reduce_scatter", "all_to_all"):
+        function = getattr(xm, name)
+        defaulted = [parameter.name for parameter in inspect.signature(function).parameters.values()
+                     if parameter.default is not inspect.Parameter.empty]
+        values = list(function.__defaults__)
+        values[defaulted.index("pin_layout")] = False
+        function.__defaults__ = tuple(values)
+
+
+def _restore_names() -> None:
+    """Names that PyTorch/XLA removed after 2.5 and that older programs use."""
+
+    def xrt_world_size(defval: int = 1) -> int:
+        return int(xr.world_size())
+
+    def get_ordinal(defval: int = 0) -> int:
+        return int(xr.global_ordinal())
+
+    for function in (xrt_world_size, get_ordinal):
+        if not hasattr(xm, function.__name__):
+            setattr(xm, function.__name__, function)

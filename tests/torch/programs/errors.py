@@ -1,0 +1,107 @@
+"""Bad input: variables that contradict each other, types and shapes that the board does not have, too much memory.
+
+Each case is a program of its own: it must end, and say what is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+import unittest
+
+# What torch_xla imports: the children have it already.
+import functorch.compile  # noqa: F401
+import networkx  # noqa: F401
+import requests  # noqa: F401
+import torch  # noqa: F401
+import torch._inductor.lowering  # noqa: F401
+
+HEAD = """
+import torch, torch_xla
+import torch_xla.core.xla_model as xm
+device = xm.xla_device()
+"""
+OTHER = "/opt/other/libtpu.so"
+
+
+def run(program: str, **variables: str | None) -> tuple[int, str]:
+    """In a child: Python's time to import all that torch_xla needs is spent once."""
+    with tempfile.TemporaryFile() as output:
+        child = os.fork()
+        if child == 0:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            for name, value in variables.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
+            code = 0
+            try:
+                exec(compile(program, "<case>", "exec"), {})
+            except BaseException:
+                traceback.print_exc()
+                code = 1
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        output.seek(0)
+        return code, output.read().decode(errors="replace")
+
+
+class Errors(unittest.TestCase):
+    """One program each."""
+
+    def fails(self, program: str, *words: str, **variables: str | None) -> None:
+        code, text = run(program, **variables)
+        self.assertEqual(code, 1, text)  # an exception: neither a signal nor an abort
+        for word in words:
+            self.assertIn(word, text)
+
+    def works(self, program: str, **variables: str | None) -> None:
+        code, text = run(program, **variables)
+        self.assertEqual(code, 0, text)
+
+    def test_ways_to_the_board(self) -> None:
+        library = os.environ["TPU_LIBRARY_PATH"]
+        check = HEAD + "assert xm.xla_device_hw(device) == 'TPU'\nassert (torch.ones(2, device=device) + 1).sum() == 4"
+        self.works(check)
+        self.works(check, PJRT_DEVICE="TPU")
+        self.works(check, PJRT_DEVICE="TPUBOARD")
+        self.works(check, PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH=library, TPU_LIBRARY_PATH=None)
+        # Without the package: what torch_xla does by itself.
+        self.works(check, PJRT_DEVICE="TPU", XLA_REGISTER_INSTALLED_PLUGINS="0")
+
+    def test_other_devices_are_left_alone(self) -> None:
+        self.works(HEAD + "assert xm.xla_device_hw(device) == 'CPU'", PJRT_DEVICE="CPU")
+        self.works("import torch_xla\nfrom torch_xla._internal import tpu\n"
+                   f"assert tpu.TpuPlugin().library_path() == '{OTHER}'", PJRT_DEVICE="TPU", TPU_LIBRARY_PATH=OTHER)
+        self.works("import os, torch_xla\nassert os.environ['PJRT_DEVICE'] == 'CPU'", TPU_LIBRARY_PATH=OTHER)
+
+    def test_variables_that_contradict(self) -> None:
+        self.fails("import torch_xla", "PJRT_DEVICE=TPUBOARD selects the board", OTHER, "take TPU_LIBRARY_PATH away",
+                   PJRT_DEVICE="TPUBOARD", TPU_LIBRARY_PATH=OTHER)
+        self.fails("import torch_xla", "name different libraries", PJRT_DEVICE="LIBRARY",
+                   PJRT_LIBRARY_PATH="/opt/a/libtpuboard_pjrt.so", TPU_LIBRARY_PATH="/opt/b/libtpuboard_pjrt.so")
+        self.fails("import torch_xla", "does not exist", TPU_LIBRARY_PATH="/opt/none/libtpuboard_pjrt.so")
+        self.fails("import torch_xla", "TPU_VISIBLE_CHIPS=2 asks for a part of the board", TPU_VISIBLE_CHIPS="2")
+
+    def test_types(self) -> None:
+        self.fails(HEAD + "print(torch.ones(3, dtype=torch.float16).to(device) * 2)", "f16")
+        self.fails(HEAD + "print(torch.ones(3, dtype=torch.complex128).to(device) * 2)", "complex128")
+
+    def test_dynamic_shape(self) -> None:
+        program = HEAD + "x = torch.tensor([1.0, 0.0, 2.0], device=device)\nprint(torch.nonzero(x) + 1)"
+        self.works(program)  # on the host, as torch_xla does by default
+        self.fails(program, "dynamic shapes are not supported", XLA_EXPERIMENTAL="nonzero:masked_select")
+
+    def test_memory(self) -> None:
+        # Each core has 16 GiB.
+        program = HEAD + "x = torch.zeros(5, 1 << 30, device=device)\ntorch_xla.sync()\nprint(x[0, 0].item())"
+        self.fails(program, "GiB", "HBM")
+
+
+if __name__ == "__main__":
+    unittest.main()

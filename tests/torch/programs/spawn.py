@@ -1,0 +1,161 @@
+"""Replicas by torch_xla.launch and xmp.spawn: training, exchange of values, numbers of processes, errors.
+
+Usage: spawn.py [--method spawn|fork] [NAME OF A TEST ...]
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import torch
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
+import torch_xla.distributed.xla_multiprocessing as xmp
+import torch_xla.runtime as xr
+from torch import nn
+
+CORES, PART, STEPS = 8, 4, 3
+METHOD = "fork" if "fork" in sys.argv else "spawn"
+
+
+def data() -> torch.utils.data.TensorDataset:
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(CORES * PART * STEPS, 16, generator=generator)
+    return torch.utils.data.TensorDataset(x, x[:, :3].argmax(1))
+
+
+def network() -> nn.Module:
+    generator = torch.Generator().manual_seed(4)  # threads have the global one in common
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 3))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(torch.rand(weight.shape, generator=generator) / 2 - 0.25)
+    return model
+
+
+def train(index: int, folder: str) -> None:
+    device = xm.xla_device()
+    assert index == xm.get_ordinal() == xr.global_ordinal() and xm.xrt_world_size() == CORES, index
+    sampler = torch.utils.data.distributed.DistributedSampler(data(), CORES, index, shuffle=False)
+    loader = pl.ParallelLoader(torch.utils.data.DataLoader(data(), PART, sampler=sampler), [device])
+    model = network().to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    losses = []
+    for x, y in loader.per_device_loader(device):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        xm.optimizer_step(optimizer)
+        losses.append(loss)
+    mean = xm.mesh_reduce("loss", losses[-1].item(), lambda values: sum(values) / len(values))
+    xm.rendezvous("trained")
+    xm.master_print(f"mean of the last losses {mean:.4f}")
+    torch.save([weight.cpu() for weight in model.state_dict().values()] + [torch.tensor(mean)],
+               Path(folder) / f"{index}.pt")
+
+
+def expected() -> tuple[list[torch.Tensor], float]:
+    """As one device computes it from all parts at once."""
+    model, (x, y) = network(), data().tensors
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    loss = torch.tensor(0.0)
+    for step in range(STEPS):
+        rows = slice(step * CORES * PART, (step + 1) * CORES * PART)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
+        loss.backward()
+        optimizer.step()
+    return list(model.state_dict().values()), loss.item()
+
+
+def values(index: int, folder: str) -> None:
+    assert xm.rendezvous("bytes", f"of {index}".encode()) == [f"of {rank}".encode() for rank in range(CORES)]
+    assert xm.mesh_reduce("sum", index, sum) == sum(range(CORES))
+    assert xm.is_master_ordinal() == (index == 0)
+    xm.do_on_ordinals(lambda: Path(folder, "three").touch(), ordinals=(3,))
+    Path(folder, str(index)).touch()
+
+
+def write(index: int, folder: str) -> None:
+    Path(folder, f"{index} of {xr.world_size()}").touch()
+
+
+def raise_in_one(index: int) -> None:
+    device = xm.xla_device()
+    if index == 5:
+        raise ValueError("replica 5 has no data")
+    (torch.ones(3, device=device) * 2).cpu()
+
+
+def add_of_two_devices(index: int) -> None:
+    other = xm.xla_device(n=1 - min(index, 1))
+    (torch.ones(3, device=xm.xla_device()) + torch.ones(3, device=other)).cpu()
+
+
+class Spawn(unittest.TestCase):
+    """The parent opens no device."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def files(self) -> set[str]:
+        return {path.name for path in Path(self.folder).iterdir()}
+
+    def test_training(self) -> None:
+        xmp.spawn(train, args=(self.folder,), nprocs=CORES, start_method=METHOD)
+        weights, loss = expected()
+        for rank in range(CORES):
+            *found, mean = torch.load(Path(self.folder, f"{rank}.pt"))
+            self.assertAlmostEqual(mean.item() / loss, 1, delta=0.02)
+            for a, b in zip(weights, found, strict=True):
+                torch.testing.assert_close(a, b, rtol=0.03, atol=0.01)
+        first, last = (torch.load(Path(self.folder, f"{rank}.pt"))[0] for rank in (0, CORES - 1))
+        self.assertTrue(torch.equal(first, last))
+
+    def test_values(self) -> None:
+        torch_xla.launch(values, args=(self.folder,), start_method=METHOD)
+        self.assertEqual(self.files(), {"three", *map(str, range(CORES))})
+
+    def test_a_second_spawn(self) -> None:
+        for _ in range(2):
+            xmp.spawn(write, args=(self.folder,), start_method=METHOD)
+            self.assertEqual(self.files(), {f"{rank} of {CORES}" for rank in range(CORES)})
+            for path in Path(self.folder).iterdir():
+                path.unlink()
+
+    def test_numbers_of_processes(self) -> None:
+        for number in (0, 2, 7, 9):
+            with self.subTest(nprocs=number), self.assertRaisesRegex(
+                    ValueError, f"The number of devices must be either 1 or {CORES}, got {number} instead"):
+                xmp.spawn(write, args=(self.folder,), nprocs=number, start_method=METHOD)
+        self.assertEqual(self.files(), set())
+
+    def test_a_replica_that_raises(self) -> None:
+        with self.assertRaisesRegex(ValueError, "replica 5 has no data"):
+            xmp.spawn(raise_in_one, start_method=METHOD)
+
+    def test_arrays_of_two_devices(self) -> None:
+        with self.assertRaisesRegex(RuntimeError, "xla:"):
+            xmp.spawn(add_of_two_devices, start_method=METHOD)
+
+    def test_xyz_one_process_then_too_late(self) -> None:
+        """Last: it opens the device in this process."""
+        xmp.spawn(write, args=(self.folder,), nprocs=1)
+        self.assertEqual(self.files(), {"0 of 1"})
+        with self.assertRaisesRegex(RuntimeError, "Do not use the XLA device before calling xmp.spawn"):
+            xmp.spawn(write, args=(self.folder,), start_method=METHOD)
+
+
+if __name__ == "__main__":
+    arguments = copy.copy(sys.argv)
+    if "--method" in arguments:
+        at = arguments.index("--method")
+        del arguments[at:at + 2]
+    unittest.main(argv=arguments)

@@ -1,0 +1,85 @@
+"""SPMD: one program for eight devices, from a mesh and sharding marks. Products, training, FSDP."""
+
+from __future__ import annotations
+
+import unittest
+
+import numpy as np
+import torch
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.spmd as xs
+import torch_xla.runtime as xr
+from torch import nn
+from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
+
+CORES = 8
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 8))
+
+
+def losses_of(model: nn.Module, device: torch.device | str, mesh: xs.Mesh | None, steps: int = 4) -> list[float]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(64, 16, generator=generator)
+    x, y = x.to(device), x[:, :8].argmax(1).to(device)
+    if mesh is not None:
+        xs.mark_sharding(x, mesh, (mesh.axis_names[0], None))
+    optimizer, losses = torch.optim.Adam(model.parameters(), lr=1e-2), []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        torch_xla.sync()
+        losses.append(loss.item())
+    return losses
+
+
+class Spmd(unittest.TestCase):
+    """The devices are one to torch."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        xr.use_spmd()
+        cls.device = xm.xla_device()
+
+    def mesh(self, shape: tuple[int, ...], names: tuple[str, ...]) -> xs.Mesh:
+        return xs.Mesh(np.arange(CORES), shape, names)
+
+    def test_devices(self) -> None:
+        self.assertEqual(xr.global_runtime_device_count(), CORES)
+        self.assertEqual(len(xm.get_xla_supported_devices()), 1)
+
+    def test_product_of_sharded_arrays(self) -> None:
+        mesh = self.mesh((4, 2), ("x", "y"))
+        a, b = torch.randn(16, 32), torch.randn(32, 8)
+        left, right = a.to(self.device), b.to(self.device)
+        xs.mark_sharding(left, mesh, ("x", "y"))
+        xs.mark_sharding(right, mesh, ("y", None))
+        found = (left @ right).cpu()
+        torch.testing.assert_close(found, a.bfloat16().float() @ b.bfloat16().float(), rtol=1e-5, atol=1e-5)
+        self.assertIn("devices=[4,2]", torch_xla._XLAC._get_xla_sharding_spec(left))
+
+    def test_data_parallel(self) -> None:
+        expected = losses_of(network(), "cpu", None)
+        found = losses_of(network().to(self.device), self.device, self.mesh((CORES,), ("data",)))
+        np.testing.assert_allclose(found, expected, rtol=0.02)
+
+    def test_fsdp(self) -> None:
+        mesh = self.mesh((CORES, 1), ("fsdp", "model"))
+        xs.set_global_mesh(mesh)
+        expected = losses_of(network(), "cpu", None)
+        model = SpmdFullyShardedDataParallel(
+            network().to(self.device), mesh,
+            shard_output=lambda output, mesh: xs.mark_sharding(output, mesh, ("fsdp", None)))
+        found = losses_of(model, self.device, mesh)
+        np.testing.assert_allclose(found, expected, rtol=0.02)
+        weight = next(model.parameters())
+        self.assertIn("devices=[8,1]", torch_xla._XLAC._get_xla_sharding_spec(weight))
+
+
+if __name__ == "__main__":
+    unittest.main()
