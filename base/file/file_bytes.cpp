@@ -90,17 +90,17 @@ void FileBytes::check() const {
   const std::lock_guard lock(mapping_->mutex);
   const bool known = ::fstat(mapping_->file, &now) == 0;
   const auto refuse = [&](const char* why) {
-    throw UnreadableFile(fmt::format(
-        "{}: was changed while it was read ({} bytes then, {} now{}); let nobody write to it, and "
-        "start again",
-        path_, mapping_->info.st_size, now.st_size, why));
+    throw UnreadableFile(
+        fmt::format("{}: changed while it was read ({} bytes at first, {} bytes now{}); stop other "
+                    "writers, and start again",
+                    path_, mapping_->info.st_size, now.st_size, why));
   };
   if (!known || now.st_size != mapping_->info.st_size) {
     refuse("");
   }
   if (mapping_->touched(now)) {
     if (!mapping_->sum) {
-      refuse(", and a later time of change; of a file of that size nothing else is known");
+      refuse(", with a later modification time; a file of this size has no checksum");
     }
     if (spec::crc32c(mapping_->bytes()) != *mapping_->sum) {
       refuse(", with other contents");

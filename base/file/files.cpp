@@ -141,8 +141,8 @@ void make_folder(const std::filesystem::path& path) {
   std::filesystem::create_directories(path, failed);
   if (failed || !std::filesystem::is_directory(path, failed)) {
     throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("{}: the folder cannot be made: {}; choose another place",
-                            path.string(), failed ? failed.message() : "a file has this name"));
+                fmt::format("{}: cannot create this folder: {}; choose another path", path.string(),
+                            failed ? failed.message() : "a file has this name"));
   }
 }
 

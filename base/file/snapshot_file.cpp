@@ -91,17 +91,17 @@ void SnapshotWriter::finish() {
 SnapshotReader::SnapshotReader(std::span<const std::byte> file) : Archive(true), file_(file) {
   Head head;
   if (file.size() < sizeof head) {
-    throw ArchiveError("no snapshot of a board: the file is too short");
+    throw ArchiveError("not a snapshot of a board: the file is too short");
   }
   std::memcpy(&head, file.data(), sizeof head);
   if (head.magic != kHeadMagic) {
-    throw ArchiveError("no snapshot of a board: it begins with other bytes");
+    throw ArchiveError("not a snapshot of a board: its first bytes differ");
   }
   if (head.version != kSnapshotVersion) {
-    throw ArchiveError(fmt::format(
-        "a snapshot of version {}, this program reads version {}; run again with this program and "
-        "save a new one, or open it with the program that saved it",
-        head.version, kSnapshotVersion));
+    throw ArchiveError(
+        fmt::format("snapshot of version {}: this program reads version {}; save a new snapshot "
+                    "with this program, or open this one with the program that saved it",
+                    head.version, kSnapshotVersion));
   }
   read_index();
   for (const SnapshotSection& section : sections_) {

@@ -20,7 +20,7 @@ namespace {
 }
 
 [[noreturn]] void too_large(const std::string& path, uint64_t max_bytes) {
-  refuse(path, fmt::format("holds more than the {} bytes that are read of such a file", max_bytes));
+  refuse(path, fmt::format("is too large: expected at most {} bytes", max_bytes));
 }
 
 // The size that the system tells; 0 of a pipe.

@@ -32,7 +32,7 @@ struct Digest::State {
 Digest::Digest(Zeros zeros) : state_(std::make_unique<State>()), zeros_(zeros) {
   if (state_->context == nullptr ||
       EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) != 1) {
-    throw Error(ErrorCode::kInternal, "SHA-256 is not there");
+    throw Error(ErrorCode::kInternal, "SHA-256 is not available in the OpenSSL library");
   }
 }
 

@@ -34,7 +34,7 @@ Archive open_archive(const std::string& path) {
     zip_error_init_with_code(&error, code);
     const std::string text = zip_error_strerror(&error);
     zip_error_fini(&error);
-    refuse_npz(path, fmt::format("no .npz file: {}", text));
+    refuse_npz(path, fmt::format("not an .npz file: {}", text));
   }
   return {archive, zip_discard};
 }

@@ -45,7 +45,7 @@ constexpr std::array<ElementType, 17> kTypes = {{{"BOOL", 1},
                                                  {"C64", 8}}};
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) {
-  throw FileError(fmt::format("{}: no safetensors file or a damaged one: {}", path, what));
+  throw FileError(fmt::format("{}: not a safetensors file, or damaged: {}", path, what));
 }
 
 // Names come from files: long ones and those with control characters are shown as far as they help.
@@ -266,15 +266,16 @@ std::map<std::string, std::string> safetensors_metadata(std::string_view header)
 
 Safetensors parse_safetensors(std::span<const std::byte> file, const std::string& path) {
   if (file.size() < kLengthBytes) {
-    damaged(path, fmt::format("{} bytes hold no header", file.size()));
+    damaged(path, fmt::format("expected a header, found a file of {} bytes", file.size()));
   }
   const uint64_t length = length_at(file);
   if (length > kMaxSafetensorsHeader) {
-    damaged(path, fmt::format("its first 8 bytes say that the header has {} bytes; {} are the most",
-                              length, kMaxSafetensorsHeader));
+    damaged(path,
+            fmt::format("its first 8 bytes give a header of {} bytes: expected at most {} bytes",
+                        length, kMaxSafetensorsHeader));
   }
   if (length > file.size() - kLengthBytes) {
-    damaged(path, fmt::format("its header of {} bytes is cut; the file has {} bytes", length,
+    damaged(path, fmt::format("its header of {} bytes is truncated: the file has {} bytes", length,
                               file.size()));
   }
   const Json header = parse_tensors(

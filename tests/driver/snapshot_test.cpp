@@ -336,7 +336,7 @@ TEST_F(SnapshotFile, KeepsItemsAndSharedPages) {
 
 TEST_F(SnapshotFile, TheCommandSaysThatNoRunWasSaved) {
   EXPECT_THAT(run("--from-snapshot " + good_),
-              HasSubstr("good: no run was saved there; name the program to run"));
+              HasSubstr("good: has no saved run; give the program to run"));
 }
 
 TEST_F(SnapshotFile, NamesTheSectionThatIsDamaged) {
@@ -368,15 +368,15 @@ TEST_F(SnapshotFile, RefusesOtherVersionsBoardsAndKindsOfRuns) {
   std::vector<std::byte> bad = bytes_;
   bad[8] ^= std::byte{0x40};
   const int version = std::to_integer<int>(bytes_[8]);
-  EXPECT_THAT(opened(bad), HasSubstr("a snapshot of version " + std::to_string(version ^ 0x40) +
-                                     ", this program reads version " + std::to_string(version)));
+  EXPECT_THAT(opened(bad), HasSubstr("snapshot of version " + std::to_string(version ^ 0x40) +
+                                     ": this program reads version " + std::to_string(version)));
   // Arrays of 64-bit elements in version 3 may be in their layout of before.
   bad[8] = std::byte{3};
-  EXPECT_THAT(opened(bad), HasSubstr("a snapshot of version 3, this program reads version " +
-                                     std::to_string(version) +
-                                     "; run again with this program and save a new one"));
+  EXPECT_THAT(opened(bad),
+              HasSubstr("snapshot of version 3: this program reads version " +
+                        std::to_string(version) + "; save a new snapshot with this program"));
   bad[0] = std::byte{0};
-  EXPECT_THAT(opened(bad), HasSubstr("no snapshot of a board"));
+  EXPECT_THAT(opened(bad), HasSubstr("not a snapshot of a board"));
 
   OpenOptions other = from(good_);
   other.overrides = {"hbm.gbps_per_chip=450"};

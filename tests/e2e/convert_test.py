@@ -224,7 +224,7 @@ class Convert(unittest.TestCase):
         self.refused(2, "arrays come from .npy", f"a={first}", "--records", self.folder / "r")
         self.assertEqual(list(self.folder.glob("r-*")), [])
         (self.folder / "broken.npz").write_bytes((self.folder / "b.npz").read_bytes()[:-30])
-        self.refused(1, "broken.npz: no .npz file", self.folder / "broken.npz", "--records", self.folder / "r")
+        self.refused(1, "broken.npz: not an .npz file", self.folder / "broken.npz", "--records", self.folder / "r")
 
 
 if __name__ == "__main__":

@@ -51,7 +51,8 @@ TEST(Files, FoldersAndFullDisksAreErrors) {
   EXPECT_THAT(text_of([&] { read_file(folder); }), HasSubstr("is a folder; name a file"));
   EXPECT_THAT(text_of([&] { write_file(folder, bytes); }), HasSubstr("is a folder"));
   EXPECT_THAT(text_of([&] { write_file("/dev/full", bytes); }), HasSubstr("No space left"));
-  EXPECT_THAT(text_of([&] { make_folder("/dev/null/x"); }), HasSubstr("/dev/null/x: the folder"));
+  EXPECT_THAT(text_of([&] { make_folder("/dev/null/x"); }),
+              HasSubstr("/dev/null/x: cannot create this folder"));
   EXPECT_THAT(text_of([&] { write_file("/nowhere/x", bytes); }), HasSubstr("must exist"));
 }
 
@@ -151,9 +152,10 @@ TEST_F(MappedFile, IsRefusedByNameWhenItIsCut) {
     EXPECT_EQ(bytes.get()[0], std::byte{1});
     fs::resize_file(path_, left);
     EXPECT_LT(sum(bytes.get()), kBytes) << "what is lost is zero";
-    EXPECT_THAT(refusal(bytes),
-                HasSubstr(fmt::format("{}: was changed while it was read ({} bytes then, {} now)",
-                                      path_, kBytes, left)));
+    EXPECT_THAT(
+        refusal(bytes),
+        HasSubstr(fmt::format("{}: changed while it was read ({} bytes at first, {} bytes now)",
+                              path_, kBytes, left)));
     EXPECT_THROW(bytes.use([](auto all) { return sum(all); }), UnreadableFile);
     EXPECT_THROW(other.use([](auto) { throw std::runtime_error("damaged"); }), UnreadableFile)
         << "the reason is not what was read of it";
@@ -179,13 +181,13 @@ TEST_F(MappedFile, OfOneThatIsTooLargeToSumItsTimeIsWhatIsKnown) {
   const FileBytes bytes(path_);
   EXPECT_EQ(refusal(bytes), "accepted");
   fs::last_write_time(path_, fs::last_write_time(path_) + std::chrono::seconds(5));
-  EXPECT_THAT(refusal(bytes), HasSubstr("of a file of that size nothing else is known"));
+  EXPECT_THAT(refusal(bytes), HasSubstr("a file of this size has no checksum"));
 }
 
 TEST_F(MappedFile, IsRefusedWhenItIsRewritten) {
   const FileBytes bytes(path_);
   std::ofstream(path_, std::ios::binary | std::ios::in | std::ios::out) << "others";
-  EXPECT_THAT(refusal(bytes), HasSubstr("was changed while it was read"));
+  EXPECT_THAT(refusal(bytes), HasSubstr("changed while it was read"));
 }
 
 // As behind an error of a disk: size and time are as they were.

@@ -62,10 +62,11 @@ TEST_F(WholeFile, WhatHasNoEndIsRefused) {
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
   std::thread writer([&] { std::ofstream(path("pipe")) << std::string(150'000, 'x'); });
   EXPECT_THAT(refusal([&] { read_whole_file(path("pipe"), 100'000); }),
-              HasSubstr("pipe: holds more than the 100000 bytes"));
+              HasSubstr("pipe: is too large: expected at most 100000 bytes"));
   writer.join();
   std::ofstream(path("a")) << "1234";
-  EXPECT_THAT(refusal([&] { read_whole_file(path("a"), 3); }), HasSubstr("holds more than the 3"));
+  EXPECT_THAT(refusal([&] { read_whole_file(path("a"), 3); }),
+              HasSubstr("is too large: expected at most 3 bytes"));
 }
 
 TEST_F(WholeFile, AnInputIsNoOutputByAnyName) {

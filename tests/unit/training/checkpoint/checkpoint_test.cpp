@@ -292,8 +292,8 @@ TEST_F(Checkpoints, FilesOfOthersUnderTheirNamesStay) {
   }
   std::vector<std::string> said;
   EXPECT_EQ(resume(&said).step, 3);
-  EXPECT_THAT(said, ElementsAre(HasSubstr("run2.step4.safetensors: no safetensors file or a "
-                                          "damaged one")));
+  EXPECT_THAT(said,
+              ElementsAre(HasSubstr("run2.step4.safetensors: not a safetensors file, or damaged")));
   EXPECT_THAT(said[0], HasSubstr("; it is left as it is, and the one before it is taken: "
                                  "run2.step3.safetensors"));
   EXPECT_THAT(kept(), ElementsAre("run2.step3.safetensors", "run2.step3.safetensors.other",
@@ -351,7 +351,7 @@ TEST_F(Checkpoints, AFolderHasOneRunAtATime) {
               HasSubstr("another run writes there"));
   std::ofstream(root_ / "file") << "mine";
   EXPECT_THAT(refusal([&] { CheckpointFolder(root_ / "file", 2).open(); }),
-              HasSubstr("file: the folder cannot be made"));
+              HasSubstr("file: cannot create this folder"));
 }
 
 TEST_F(Checkpoints, TheFormOfNpyFilesIsNamed) {

@@ -77,7 +77,7 @@ TEST(InputArrays, AFileThatIsCutMeanwhileIsNamed) {
       std::filesystem::resize_file(folder.file("l.npy"), 100);
     });
   });
-  EXPECT_EQ(said.find(folder.file("l.npy") + ": was changed while it was read"), 0u) << said;
+  EXPECT_EQ(said.find(folder.file("l.npy") + ": changed while it was read"), 0u) << said;
   EXPECT_FALSE(std::filesystem::exists(files.paths()[0]));
 }
 
@@ -94,7 +94,7 @@ TEST(InputArrays, ABatchOfAFileThatIsCutIsNotGiven) {
     while (pipeline.next(batch)) {  // one may have been read before
     }
   });
-  EXPECT_EQ(said.find(folder.file("l.npy") + ": was changed while it was read"), 0u) << said;
+  EXPECT_EQ(said.find(folder.file("l.npy") + ": changed while it was read"), 0u) << said;
 }
 
 TEST(InputArrays, ReadRawBytes) {
