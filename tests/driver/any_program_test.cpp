@@ -329,7 +329,7 @@ TEST_F(AnyProgram, NumbersOutOfRangeAreNamed) {
   save_tokens(int64_t{1} << 40);
   EXPECT_THAT(refusal(), HasSubstr("does not fit into the program's i32"));
   config_.inputs[1].file = path("tokens.npy");
-  EXPECT_THAT(refusal(), HasSubstr("tokens.npy: i64 cannot become the program's f32"));
+  EXPECT_THAT(refusal(), HasSubstr("tokens.npy: i64 cannot be converted to the program's f32"));
   config_.inputs[1].file = path("few.npy");
   const std::vector<float> few(3);
   write_npy(path("few.npy"), HostView(DType::kF32, {1, 3}, std::as_bytes(std::span(few))));

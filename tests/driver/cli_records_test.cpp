@@ -179,7 +179,7 @@ TEST_F(CliRecords, FilesThatCannotBeReadAreRefusedAtTheStart) {
   const auto whole = std::filesystem::file_size(file);
   std::filesystem::resize_file(file, whole - 5);
   EXPECT_THAT(refused(), AllOf(HasSubstr("data-1.tfrecord, record 49 (byte "),
-                               HasSubstr("truncated: it has ")));
+                               HasSubstr("truncated: expected ")));
   std::filesystem::resize_file(file, whole / 50 * 49 + 7);
   EXPECT_THAT(refused(), HasSubstr("truncated: the file ends in its header"));
   for (const char* name : {"data-0.tfrecord", "data-1.tfrecord"}) {
@@ -190,7 +190,7 @@ TEST_F(CliRecords, FilesThatCannotBeReadAreRefusedAtTheStart) {
   EXPECT_THAT(refused(), HasSubstr("train-*.tfrecord: there is no such file"));
   save("notes-0.tfrecord", "what is written here is no record at all\n");
   configure("", "", "", "notes-*.tfrecord");
-  EXPECT_THAT(refused(), HasSubstr("notes-0.tfrecord, record 0 (byte 0): no TFRecord file"));
+  EXPECT_THAT(refused(), HasSubstr("notes-0.tfrecord, record 0 (byte 0): not a TFRecord file"));
 }
 
 TEST_F(CliRecords, FewerExamplesThanABatchAreRefused) {
@@ -224,7 +224,7 @@ TEST_F(CliRecords, FeaturesThatDoNotFitAreNamed) {
               HasSubstr("feature 'image' has 5 values; 4 are wanted, for the program's "
                         "f32[16,2,2,1]"));
   EXPECT_THAT(refused_of(other("image", {4}, DType::kI64)),
-              HasSubstr("i64 cannot become the program's f32"));
+              HasSubstr("i64 cannot be converted to the program's f32"));
 }
 
 // A later record that is not like the first.

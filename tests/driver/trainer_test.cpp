@@ -575,7 +575,7 @@ TEST_F(TrainerTest, EvalImagesMustFitTheFileToo) {
   EXPECT_THAT(refusal(train_program(), eval_program(5)), HasSubstr("examples of 4 values are not"));
   save(HostArray{DType::kF32, {100, 4}, std::vector<std::byte>(1600)}, std::vector<int32_t>(100));
   EXPECT_THAT(refusal(train_program(), eval_program(kPixels, DType::kU8)),
-              HasSubstr("f32 cannot become the program's ui8"));
+              HasSubstr("f32 cannot be converted to the program's ui8"));
 }
 
 TEST_F(TrainerTest, LabelsOutsideTheClassesAreNamed) {

@@ -55,7 +55,7 @@ std::string some_names(const TensorFile& file) {
 size_t mapped_leaf(const toml::node& node, const std::string& where, const Leaves& leaves) {
   if (const auto number = node.value_exact<int64_t>()) {
     if (*number < 0 || std::cmp_greater_equal(*number, leaves.size())) {
-      refuse(fmt::format("{}: there is no state leaf {}; the program has {}, from 0 on", where,
+      refuse(fmt::format("{}: no state leaf {}: the program has {} leaves, numbered from 0", where,
                          *number, leaves.size()));
     }
     return static_cast<size_t>(*number);

@@ -59,22 +59,22 @@ std::vector<HostArray> load_npz(const std::string& path, const Leaves& leaves) {
   for (const std::string& name : driver::npz_names(path)) {
     const std::optional<size_t> leaf = leaf_of(name, leaves);
     if (!leaf) {
-      wrong.push_back(fmt::format("array \"{}\" goes to no leaf", name));
+      wrong.push_back(fmt::format("array \"{}\" matches no leaf", name));
     } else if (!arrays.emplace(*leaf, name).second) {
-      wrong.push_back(fmt::format("arrays \"{}\" and \"{}\" both go to leaf {}", arrays.at(*leaf),
+      wrong.push_back(fmt::format("arrays \"{}\" and \"{}\" both match leaf {}", arrays.at(*leaf),
                                   name, *leaf));
     }
   }
   for (size_t i = 0; i < leaves.size(); ++i) {
     if (!arrays.contains(i)) {
-      wrong.push_back(fmt::format("there is none for leaf {}", called(i, leaves)));
+      wrong.push_back(fmt::format("no array matches leaf {}", called(i, leaves)));
     }
   }
   if (!wrong.empty()) {
-    refuse(fmt::format(
-        "{}: not the whole state of the program, one array a leaf, called as the leaf in the "
-        "program, \"state.0\" or \"arr_0\": {}",
-        path, fmt::join(wrong, "; ")));
+    refuse(
+        fmt::format("{}: expected the whole state of the program, one array for each leaf, with "
+                    "the name of the leaf in the program, \"state.0\" or \"arr_0\": {}",
+                    path, fmt::join(wrong, "; ")));
   }
   std::vector<HostArray> values;
   for (const auto& [leaf, name] : arrays) {
@@ -108,7 +108,7 @@ std::vector<HostArray> load_folder(const std::string& path, const Leaves& leaves
       if (error.code() != ErrorCode::kInvalidArgument) {
         throw;
       }
-      say(fmt::format("{}; it is passed over", error.message()));
+      say(fmt::format("{}; this checkpoint is skipped", error.message()));
       continue;
     }
     if (values.size() != leaves.size()) {

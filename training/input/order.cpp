@@ -26,7 +26,8 @@ Order::Order(OrderOptions options, uint64_t examples) : options_(std::move(optio
   if (options_.examples) {
     for (const uint32_t example : *options_.examples) {
       if (example >= examples) {
-        refuse(fmt::format("example {} is chosen, but there are {} only", example, examples));
+        refuse(fmt::format("example {} is selected, but the input has only {}, numbered from 0",
+                           example, examples));
       }
     }
   }

@@ -230,8 +230,8 @@ void Dataset::check(size_t input, const ParameterInfo& info) const {
         fmt::format("{}: {} must be integers, not {}", config.file, config.name, dtype_name(from)));
   }
   if (from != info.dtype && !to_float && !to_integer) {
-    refuse(fmt::format("{}: {} cannot become the program's {}", config.file, dtype_name(from),
-                       dtype_name(info.dtype)));
+    refuse(fmt::format("{}: {} cannot be converted to the program's {}", config.file,
+                       dtype_name(from), dtype_name(info.dtype)));
   }
   (void)input::Converter(feature(input, info, true), input);  // a cut that makes no sense
 }

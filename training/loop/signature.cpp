@@ -48,7 +48,7 @@ std::vector<std::string> expanded(const std::vector<std::string>& list, const ch
     const std::optional<uint64_t> count =
         star == std::string::npos ? 1 : whole_number(std::string_view(entry).substr(star + 1));
     if (!count || *count < 1 || *count > kMaxEntries) {
-      refuse(fmt::format("program.{}: \"{}\": a count in 1..{} is expected behind '*'", key, entry,
+      refuse(fmt::format("program.{}: \"{}\": expected a count in 1..{} after '*'", key, entry,
                          kMaxEntries));
     }
     entries.insert(entries.end(), *count, entry.substr(0, star));
@@ -351,7 +351,7 @@ size_t find_leaf(const std::string& name, const Signature& signature, const Exec
       return i;
     }
   }
-  refuse(fmt::format("{}: no state leaf is {}; give its number or its name in the program",
+  refuse(fmt::format("{}: no state leaf {}; give the number or the name of a state leaf",
                      program.name(), name));
 }
 

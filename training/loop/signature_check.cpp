@@ -194,8 +194,8 @@ void check_train_signature(const TrainConfig& config, const Executable& program,
   check_state(program, signature);
   if (signature.argument({Role::kMask})) {
     refuse(
-        fmt::format("{}: a train program has no padding and takes no mask; a mask that "
-                    "is data is an input of another name",
+        fmt::format("{}: a train program has no padding and takes no mask; give a mask that is an "
+                    "input another name",
                     program.name()));
   }
   for (size_t i = 0; i < config.inputs.size(); ++i) {

@@ -68,7 +68,7 @@ Init one_init(const std::string& entry, const std::string& kind) {
     if (kind.starts_with(word)) {
       const std::optional<double> number = number_behind(kind, word);
       if (!number || (value == InitKind::kNormal && *number < 0)) {
-        refuse(fmt::format("init \"{}\": a number is expected behind \"{}\"", entry, word));
+        refuse(fmt::format("init \"{}\": expected a number after \"{}\"", entry, word));
       }
       return {value, {}, *number};
     }
@@ -249,7 +249,7 @@ CheckpointRules checkpoint_rules(Section& run) {
 void apply_cores(Section& run, TrainConfig& config) {
   if (config.scale_batch) {
     if (config.cores == 0) {
-      refuse(fmt::format("{}: run.scale_batch needs run.cores, the number to scale with",
+      refuse(fmt::format("{}: run.scale_batch needs run.cores, the factor of run.batch",
                          run.where("scale_batch")));
     }
     config.batch = driver::need_fit(driver::checked_product(config.batch, config.cores),
@@ -378,8 +378,8 @@ std::vector<Init> parse_init(const std::string& entry, const std::string& folder
     const char* last = entry.data() + entry.size();
     const auto [end, error] = std::from_chars(first, last, count);
     if (error != std::errc() || end != last || count < 1 || count > kMaxInitEntries) {
-      refuse(fmt::format("init \"{}\": a count in 1..{} is expected behind '*'", entry,
-                         kMaxInitEntries));
+      refuse(
+          fmt::format("init \"{}\": expected a count in 1..{} after '*'", entry, kMaxInitEntries));
     }
   }
   return std::vector<Init>(static_cast<size_t>(count), one_init(entry, entry.substr(0, star)));

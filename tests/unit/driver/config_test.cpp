@@ -77,7 +77,7 @@ TEST(TrainConfig, OneFileServesAnyNumberOfCores) {
             "c.toml: dir/step_200_on_{cores}_200.mlirbc: {cores} in the name of a program needs "
             "run.cores");
   EXPECT_EQ(refusal(changed("batch = 200", "batch = 200\nscale_batch = true")),
-            "c.toml:17: run.scale_batch needs run.cores, the number to scale with");
+            "c.toml:17: run.scale_batch needs run.cores, the factor of run.batch");
   EXPECT_EQ(refusal(changed("batch = 200",
                             "cores = 8\nscale_batch = true\nbatch = "
                             "4611686018427387904")),
@@ -200,8 +200,8 @@ TEST(TrainConfig, NamesMistakesInInputsAndRates) {
   has("divide = 1", "divide = 0", "c.toml:20: data.input.divide must be a number in");
   has("divide = 1", "scale = 1", "c.toml:20: unknown key data.input.scale");
   has("eval_count = 10", "eval_count = 10\nimages = \"i.npy\"", "c.toml:13: data.images and");
-  has("constant:1e-3", "constant:nan", "a number is expected behind \"constant:\"");
-  has("normal:0.02", "normal:-1", "a number is expected behind \"normal:\"");
+  has("constant:1e-3", "constant:nan", "expected a number after \"constant:\"");
+  has("normal:0.02", "normal:-1", "expected a number after \"normal:\"");
   has("one_cycle", "triangle", "learning_rate.schedule = \"triangle\" is unknown");
   has("value = 0.5", "value = -0.5", "learning_rate.value must be a number in");
   has("value = 0.5", "value = 0.5\nwarmup_steps = 9\nsteps = 5", "warmup_steps is more than");

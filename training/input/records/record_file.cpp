@@ -133,13 +133,13 @@ void RecordFile::look_through(uint64_t size, const ReadAt& read_at) {
     }
     uint64_t length = 0;
     if (!read_record_header(header, length)) {
-      refuse_last(records() == 0 ? "no TFRecord file: the checksum of its length is wrong"
+      refuse_last(records() == 0 ? "not a TFRecord file: the checksum of its length is wrong"
                                  : "corrupt: the checksum of its length is wrong");
     }
     const uint64_t room = size - at - kRecordHeaderBytes;
     if (room < kRecordFooterBytes || length > room - kRecordFooterBytes) {
-      refuse_last(fmt::format("truncated: it has {} bytes and a checksum, of which {} are there",
-                              length, room));
+      refuse_last(
+          fmt::format("truncated: expected {} bytes and a checksum, found {} bytes", length, room));
     }
     begins_.push_back(at + kRecordHeaderBytes + length + kRecordFooterBytes);
   }

@@ -127,8 +127,8 @@ TEST_F(Weights, WhatDoesNotFitIsNamed) {
               HasSubstr("tensor \"net.kernel\" is F32 [3,2], but state leaf 1 is bf16[2]"));
   EXPECT_THAT(refusal("\"net.bias\" = 2"), HasSubstr("is F32 [2], but state leaf 2 is i32[]"));
   EXPECT_THAT(refusal("\n\"net.kernel\" = 4"),
-              HasSubstr("map.toml:2: there is no state leaf 4; the program has 4, from 0 on"));
-  EXPECT_THAT(refusal("\"net.kernel\" = -1"), HasSubstr("there is no state leaf -1"));
+              HasSubstr("map.toml:2: no state leaf 4: the program has 4 leaves, numbered from 0"));
+  EXPECT_THAT(refusal("\"net.kernel\" = -1"), HasSubstr("no state leaf -1"));
   EXPECT_THAT(refusal("\"net.kernel\" = \"x\""),
               HasSubstr("no state leaf of the program is called \"x\""));
   EXPECT_THAT(refusal("\"net.kernel\" = 1.5"), HasSubstr("the number or the name of a state leaf"));

@@ -109,12 +109,11 @@ TEST_F(WholeState, ArraysGoToTheLeavesOfTheirNames) {
 TEST_F(WholeState, EveryLeafThatIsMissingOrTooManyIsNamed) {
   const std::string text =
       load(npz({{"arr_1", numbers({1, 2})}, {"arr_2", numbers({1})}, {"state.1", numbers({1})}}));
-  EXPECT_THAT(text, HasSubstr("s.npz: not the whole state of the program"));
-  EXPECT_THAT(text, HasSubstr("array \"arr_2\" goes to no leaf; "
-                              "arrays \"arr_1\" and \"state.1\" both go to leaf 1; "
-                              "there is none for leaf 0 f32[2]"));
+  EXPECT_THAT(text, HasSubstr("s.npz: expected the whole state of the program"));
+  EXPECT_THAT(text, HasSubstr("array \"arr_2\" matches no leaf; arrays \"arr_1\" and \"state.1\" "
+                              "both match leaf 1; no array matches leaf 0 f32[2]"));
   EXPECT_THAT(load(npz({{"arr_0", numbers({1, 2})}})),
-              HasSubstr("there is none for leaf 1 (params['bias']) f32[2]"));
+              HasSubstr("no array matches leaf 1 (params['bias']) f32[2]"));
 }
 
 TEST_F(WholeState, ALeafOfAnotherShapeIsNamed) {
@@ -131,7 +130,7 @@ TEST_F(WholeState, TheNewestCompleteCheckpointOfAFolderIsTaken) {
   EXPECT_EQ(load(folder_.string()), "1 2 3 4 ");
   ASSERT_EQ(said_.size(), 1u);
   EXPECT_THAT(said_[0], HasSubstr("step20.safetensors"));
-  EXPECT_THAT(said_[0], HasSubstr("; it is passed over"));
+  EXPECT_THAT(said_[0], HasSubstr("; this checkpoint is skipped"));
   EXPECT_TRUE(fs::exists(checkpoint_file(20)));  // the folder may be another run's
   // One that cannot be opened just now is not known to be worse.
   fs::create_symlink(fs::path(checkpoint_file(30)).filename(), checkpoint_file(30));

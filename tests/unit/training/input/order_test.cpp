@@ -115,7 +115,7 @@ TEST(InputOrder, RefusesWhatHasNoMeaning) {
   EXPECT_EQ(error_of([] { Order({.shards = 0}, 10); }),
             "shard 0 of 0: shards count from 0, up to one less than there are");
   EXPECT_EQ(error_of([] { Order({.examples = std::vector<uint32_t>{10}}, 10); }),
-            "example 10 is chosen, but there are 10 only");
+            "example 10 is selected, but the input has only 10, numbered from 0");
   EXPECT_EQ(error_of([] { Order({}, uint64_t{1} << 32); }),
             "4294967296 examples; at most 2^32 - 1 can be put in an order");
 }

@@ -107,9 +107,10 @@ TEST(RecordFile, NamesTheCorruptRecord) {
     const size_t record = i / 21;
     const std::string place = "d, record " + std::to_string(record) + " (byte " +
                               std::to_string(record * 21) + " of the unpacked file): ";
-    const std::string what = i % 21 >= 12  ? "corrupt: the checksum of its data is wrong"
-                             : record == 0 ? "no TFRecord file: the checksum of its length is wrong"
-                                           : "corrupt: the checksum of its length is wrong";
+    const std::string what = i % 21 >= 12 ? "corrupt: the checksum of its data is wrong"
+                             : record == 0
+                                 ? "not a TFRecord file: the checksum of its length is wrong"
+                                 : "corrupt: the checksum of its length is wrong";
     ASSERT_EQ(refused(bad), place + what) << i;
   }
 }
@@ -125,8 +126,8 @@ TEST(RecordFile, RefusesTruncatedFiles) {
     }
   }
   EXPECT_EQ(refused({good.begin(), good.begin() + 40}),
-            "d, record 1 (byte 21 of the unpacked file): truncated: it has 5 bytes and a checksum, "
-            "of which 7 are there");
+            "d, record 1 (byte 21 of the unpacked file): truncated: expected 5 bytes and a "
+            "checksum, found 7 bytes");
 }
 
 TEST(RecordFile, RefusesEndlessLengths) {
@@ -136,9 +137,8 @@ TEST(RecordFile, RefusesEndlessLengths) {
     std::memcpy(file.data(), &length, 8);
     const uint32_t sum = masked_crc32c(std::span(file).first(8));
     std::memcpy(file.data() + 8, &sum, 4);
-    EXPECT_EQ(refused(file), "d, record 0 (byte 0 of the unpacked file): truncated: it has " +
-                                 std::to_string(length) +
-                                 " bytes and a checksum, of which 4 are there");
+    EXPECT_EQ(refused(file), "d, record 0 (byte 0 of the unpacked file): truncated: expected " +
+                                 std::to_string(length) + " bytes and a checksum, found 4 bytes");
   }
 }
 
