@@ -43,7 +43,7 @@ template <class Number>
 void check_range(const BoardKey& key, Number value, const std::string& where) {
   // Not a number is in no range.
   if (!(value >= static_cast<Number>(key.min) && value <= static_cast<Number>(key.max))) {
-    throw BoardError(fmt::format("{}: {}.{} = {} is impossible; it must be in {}..{} {}", where,
+    throw BoardError(fmt::format("{}: {}.{} = {} is out of range: expected {}..{} {}", where,
                                  key.section, key.name, value, key.min, key.max, key.unit));
   }
 }
@@ -161,9 +161,8 @@ void read_section(ReadBoard& board, std::string_view section, const toml::table&
   for (const auto& [name, value] : entries) {
     const BoardKey* key = find_key(section, name.str());
     if (key == nullptr) {
-      throw BoardError(
-          fmt::format("{}: unknown key {}.{}; the keys are listed in docs/timing_model.md",
-                      place(file, value), section, name.str()));
+      throw BoardError(fmt::format("{}: unknown key {}.{}; docs/board_numbers.md lists the keys",
+                                   place(file, value), section, name.str()));
     }
     read_entry(board.params, *key, value, file);
     board.seen.insert(key);
@@ -224,8 +223,8 @@ void apply_override(BoardParams& params, const std::string& text) {
   const BoardKey* key = find_key(section, name);
   if (key == nullptr) {
     throw BoardError(fmt::format(
-        "OpenOptions::overrides {}: unknown key {}.{}; the keys are listed in docs/timing_model.md",
-        text, section, name));
+        "OpenOptions::overrides {}: unknown key {}.{}; docs/board_numbers.md lists the keys", text,
+        section, name));
   }
   const auto take = [&](auto& member, const char* kind) {
     auto number = member;

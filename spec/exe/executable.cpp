@@ -146,10 +146,10 @@ uint64_t check_fits(const ExecutableT& exe) {
     constants += kTableBytes + constant->data.size();
   }
   if (bytes + constants > kMaxPayloadBytes) {
-    refuse(fmt::format(
-        "the executable would have {} bytes (constants {}, code {}), a file holds {}; pass large "
-        "constants as arguments",
-        bytes + constants, constants, exe.image.size(), kMaxPayloadBytes));
+    refuse(
+        fmt::format("the executable has {} bytes (constants {}, code {}): expected at most {} "
+                    "bytes; pass large constants as arguments",
+                    bytes + constants, constants, exe.image.size(), kMaxPayloadBytes));
   }
   return bytes + constants;
 }
@@ -228,8 +228,8 @@ ExecutableT read_executable(std::span<const std::byte> bytes) {
   const uint64_t present = bytes.size() - kHeadBytes;
   if (size != present) {
     refuse(
-        fmt::format("{} executable: {} bytes of payload announced, {} present; copy the file "
-                    "again or compile the program again",
+        fmt::format("{} executable: expected {} bytes of payload, found {}; copy the file again or "
+                    "compile the program again",
                     size > present ? "truncated" : "overlong", size, present));
   }
   check(size > 0, "no payload");

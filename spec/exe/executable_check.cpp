@@ -26,11 +26,11 @@ void check(bool condition, fmt::format_string<Args...> text, Args&&... args) {
 }
 
 void check_counts(const ExecutableT& exe) {
-  check(exe.partitions >= 1 && exe.partitions <= kMaxPartitions, "partition count");
+  check(exe.partitions >= 1 && exe.partitions <= kMaxPartitions, "invalid partition count");
   check(exe.cores.empty() || exe.cores.size() == exe.partitions, "{} cores for {} partitions",
         exe.cores.size(), exe.partitions);
   check(std::set<uint8_t>(exe.cores.begin(), exe.cores.end()).size() == exe.cores.size(),
-        "two partitions on one core");
+        "two partitions have the same core");
   check(exe.slots.size() <= TPU_MAX_SLOTS, "{} slots; a launch has at most {}", exe.slots.size(),
         TPU_MAX_SLOTS);
   const auto donated = std::ranges::count_if(
@@ -40,18 +40,18 @@ void check_counts(const ExecutableT& exe) {
 }
 
 void check_image(const ExecutableT& exe) {
-  check(exe.image.size() >= sizeof(tpu_program_image_header_t), "image without header");
+  check(exe.image.size() >= sizeof(tpu_program_image_header_t), "the image has no complete header");
   tpu_program_image_header_t head;
   std::memcpy(&head, exe.image.data(), sizeof(head));
-  check(head.magic == TPU_PROGRAM_MAGIC, "image magic");
+  check(head.magic == TPU_PROGRAM_MAGIC, "invalid image magic");
   check(head.header_bytes == sizeof(head) && head.code_bytes % 8 == 0 &&
             exe.image.size() == uint64_t{head.header_bytes} + head.code_bytes,
-        "image size");
-  check(head.slots == exe.slots.size(), "slot count of the image");
+        "invalid image size");
+  check(head.slots == exe.slots.size(), "invalid slot count of the image");
   check(head.isa_version == exe.isa_version && head.cores == exe.partitions &&
             head.board_hash == exe.board_hash && head.flags == 0,
         "image header and executable disagree");
-  check(uint64_t{head.entry_word} * 8 < head.code_bytes, "entry outside the code");
+  check(uint64_t{head.entry_word} * 8 < head.code_bytes, "the entry is outside of the code");
 }
 
 // Kinds, sizes and the entries that slots name.
@@ -59,15 +59,15 @@ void check_slots(const ExecutableT& exe) {
   std::set<std::pair<SlotKind, uint32_t>> bound;
   for (size_t i = 0; i < exe.slots.size(); ++i) {
     const SlotT& slot = *exe.slots[i];
-    check(slot.kind <= SlotKind::MAX, "kind of slot {}", i);
-    check(slot.bytes <= kMaxSlotBytes, "size of slot {}", i);
+    check(slot.kind <= SlotKind::MAX, "invalid kind of slot {}", i);
+    check(slot.bytes <= kMaxSlotBytes, "invalid size of slot {}", i);
     const size_t entries = slot.kind == SlotKind::argument   ? exe.args.size()
                            : slot.kind == SlotKind::result   ? exe.results.size()
                            : slot.kind == SlotKind::constant ? exe.constants.size()
                                                              : SIZE_MAX;
-    check(slot.index < entries, "index of slot {}", i);
+    check(slot.index < entries, "invalid index of slot {}", i);
     if (slot.kind == SlotKind::constant) {
-      check(exe.constants[slot.index]->data.size() <= slot.bytes, "constant of slot {}", i);
+      check(exe.constants[slot.index]->data.size() <= slot.bytes, "invalid constant of slot {}", i);
     } else if (slot.kind != SlotKind::scratch) {
       check(bound.emplace(slot.kind, slot.index).second, "slot {} binds what another slot binds",
             i);
@@ -77,7 +77,8 @@ void check_slots(const ExecutableT& exe) {
 
 void check_shape(const TensorT& tensor, const std::string& what) {
   check(tensor.elem <= Elem::MAX, "{} has an unknown element type", what);
-  check(tensor.global_dims.size() == tensor.local_dims.size(), "{} has unequal ranks", what);
+  check(tensor.global_dims.size() == tensor.local_dims.size(),
+        "{} has different ranks in the global and the local shape", what);
   check(tensor.global_dims.size() <= kMaxRank, "{} has {} dimensions; at most {} are possible",
         what, tensor.global_dims.size(), kMaxRank);
   static_cast<void>(element_count(tensor.local_dims));
@@ -108,7 +109,7 @@ void check_boxes(const TensorT& tensor, uint32_t partitions, const std::string& 
 
 // Readers and writers of HBM agree on the places of 64-bit integers.
 void check_wide_layout(const ExecutableT& exe) {
-  check(exe.wide_layout <= WideLayout::MAX, "layout of 64-bit integers");
+  check(exe.wide_layout <= WideLayout::MAX, "invalid layout of 64-bit integers");
   const auto wide = [](const auto& entry) {
     return entry->elem == Elem::i64 || entry->elem == Elem::ui64 || entry->elem == Elem::f64;
   };
@@ -118,7 +119,7 @@ void check_wide_layout(const ExecutableT& exe) {
   if (exe.wide_layout != WideLayout::planes &&
       (has_wide(exe.args) || has_wide(exe.results) || has_wide(exe.host_calls))) {
     throw ExecutableError(
-        "the executable keeps the words of 64-bit integers in pairs, this board in two planes; "
+        "the executable has 64-bit integers as pairs of words: expected words in two planes; "
         "compile the program again");
   }
 }
@@ -145,9 +146,10 @@ void check_terms(const TensorT& tensor, uint32_t partitions, const std::string& 
     return;
   }
   check(tensor.terms.size() == partitions && !tensor.replicated,
-        "{} is a sum, but not of one term a core", what);
+        "{} is an unreduced value, but does not have one term a core", what);
   for (const uint8_t term : tensor.terms) {
-    check(term < partitions, "{} is a sum of more terms than cores", what);
+    check(term < partitions, "{} is an unreduced value with a term of a core that does not exist",
+          what);
   }
 }
 
@@ -188,7 +190,7 @@ void check_donations(const ExecutableT& exe) {
     const TensorT& argument = *exe.args[i];
     check(
         argument.donated_to >= -1 && argument.donated_to < static_cast<int64_t>(exe.results.size()),
-        "donation of argument {}", i);
+        "invalid donation of argument {}", i);
     if (argument.donated_to >= 0) {
       const TensorT& result = *exe.results[static_cast<size_t>(argument.donated_to)];
       check(result.slot == argument.slot,
@@ -247,15 +249,16 @@ void check_call_numbers(const ExecutableT& exe) {
 void check_host_calls(const ExecutableT& exe) {
   for (size_t i = 0; i < exe.host_calls.size(); ++i) {
     const HostCallT& call = *exe.host_calls[i];
-    check(call.elem <= Elem::MAX && call.dims.size() <= kMaxRank, "array of host call {}", i);
-    check(call.partition >= -1 && call.partition < static_cast<int64_t>(exe.partitions),
-          "partition of host call {}", i);
-    check(call.slot < exe.slots.size() && call.op < exe.ops.size(), "slot or op of host call {}",
+    check(call.elem <= Elem::MAX && call.dims.size() <= kMaxRank, "invalid array of host call {}",
           i);
+    check(call.partition >= -1 && call.partition < static_cast<int64_t>(exe.partitions),
+          "invalid partition of host call {}", i);
+    check(call.slot < exe.slots.size() && call.op < exe.ops.size(),
+          "invalid slot or op of host call {}", i);
     const uint64_t bytes = element_count(call.dims) * elem_bytes(call.elem);
     const uint64_t room = exe.slots[call.slot]->bytes;
     check(bytes <= UINT32_MAX && call.offset <= room && bytes <= room - call.offset,
-          "bytes of host call {}", i);
+          "invalid bytes of host call {}", i);
   }
 }
 
@@ -267,11 +270,11 @@ void check_temporaries(const ExecutableT& exe) {
   }
   for (size_t i = 0; i < exe.temporaries.size(); ++i) {
     const TemporaryT& t = *exe.temporaries[i];
-    check(t.elem <= Elem::MAX && t.dims.size() <= kMaxRank, "array of temporary {}", i);
-    check(t.op < exe.ops.size(), "op of temporary {}", i);
+    check(t.elem <= Elem::MAX && t.dims.size() <= kMaxRank, "invalid array of temporary {}", i);
+    check(t.op < exe.ops.size(), "invalid op of temporary {}", i);
     check(t.from < t.to && (i == 0 || exe.temporaries[i - 1]->from < t.from),
-          "times of temporary {}", i);
-    check(t.offset <= room && t.bytes <= room - t.offset, "bytes of temporary {}", i);
+          "invalid times of temporary {}", i);
+    check(t.offset <= room && t.bytes <= room - t.offset, "invalid bytes of temporary {}", i);
     static_cast<void>(element_count(t.dims));
   }
 }

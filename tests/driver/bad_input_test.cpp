@@ -299,10 +299,10 @@ TEST_F(BadInput, BoardFiles) {
   expect_refused(tpuc(std::string(TPU_TEST_DATA) + "/dense.mlirbc --board " + path("board.toml")),
                  "unknown key core.clock_ghz");
   save("clock_mhz = { value = 940", "clock_mhz = { value = -1");
-  expect_refused(devices("--board " + path("board.toml")), "core.clock_mhz = -1 is impossible");
+  expect_refused(devices("--board " + path("board.toml")), "core.clock_mhz = -1 is out of range");
   // The matrix unit loads two weight rows a cycle; its Verilog knows nothing else.
   expect_refused(devices("--set mxu.weight_rows_per_cycle=1"),
-                 "mxu.weight_rows_per_cycle = 1 is impossible");
+                 "mxu.weight_rows_per_cycle = 1 is out of range");
 }
 
 TEST_F(BadInput, DeadlockSaysWhoWaitsForWhom) {

@@ -278,10 +278,12 @@ TEST(Executable, RefusesSlotsThatDoNotFitTheParameters) {
 TEST(Executable, RefusesSumsWithoutATermForEachCore) {
   ExecutableT exe = sample();
   exe.args[0]->terms.assign(exe.partitions + 1, 0);
-  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("argument 0 is a sum, but not of one"));
+  EXPECT_THAT(error_of(write_executable(exe)),
+              HasSubstr("argument 0 is an unreduced value, but does not have one"));
   exe.args[0]->replicated = false;
   exe.args[0]->terms.assign(exe.partitions, static_cast<uint8_t>(exe.partitions));
-  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("argument 0 is a sum of more terms"));
+  EXPECT_THAT(error_of(write_executable(exe)),
+              HasSubstr("argument 0 is an unreduced value with a term of a core"));
 }
 
 TEST(Executable, RefusesDonationsWithoutBothEnds) {
@@ -347,7 +349,7 @@ TEST(Executable, EachPartitionHasACoreOfItsOwn) {
   exe.cores = {3, 2, 1, 0, 7, 6, 5, 4};
   EXPECT_EQ(error_of(write_executable(exe)), "no error");
   exe.cores[7] = 0;
-  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("two partitions on one core"));
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("two partitions have the same core"));
   exe.cores.pop_back();
   EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("7 cores for 8 partitions"));
 }
