@@ -285,7 +285,7 @@ Buffer MemoryFacet::put(int device, DType dtype, const Shape& shape,
                         const std::vector<Event>& after) const {
   if (bytes == nullptr || bytes->size() != byte_count(dtype, shape)) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} has {} bytes, {} are given", type_text(dtype, shape),
+                fmt::format("{}: expected {} bytes, found {}", type_text(dtype, shape),
                             byte_count(dtype, shape), bytes == nullptr ? 0 : bytes->size()));
   }
   return need(impl_).memory().upload_later(device, dtype, shape, std::move(bytes), after);

@@ -193,8 +193,7 @@ class TransportDebugPort {
   virtual void log_commands(const std::optional<spec::MemoryLook>& look) {
     static_cast<void>(look);
     throw Error(ErrorCode::kUnimplemented,
-                "this transport knows nothing of commands; the simulated board does (transport "
-                "'sim')");
+                "this transport does not record commands; use the transport 'sim'");
   }
   /// What was kept; nothing is kept any more.
   virtual spec::CommandLog take_commands() { return {}; }

@@ -127,7 +127,7 @@ bool Completions::find_missing() {
       return true;
     }
     if (written != device.ring.taken()) {
-      corrupt(device, fmt::format("it is not there, though {} were written", written));
+      corrupt(device, fmt::format("it is missing, although {} were written", written));
       return true;
     }
   }

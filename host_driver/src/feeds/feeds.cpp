@@ -361,7 +361,7 @@ void Feeds::end_dry(Operation& launch, double limit_seconds) {
     cores.push_back(fmt::format("TPU:{}", device));
   }
   const bool by_host = feed.ended || health_.closed() || health_.cancelled();
-  const std::string why = feed.ended ? "and was told that no more come"
+  const std::string why = feed.ended ? "and StepFeed::end() was called"
                           : by_host  ? "and the board is closed"
                                      : fmt::format(
                                            "and got none for {} s of wall-clock time "
@@ -371,7 +371,7 @@ void Feeds::end_dry(Operation& launch, double limit_seconds) {
       health_.closed() || health_.cancelled() ? ErrorCode::kCancelled
       : by_host                               ? ErrorCode::kInvalidArgument
                                               : ErrorCode::kTimeout,
-      fmt::format("{}: the infeed ran dry: {} wait for the batch of step {}; the launch needs {}, "
+      fmt::format("{}: the infeed is empty: {} wait for the batch of step {}; the launch needs {}, "
                   "got {} {}",
                   launch.what, fmt::join(cores, ", "), feed.given, feed.steps, feed.given, why));
   for (const int device : feed.info->devices) {

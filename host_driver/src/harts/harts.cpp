@@ -52,7 +52,7 @@ std::string Harts::core_text(const Device& device, uint64_t fault_cycle) {
     const HartPlace& hart = stats.harts[at];
     const std::vector<std::string> frames = firmware_trace(*names_, build_, hart);
     text += fmt::format("\nthe control hart of TPU:{} {} at {:#010x}{}{}", device.id,
-                        hart.sleeping ? "sleeps" : "stands", hart.pc, frames.empty() ? "" : ", ",
+                        hart.sleeping ? "sleeps" : "is", hart.pc, frames.empty() ? "" : ", ",
                         fmt::join(frames, ", called by "));
   }
   return text;

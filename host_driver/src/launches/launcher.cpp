@@ -83,8 +83,8 @@ void check_arguments(const BoardHandles& handles, const LoadedProgram& program,
     const auto& fed = options.infeed;
     if (std::find(fed.begin(), fed.end(), i) != fed.end()) {
       if (array.valid()) {
-        throw invalid(
-            fmt::format("{} is fed, so that its array in the call must be empty", what()));
+        throw invalid(fmt::format(
+            "{} is in RunOptions::infeed: its array in the call must be empty", what()));
       }
       continue;
     }

@@ -25,11 +25,11 @@ void check_strides(const HostView& host) {
   const auto refuse = [&](const std::string& what) {
     throw Error(
         ErrorCode::kInvalidArgument,
-        fmt::format("{} with strides [{}] from byte {} on {}", type_text(host.dtype, host.shape),
+        fmt::format("{} with strides [{}] and first byte {}: {}", type_text(host.dtype, host.shape),
                     fmt::join(host.strides, ","), host.first_byte, what));
   };
   if (host.strides.size() != host.shape.size()) {
-    refuse("has not one stride a dimension");
+    refuse("expected one stride for each dimension");
   }
   if (element_count(host.shape) == 0) {
     return;
@@ -43,7 +43,7 @@ void check_strides(const HostView& host) {
     (reach < 0 ? first : end) += reach;
   }
   if (first < 0 || end > static_cast<Wide>(host.bytes.size())) {
-    refuse(fmt::format("leaves its {} bytes", host.bytes.size()));
+    refuse(fmt::format("elements are outside of its {} bytes", host.bytes.size()));
   }
 }
 
@@ -102,7 +102,7 @@ void check_view(const HostView& host) {
   }
   if (host.bytes.size() != bytes) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} has {} bytes, {} were given", type_text(host.dtype, host.shape),
+                fmt::format("{}: expected {} bytes, found {}", type_text(host.dtype, host.shape),
                             bytes, host.bytes.size()));
   }
 }
@@ -113,7 +113,7 @@ Box::Box(const HostView& global, const Shape& offset, const Shape& local)
       local_(local) {
   if (!fits(global.shape, offset, local)) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("no box [{}] at [{}] in {}", fmt::join(local, ","),
+                fmt::format("the box [{}] at [{}] is outside of {}", fmt::join(local, ","),
                             fmt::join(offset, ","), type_text(global.dtype, global.shape)));
   }
   bytes_ = byte_count(global.dtype, local);

@@ -148,7 +148,7 @@ TEST_F(FeedsTest, ALaunchThatRunsDryIsTakenOffWithTheReason) {
   feeds_.end_dry(*op, 60);
   ASSERT_NE(op->verdict, nullptr);
   EXPECT_EQ(op->verdict->code(), ErrorCode::kInvalidArgument);
-  EXPECT_NE(op->verdict->message().find("needs 4, got 1 and was told that no more come"),
+  EXPECT_NE(op->verdict->message().find("needs 4, got 1 and StepFeed::end() was called"),
             std::string::npos)
       << op->verdict->message();
 }

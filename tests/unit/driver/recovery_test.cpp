@@ -165,7 +165,7 @@ TEST_F(RecoveryTest, ACompletionThatIsMissingBreaksTheBoardInAStall) {
   recovery.stalled();
   recovery.stalled();
   ASSERT_NE(broken, nullptr);
-  EXPECT_NE(broken->message().find("it is not there, though 1 were written"), std::string::npos)
+  EXPECT_NE(broken->message().find("it is missing, although 1 were written"), std::string::npos)
       << broken->message();
 }
 
