@@ -356,8 +356,8 @@ Json step_report(const spec::StepRecord& record, size_t changes, unsigned thread
                  const ReportWatch& watch) {
   if (record.left_out != 0) {
     throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("the step has {} commands, and a record holds {}; report a smaller "
-                            "program, or the same with fewer layers or smaller batches",
+                fmt::format("the step has {} commands, a record at most {}; report a smaller "
+                            "program, for example with fewer layers or smaller batches",
                             record.left_out, spec::kMostRecordedCommands));
   }
   return Report(record, threads).run(changes, watch);

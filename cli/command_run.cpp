@@ -69,14 +69,14 @@ std::pair<Executable, std::vector<Array>> take_saved(const Board& board, const s
   const auto program = items.programs.find(kProgramItem);
   if (program == items.programs.end()) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{}: no run was saved there; name the program to run", file));
+                fmt::format("{}: has no saved run; give the program to run", file));
   }
   std::vector<Array> arguments;
   for (size_t i = 0; i < program->second.arguments().size(); ++i) {
     const auto array = items.arrays.find(std::to_string(i));
     if (array == items.arrays.end()) {
       throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: argument {} of the run was not saved there", file, i));
+                  fmt::format("{}: does not have argument {} of the run", file, i));
     }
     arguments.push_back(array->second);
   }

@@ -16,11 +16,10 @@ void write_record_file(const std::string& path, const Board& board) {
   }
   const std::string bytes = board.take_record();
   if (bytes.empty()) {
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        fmt::format("--record: nothing was recorded: no step {} ran to its end; --record-step "
-                    "N counts from 0 since the board was opened, those before a snapshot too",
-                    board.sim().record_step));
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("--record: nothing was recorded: no step {} ran to its end; "
+                            "--record-step counts steps from 0, those before a snapshot included",
+                            board.sim().record_step));
   }
   write_file(path, std::as_bytes(std::span(bytes)));
 }

@@ -40,11 +40,10 @@ void XprofFolder::write(const Board& board) const {
   const std::string bytes = board.take_xspace();
   if (bytes.empty()) {
     const SimOptions sim = board.sim();
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        fmt::format("--xprof: nothing was recorded: of the steps {} to {} none ran; they are "
-                    "counted from 0 since the board was opened, those before a snapshot too",
-                    sim.xprof_first_step, sim.xprof_first_step + (sim.xprof_steps - 1)));
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("--xprof: nothing was recorded: of the steps {} to {} none ran; steps "
+                            "count from 0, those before a snapshot included",
+                            sim.xprof_first_step, sim.xprof_first_step + (sim.xprof_steps - 1)));
   }
   write_file((run_ / "tpuboard.xplane.pb").string(), std::as_bytes(std::span(bytes)));
 }

@@ -96,7 +96,7 @@ void debug(const DebugArguments& arguments) {
   run_session(session, arguments);
   run.close();
   if (session.found_difference()) {
-    throw std::runtime_error("an op made something else than the reference evaluation");
+    throw std::runtime_error("the result of an op differs from the reference evaluation");
   }
 }
 

@@ -271,7 +271,7 @@ void DebugSession::add_break(const Words& words) {
   if (named && std::none_of(values.begin(), values.end(), [&](const auto& value) {
         return made.by_value(static_cast<size_t>(&value - values.data()));
       })) {
-    refuse(fmt::format("break {}: no op of the program is that; `list` shows them", made.text));
+    refuse(fmt::format("break {}: the program has no such op; `list` shows all ops", made.text));
   }
   breaks_.push_back(std::move(made));
   spec::print(out_, "breakpoint {}: {}\n", breaks_.size() - 1, breaks_.back().text);

@@ -163,7 +163,7 @@ std::string command_text(const spec::LoggedCommand& command, const exe::Executab
     text += " for " + op.name;
     text += op.file.empty() ? "" : fmt::format(" ({}:{})", op.file, op.line);
   }
-  text += command.done == 0 ? fmt::format(", cycle {} to no end", command.start)
+  text += command.done == 0 ? fmt::format(", started in cycle {}, not completed", command.start)
                             : fmt::format(", cycles {} to {}", command.start, command.done);
   for (const exe::CodeLine& line : exe::code_around(program, command.pc, 0)) {
     text += "\n      " + line.text;

@@ -113,7 +113,7 @@ class SweepRun {
       children.start({row, words, sweep_.folder, folder_.log(row)});
     } catch (const std::exception& error) {
       running_.erase(row);
-      bar_.print(fmt::format("tpuboard: row {} ({}) is not run: {}", row, sweep_.rows[row].name,
+      bar_.print(fmt::format("tpuboard: row {} ({}) was not run: {}", row, sweep_.rows[row].name,
                              error.what()));
     }
   }

@@ -59,7 +59,7 @@ RowCommand::RowCommand(const std::string& name) : app_(std::make_unique<CLI::App
     }
   }
   if (command_ == nullptr) {
-    refuse(fmt::format("sweep.command = \"{}\" is unknown; known: train, run, bench", name));
+    refuse(fmt::format("sweep.command: invalid value '{}': expected train, run or bench", name));
   }
   app_->parse_complete_callback([] { throw Parsed(); });  // before the command's own
 }
@@ -97,7 +97,7 @@ std::vector<std::string> RowCommand::words(const std::string& key, const toml::n
   if (is_flag(taken)) {
     const auto on = value.value_exact<bool>();
     if (!on || dot != std::string::npos) {
-      refuse(fmt::format("'{}' is true or false", name));
+      refuse(fmt::format("'{}': expected true or false", name));
     }
     return *on ? std::vector<std::string>{"--" + name} : std::vector<std::string>();
   }
@@ -110,7 +110,7 @@ std::vector<std::string> RowCommand::words(const std::string& key, const toml::n
       refuse(fmt::format("'{}' takes a value, not true or false", key));
     }
     if (!each.is_value() && !(is_config && each.is_array())) {
-      refuse(fmt::format("'{}' takes a text, a number or a list of them", key));
+      refuse(fmt::format("'{}': expected a string, a number or a list of them", key));
     }
     if (!taken.get_positional()) {
       words.push_back("--" + name);

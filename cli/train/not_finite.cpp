@@ -129,8 +129,8 @@ std::optional<std::string> NotFiniteSearch::look(Watched& watched, int64_t first
     return found(watched, step, *watched.value);
   }
   return fmt::format(
-      "steps {} to {} were run again with every operation watched, and all was finite: an "
-      "operation close to the largest number is rounded otherwise there",
+      "steps {} to {} were run again with every operation watched, and all values were finite: a "
+      "value close to the largest number was rounded differently in the second run",
       first, last);
 }
 

@@ -83,8 +83,9 @@ TEST_F(CliSweep, KeysOfAConfigurationKeepTheirType) {
 
 TEST_F(CliSweep, MistakesAreNamedBeforeAnythingRuns) {
   EXPECT_THAT(refusal("[grid]\nsteps = [1]\n"), HasSubstr("s.toml: section [sweep] is missing"));
-  EXPECT_THAT(refusal("[sweep]\ncommand = \"fly\"\n"),
-              HasSubstr("s.toml:2: sweep.command = \"fly\" is unknown; known: train, run, bench"));
+  EXPECT_THAT(
+      refusal("[sweep]\ncommand = \"fly\"\n"),
+      HasSubstr("s.toml:2: sweep.command: invalid value 'fly': expected train, run or bench"));
   EXPECT_THAT(refusal("[sweep]\ncommand = \"run\"\nspeed = 1\n"),
               HasSubstr("s.toml:3: unknown key sweep.speed; known: command, figures"));
   EXPECT_THAT(refusal("x = \n"), HasSubstr("s.toml:1: "));
@@ -99,9 +100,9 @@ TEST_F(CliSweep, MistakesAreNamedBeforeAnythingRuns) {
   EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = [true]\n"),
               HasSubstr("s.toml:6: 'launches' takes a value, not true or false"));
   EXPECT_THAT(refusal(front_ + "[grid]\ncheck = [1]\n"),
-              HasSubstr("s.toml:6: 'check' is true or false"));
+              HasSubstr("s.toml:6: 'check': expected true or false"));
   EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = [{a = 1}]\n"),
-              HasSubstr("s.toml:6: 'launches' takes a text, a number or a list of them"));
+              HasSubstr("s.toml:6: 'launches': expected a string, a number or a list of them"));
   EXPECT_THAT(refusal(front_ + "[[zip]]\nlaunches = [1, 2]\ndevice = [1]\n"),
               HasSubstr("s.toml:7: 'device' has 1 values, 'launches' beside it 2"));
   EXPECT_THAT(refusal(front_ + "[grid]\nlaunches = [1]\n[[zip]]\nlaunches = [1]\n"),
@@ -255,7 +256,7 @@ TEST_F(CliSweep, TwoSweepsDoNotShareAFolderNorARow) {
   }
   const FolderLock other(rows.row(0));
   EXPECT_EQ(call({"sweep", path("s.toml"), "--out", path("o"), "--task", "0"}), 1);
-  EXPECT_THAT(error_, HasSubstr("row 0 (launches=1) is not run: FailedPrecondition: " +
+  EXPECT_THAT(error_, HasSubstr("row 0 (launches=1) was not run: FailedPrecondition: " +
                                 rows.row(0).string() + ": another run writes there"));
 }
 

@@ -243,7 +243,7 @@ save %0
                            "99: expected a number below",
                            "x: expected a number",
                            "break: expected op NAME, line FILE:LINE, nan",
-                           "break op nothing_like_it: no op of the program is that",
+                           "break op nothing_like_it: the program has no such op",
                            "somewhere: expected vmem:LOW..HIGH",
                            "vmem:9..3: the end is before the begin",
                            "delete: there is no such breakpoint",
@@ -284,8 +284,7 @@ TEST_F(Debug, RefusesWhatItCannotRun) {
                                     "it has 1 results, not "));
   EXPECT_EQ(debug("--no-data").code, 2);
   EXPECT_THAT(debug("--commands " + path("none")).text, HasSubstr("none: cannot be read"));
-  EXPECT_THAT(debug("--transport null").text,
-              HasSubstr("this transport knows nothing of commands"));
+  EXPECT_THAT(debug("--transport null").text, HasSubstr("this transport does not record commands"));
   inputs_ = "";
   EXPECT_THAT(debug("--compare").text, HasSubstr("argument 0"));
   name_ = "bad_f16";
