@@ -117,10 +117,8 @@ void need_own(const fs::path& folder) {
     return;
   }
   if (geteuid() != 0 && found.st_uid != geteuid()) {
-    refuse(
-        fmt::format("{}: the jobs there are those of the user {}; run the monitor as this "
-                    "user",
-                    folder.string(), user_name(found.st_uid)));
+    refuse(fmt::format("{}: its jobs belong to the user {}; run the monitor as this user",
+                       folder.string(), user_name(found.st_uid)));
   }
 }
 
@@ -136,7 +134,7 @@ void need_job(const fs::path& folder, int64_t pid) {
   refuse(*user != geteuid()
              ? fmt::format("process {} belongs to the user {}; run the monitor as this user", pid,
                            user_name(*user))
-             : fmt::format("process {} has no board open, or tells nothing of it in {}", pid,
+             : fmt::format("process {} has no open board, or writes no metrics to {}", pid,
                            folder.string()));
 }
 
@@ -206,8 +204,8 @@ std::optional<uint64_t> process_start(int64_t pid) {
 
 JobFile::JobFile(const fs::path& folder) : path_(file_of(folder, getpid())), pid_(getpid()) {
   if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("{}: cannot be made: {}", folder.string(), std::strerror(errno)));
+    throw Error(ErrorCode::kFailedPrecondition, fmt::format("{}: cannot create this folder: {}",
+                                                            folder.string(), std::strerror(errno)));
   }
   struct stat found {};
   if (lstat(folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != geteuid() ||
@@ -268,7 +266,7 @@ JobNews read_job(const fs::path& folder, int64_t pid) {
     return {std::nullopt, JobEnd::kDone};
   }
   if (!is_believed(file->owner, pid)) {
-    refuse(fmt::format("{}: is a file of the user {}, not of the one of process {}", path.string(),
+    refuse(fmt::format("{}: belongs to the user {}: expected the user of process {}", path.string(),
                        user_name(file->owner), pid));
   }
   Report report = report_from(file->text, path.string());

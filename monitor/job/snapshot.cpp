@@ -260,7 +260,7 @@ Report report_from(const std::string& text, const std::string& name) {
     if (json.at("format") != kFormat) {
       throw driver::Error(
           driver::ErrorCode::kInvalidArgument,
-          fmt::format("{}: format {} of another version of tpuboard; this one reads {}", name,
+          fmt::format("{}: format {} of another version of tpuboard: expected format {}", name,
                       json.at("format").dump(), kFormat));
     }
     Report report;

@@ -103,7 +103,8 @@ TEST_F(MonitorJobs, AFileOfAnotherProcessOrUserIsNotBelieved) {
   std::filesystem::remove(file_of(getpid()));
   if (geteuid() == 0) {
     ASSERT_EQ(::chown(file_of(job).c_str(), 65534, 65534), 0);
-    EXPECT_THAT(choice_error(job), HasSubstr("not of the one of process " + std::to_string(job)));
+    EXPECT_THAT(choice_error(job),
+                HasSubstr("expected the user of process " + std::to_string(job)));
   }
   end_job(job);
 }
@@ -139,7 +140,7 @@ TEST_F(MonitorJobs, OneOfTwoJobsIsChosenByItsNumber) {
                     HasSubstr("--pid " + std::to_string(first) + "  tpuboard train c.toml"),
                     HasSubstr("--pid " + std::to_string(second))));
   EXPECT_EQ(choose_job(folder_, second), second);
-  EXPECT_THAT(choice_error(getpid()), HasSubstr("has no board open"));
+  EXPECT_THAT(choice_error(getpid()), HasSubstr("has no open board"));
   EXPECT_THAT(choice_error(int64_t{1} << 39), HasSubstr("there is no process"));
   end_job(first);
   end_job(second);
@@ -175,7 +176,7 @@ TEST_F(MonitorJobs, JobsOfAnotherUserAreRefusedByName) {
       }
       return false;
     };
-    const bool folder = says([] { running_jobs("/usr"); }, "are those of the user root");
+    const bool folder = says([] { running_jobs("/usr"); }, "its jobs belong to the user root");
     const bool process = says([this] { choose_job(folder_, 1); }, "belongs to the user root");
     const bool publish =
         says([] { const JobFile file("/usr"); }, "expected a folder that only this user");
