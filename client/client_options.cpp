@@ -112,7 +112,7 @@ void read_variable(const std::string& name, const std::string& text, Reading& to
   };
   std::ranges::for_each(kBoardOptions, add);
   std::ranges::for_each(kClientOptions, add);
-  refuse(fmt::format("environment variable {} is not known; there are {}", name,
+  refuse(fmt::format("unknown environment variable {}: expected one of {}", name,
                      fmt::join(names, ", ")));
 }
 
@@ -163,9 +163,8 @@ Environment changed_environment(Environment environment, const Environment& chan
     if (std::ranges::find(live, name) == live.end()) {
       throw driver::Error(
           driver::ErrorCode::kFailedPrecondition,
-          fmt::format("{} is read when the board opens, which it has; of an open board {} can "
-                      "change",
-                      name, fmt::join(live, ", ")));
+          fmt::format("{} cannot change while the board is open; expected one of {}", name,
+                      fmt::join(live, ", ")));
     }
     environment[name] = text;
   }

@@ -261,10 +261,10 @@ void ProgramCache::complain(const std::string& path, const std::string& why) con
   const base::MutexLock lock(said_mutex_);
   if (!said_) {
     said_ = true;
-    say_(
-        fmt::format("compile cache: {}: {}; programs are compiled anew. TPUBOARD_CACHE=FOLDER "
-                    "names another folder, TPUBOARD_CACHE=off none",
-                    path, why));
+    say_(fmt::format(
+        "compile cache: {}: {}; programs are compiled without it. TPUBOARD_CACHE=FOLDER sets "
+        "another folder, TPUBOARD_CACHE=off disables the cache",
+        path, why));
   }
 }
 

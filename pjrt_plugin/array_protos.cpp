@@ -46,7 +46,7 @@ std::vector<int64_t> numbers(const Field& field) {
 std::vector<int64_t> iota_cores(const std::vector<int64_t>& dims,
                                 const std::vector<int64_t>& order) {
   if (order.size() != dims.size()) {
-    throw_invalid("a sharding whose list of devices is transposed by another rank");
+    throw_invalid("sharding: iota_transpose_perm and iota_reshape_dims must have the same length");
   }
   std::vector<int64_t> strides(dims.size(), 1), turned, steps;
   for (size_t d = dims.size(); d-- > 1;) {

@@ -98,7 +98,7 @@ std::string_view take_part(std::string_view& from) {
     size |= static_cast<uint64_t>(static_cast<unsigned char>(from[i])) << (8 * i);
   }
   if (from.size() < 8 || from.size() - 8 < size) {
-    throw_invalid("the bytes of the executable end too early");
+    throw_invalid("the serialized executable is truncated");
   }
   const std::string_view part = from.substr(8, size);
   from.remove_prefix(8 + size);

@@ -64,7 +64,7 @@ PJRT_Error* new_error_of_exception() {
   } catch (const driver::Error& error) {
     return new_error(error);
   } catch (const std::bad_alloc&) {
-    return new PJRT_Error{PJRT_Error_Code_RESOURCE_EXHAUSTED, "the host has no memory left"};
+    return new PJRT_Error{PJRT_Error_Code_RESOURCE_EXHAUSTED, "out of host memory"};
   } catch (const std::exception& error) {
     return new PJRT_Error{PJRT_Error_Code_INTERNAL, client::text_of(error)};
   } catch (...) {

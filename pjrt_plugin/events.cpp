@@ -40,7 +40,7 @@ void call(PJRT_Event_Create_Args& args) {
 void call(PJRT_Event_Set_Args& args) {
   const driver::HostEvent& host = need(args.event, "event").host;
   if (!host.valid()) {
-    throw_invalid("the event is not one of PJRT_Event_Create");
+    throw_invalid("the event was not created by PJRT_Event_Create");
   }
   if (args.error_code == PJRT_Error_Code_OK) {
     host.set();

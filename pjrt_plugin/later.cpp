@@ -73,7 +73,7 @@ PJRT_Event* fill(Manager& manager, int index, const void* data, int64_t offset, 
     Part& part = open_part(manager, index);
     const auto room = static_cast<int64_t>(part.bytes->size());
     if (offset < 0 || size < 0 || offset > room || size > room - offset) {
-      throw_invalid("offset and transfer_size leave the array of " + std::to_string(room) +
+      throw_invalid("offset and transfer_size exceed the array of " + std::to_string(room) +
                     " bytes");
     }
     if (size > 0) {

@@ -40,7 +40,7 @@ driver::HostView view_of(const PJRT_Client_BufferFromHostBuffer_Args& args) {
     return {dtype, std::move(shape), {data, bytes}};
   }
   if (args.num_byte_strides != args.num_dims) {
-    throw_invalid("as many byte_strides as dims are needed, or none");
+    throw_invalid("num_byte_strides must be num_dims or 0");
   }
   return strided_view(data, dtype, std::move(shape),
                       {args.byte_strides, args.byte_strides + args.num_byte_strides});
@@ -147,7 +147,7 @@ std::vector<int64_t> minor_to_major(const PJRT_Buffer_MemoryLayout* layout,
   }
   if (layout->type == PJRT_Buffer_MemoryLayout_Type_Strides) {
     if (layout->strides.num_byte_strides != dims.size()) {
-      throw_invalid("a layout needs a stride for each dimension");
+      throw_invalid("layout: expected one stride for each dimension");
     }
     return order_of_strides(dims, layout->strides.byte_strides, element_bytes);
   }
@@ -158,7 +158,7 @@ std::vector<int64_t> minor_to_major(const PJRT_Buffer_MemoryLayout* layout,
       layout->tiled.minor_to_major,
       layout->tiled.minor_to_major + layout->tiled.minor_to_major_size);
   if (!std::is_permutation(asked.begin(), asked.end(), order.begin(), order.end())) {
-    throw_invalid("a layout that does not name each of " + std::to_string(dims.size()) +
+    throw_invalid("layout: expected minor_to_major with each of " + std::to_string(dims.size()) +
                   " dimensions once");
   }
   return asked;
@@ -227,7 +227,8 @@ void call(PJRT_Buffer_CopyRawToHost_Args& args) {
   const uint64_t size = array.bytes();
   if (args.offset < 0 || args.transfer_size < 0 || static_cast<uint64_t>(args.offset) > size ||
       static_cast<uint64_t>(args.transfer_size) > size - static_cast<uint64_t>(args.offset)) {
-    throw_invalid("offset and transfer_size leave the array of " + std::to_string(size) + " bytes");
+    throw_invalid("offset and transfer_size exceed the array of " + std::to_string(size) +
+                  " bytes");
   }
   if (args.dst == nullptr && args.transfer_size > 0) {
     throw_invalid("dst is null");

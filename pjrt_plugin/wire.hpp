@@ -44,7 +44,7 @@ class Reader {
         take(4);
         break;
       default:
-        throw_invalid("a protocol buffer: a field of an unknown wire type");
+        throw_invalid("invalid protocol buffer: a field has an unknown wire type");
     }
     return field;
   }
@@ -60,7 +60,7 @@ class Reader {
         return value;
       }
     }
-    throw_invalid("a protocol buffer: a number of more than 64 bits");
+    throw_invalid("invalid protocol buffer: a number has more than 64 bits");
   }
 
  private:

@@ -279,7 +279,8 @@ int main(int argc, char** argv) {
   change("TPUBOARD_OP_TIMES", "1", TPU_OK);
   change("TPUBOARD_OP_TIMES", "often", TPU_INVALID_ARGUMENT);
   change("TPUBOARD_BOARD", "v2_8", TPU_FAILED_PRECONDITION);
-  CHECK(strstr(tpu_error_message(), "TPUBOARD_BOARD is read when the board opens") != NULL);
+  CHECK(strstr(tpu_error_message(), "TPUBOARD_BOARD cannot change while the board is open") !=
+        NULL);
   CHECK(tpu_board_change(NULL, NULL, 1) == TPU_INVALID_ARGUMENT);
   run(program);
   check_op_times(&board);

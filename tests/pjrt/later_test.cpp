@@ -104,7 +104,7 @@ TEST_F(PjrtLater, BuffersAreThereWithTheirLastPieceAndProgramsWaitForThem) {
   EXPECT_EQ(size.buffer_size, 64U * 256 * 4);
   const auto half_bytes = static_cast<int64_t>(half.size() * sizeof(float));
   EXPECT_EQ(transfer(manager, 0, half, half_bytes, false).text, "");
-  EXPECT_NE(transfer(manager, 0, half, half_bytes + 4, false).text.find("leave the array"),
+  EXPECT_NE(transfer(manager, 0, half, half_bytes + 4, false).text.find("exceed the array"),
             std::string::npos);
   auto ready = args_of<PJRT_Event_IsReady_Args>();
   ready.event = ready_event(x);

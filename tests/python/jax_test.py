@@ -125,7 +125,7 @@ class JaxOnTheBoard(unittest.TestCase):
 
     def test_options_that_are_fixed(self) -> None:
         jax.devices()
-        with self.assertRaisesRegex(tpuboard.TpuError, "TPUBOARD_THREADS is read when the board opens") as caught:
+        with self.assertRaisesRegex(tpuboard.TpuError, "TPUBOARD_THREADS cannot change") as caught:
             tpuboard.configure(threads=1, op_times=True)
         self.assertEqual(caught.exception.code, "FailedPrecondition")
         self.assertFalse({"TPUBOARD_THREADS", "TPUBOARD_OP_TIMES"} & set(os.environ))

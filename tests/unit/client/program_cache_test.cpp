@@ -122,7 +122,7 @@ TEST_F(ProgramCacheTest, AnotherProgramsFileIsNotRun) {
   fs::rename(file("a"), file("b"));
   EXPECT_FALSE(kept.find("b").has_value());
   EXPECT_THAT(said_, ElementsAre(HasSubstr("b.cached: is not a file of the cache, or belongs to "
-                                           "another program; programs are compiled anew")));
+                                           "another program; programs are compiled without it")));
   kept.keep("b", program());
   EXPECT_FALSE(kept.find("b").has_value()) << "what is not known is not replaced either";
 }
