@@ -153,7 +153,7 @@ class Reader {
     for (const size_t length : lengths) {
       const auto bytes = c.take(c.checked(length));
       if (bytes.empty() || bytes.back() != std::byte{0}) {
-        c.fail("a string without end");
+        c.fail("a string does not end with a zero byte");
       }
       module_.strings.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size() - 1);
     }
@@ -395,8 +395,8 @@ class Reader {
 
   void regions(Cursor& c, RawOp& op_with_regions, int depth) {
     if (depth > kMaxRegionDepth) {
-      throw Error("loops and branches lie more than " + std::to_string(kMaxRegionDepth) +
-                      " deep in each other; make the nest flatter",
+      throw Error("loops and branches are nested more than " + std::to_string(kMaxRegionDepth) +
+                      " deep; reduce the nesting",
                   frontend::display_name(op_with_regions),
                   frontend::Tables(module_).loc(op_with_regions.loc));
     }

@@ -102,10 +102,11 @@ void CallGraph::fail_recursion(const RawOp& call, const std::string& callee,
 }
 
 void CallGraph::fail_depth(const RawOp& call, bool regions) {
-  open(call).fail(regions ? "loops and branches lie more than " + std::to_string(kMaxRegionDepth) +
-                                " deep in each other behind this call; make the nest flatter"
-                          : "calls lie more than " + std::to_string(kMaxCallDepth) +
-                                " deep in each other; call fewer functions from functions, or "
+  open(call).fail(regions ? "loops and branches are nested more than " +
+                                std::to_string(kMaxRegionDepth) +
+                                " deep inside of this call; reduce the nesting"
+                          : "calls are nested more than " + std::to_string(kMaxCallDepth) +
+                                " deep; call fewer functions from functions, or "
                                 "leave out jax.jit on the inner ones");
 }
 

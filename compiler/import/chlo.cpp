@@ -144,7 +144,7 @@ void ChloOps::top_k(const OpReader& reader, bool largest, Region& to) {
   Value* x = operand(reader, 0);
   const int64_t dim = x->type.rank() - 1;
   if (dim < 0 || types[0].rank() != x->type.rank() || types[1].dims != types[0].dims) {
-    reader.fail("operand and results must have one rank, and a dimension");
+    reader.fail("operand and results must have the same rank, at least 1");
   }
   const LocRef& loc = reader.loc();
   const Type places{types[1].elem, x->type.dims};

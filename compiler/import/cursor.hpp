@@ -72,7 +72,8 @@ class Cursor {
   uint32_t index(size_t size, const char* table) {
     const uint64_t i = varint();
     if (i >= size) {
-      fail("index " + std::to_string(i) + " into a table of " + std::to_string(size) + " " + table);
+      fail("index " + std::to_string(i) + " is outside of a table of " + std::to_string(size) +
+           " " + table);
     }
     return static_cast<uint32_t>(i);
   }

@@ -163,7 +163,7 @@ void CustomCalls::approx_top_k(const OpReader& reader, Region& to) {
       tables_.entry(tables_.entry(op.dictionary, "mhlo.backend_config"), "reduction_dim"));
   const size_t arrays = op.results.size();
   if (comparator == functions_.end() || !dim || arrays == 0 || op.operands.size() != 2 * arrays) {
-    reader.fail("this form of ApproxTopK is not known; use jax.lax.top_k");
+    reader.fail("this form of ApproxTopK is not supported; use jax.lax.top_k");
   }
   const std::vector<Type> types = result_types(reader);
   std::vector<Value*> in = operands(reader);

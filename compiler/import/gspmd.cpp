@@ -46,7 +46,7 @@ class Parser {
   }
   void need(std::string_view word) {
     if (!take(word)) {
-      fail("is not in GSPMD's language: '" + std::string(word) + "' was expected");
+      fail("is not a GSPMD sharding: expected '" + std::string(word) + "'");
     }
   }
 
@@ -59,7 +59,7 @@ class Parser {
       int64_t n = -1;
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), n);
       if (error != std::errc() || n < 0 || all.size() > static_cast<size_t>(cores_) + 64) {
-        fail("is not in GSPMD's language: a number was expected");
+        fail("is not a GSPMD sharding: expected a number");
       }
       rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
       all.push_back(n);
@@ -89,7 +89,7 @@ class Parser {
       need("}");
     }
     if (out.tail.size() > out.tiles.size()) {
-      fail("has fewer tiles than kinds of its last ones");
+      fail("has more entries in last_tile_dims than tile dimensions");
     }
     return out;
   }
@@ -104,7 +104,8 @@ class Parser {
       }
     }
     if (count != cores_) {
-      fail("does not count the " + std::to_string(cores_) + " devices of the program");
+      fail("must have as many tiles as the program has devices: expected " +
+           std::to_string(cores_));
     }
   }
 

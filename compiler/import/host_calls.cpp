@@ -21,7 +21,8 @@ void HostTransfers::convert(const OpReader& reader, Kind kind, Region& to) {
   const size_t arrays = sends ? op.operands.size() - 1 : op.results.size() - 1;
   if (op.operands.empty() || op.results.empty() || (sends && op.results.size() != 1) ||
       (!sends && op.operands.size() != 1) || !reader.is_token(op.result_types.back())) {
-    reader.fail("wrong operands or results");
+    reader.fail(sends ? "expected arrays and a token as operands, and a token as the only result"
+                      : "expected a token as the only operand, and arrays and a token as results");
   }
   if (!reader.boolean("is_host_transfer") ||
       reader.integer("channel_type") != (sends ? kToHost : kFromHost)) {

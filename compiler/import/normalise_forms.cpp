@@ -75,7 +75,7 @@ class FormMaker {
     for (int64_t d = 0; d < rank(0); ++d) {
       const bool gone = has(a.collapsed_slice_dims, d) || has(a.operand_batching_dims, d);
       if (!gone && (next >= offsets.size() || offsets[next] < 0 || offsets[next] >= out_.rank())) {
-        reader_.fail("the dimension numbers do not fit the operand and the result");
+        reader_.fail("the dimension numbers do not match the operand and the result");
       }
       a.slice_sizes.push_back(gone ? 1 : out_.dims[static_cast<size_t>(offsets[next++])]);
     }
@@ -249,7 +249,9 @@ const Op* convert_form(const OpReader& reader, const std::string& name,
   const auto form =
       std::find_if(kForms.begin(), kForms.end(), [&](const Form& f) { return f.name == name; });
   if (op.operands.size() != form->operands || op.result_types.size() != 1) {
-    reader.fail("wrong number of operands or results");
+    reader.fail("wrong number of operands or results: expected " + std::to_string(form->operands) +
+                " and 1, found " + std::to_string(op.operands.size()) + " and " +
+                std::to_string(op.result_types.size()));
   }
   const Type type = reader.type(op.result_types[0]);
   FormMaker maker(reader, operands, type, to);

@@ -56,10 +56,11 @@ bool GspmdOps::convert_custom_call(const OpReader& reader, Region& to) {
     return false;
   }
   if (op.operands.size() != 1 || op.results.size() != 1) {
-    reader.fail("wrong number of operands or results");
+    reader.fail("wrong number of operands or results: expected 1 and 1, found " +
+                std::to_string(op.operands.size()) + " and " + std::to_string(op.results.size()));
   }
   if (target == kGspmdLeave && values_[op.results[0]] == nullptr) {
-    reader.fail("the operand is not what a call gives that jax.shard_map makes");
+    reader.fail("the operand is not the result of a call that jax.shard_map generates");
   }
   if (target != kGspmdConstraint) {
     return true;  // the call between has it, or takes it

@@ -62,8 +62,8 @@ class Flattener {
   }
   void members_of(uint32_t type, std::vector<uint32_t>& out, int depth, size_t& steps) const {
     if (depth > kMostDeep || ++steps > kMostMembers) {
-      fail("tuples lie more than " + std::to_string(kMostDeep) +
-           " deep in each other, or have more than " + std::to_string(kMostMembers) + " members");
+      fail("tuples are nested more than " + std::to_string(kMostDeep) +
+           " deep, or have more than " + std::to_string(kMostMembers) + " members");
     }
     if (!is_tuple_type(type)) {
       out.push_back(type);
@@ -273,7 +273,7 @@ class Flattener {
       return dictionary;
     }
     if (is_tuple_type(results[static_cast<size_t>(*result)])) {
-      fail("an argument's memory cannot become a tuple; return its members as results");
+      fail("a donated argument cannot become a tuple; return the members of the tuple as results");
     }
     int64_t number = 0;
     for (int64_t r = 0; r < *result; ++r) {

@@ -72,7 +72,7 @@ class Inliner {
       fail(call, "the function @" + name + " is missing");
     }
     if (open_.size() > kMaxDepth) {
-      fail(call, "calls lie more than " + std::to_string(kMaxDepth) + " deep in each other");
+      fail(call, "calls are nested more than " + std::to_string(kMaxDepth) + " deep");
     }
     const Function* callee = found->second;
     ValueMap map;

@@ -100,8 +100,8 @@ void check_count(const std::vector<SlotInfo>& slots) {
       count(exe::SlotKind::argument) + " arguments, " + count(exe::SlotKind::result) +
       " results that take no donated argument's memory, " + count(exe::SlotKind::constant) +
       " constants, scratch), a launch has " + std::to_string(TPU_MAX_SLOTS) +
-      "; stack the arrays of layers of one shape and go over them with jax.lax.scan, donate what "
-      "the step replaces (donate_argnums), or join small arrays to larger ones");
+      "; stack the arrays of equal layers and loop over them with jax.lax.scan, donate the arrays "
+      "that the step replaces (donate_argnums), or concatenate small arrays");
 }
 
 }  // namespace

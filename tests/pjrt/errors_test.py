@@ -147,7 +147,7 @@ def meshes() -> None:
     add = """func.func public @main(%a: tensor<16xf32> {mhlo.sharding = "SHARDING"}) -> tensor<16xf32> {
         %0 = stablehlo.add %a, %a : tensor<16xf32>
         return %0 : tensor<16xf32> }"""
-    for sharding, part in (("{devices=[4]<=[8]}", "does not count the 8 devices"),
+    for sharding, part in (("{devices=[4]<=[8]}", "must have as many tiles as the program has devices: expected 8"),
                            ("{devices=[8]0,0,1,2,3,4,5,6}", "must name each device 0..7 once")):
         expect(sharding, lambda s=sharding: compile_text(add.replace("SHARDING", s), 8), "INVALID_ARGUMENT",
                "argument 0", sharding, part)

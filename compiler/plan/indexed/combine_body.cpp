@@ -17,7 +17,7 @@ class Vectorised {
     for (const auto& arg : op_.regions[0]->args) {
       if (elem_bytes(arg->type.elem) == 8) {
         throw Error(
-            "64-bit updates of windows that may meet are not supported; use 32-bit values or "
+            "64-bit updates of windows that can overlap are not supported; use 32-bit values or "
             "unique indices",
             "stablehlo.scatter", op_.loc);
       }

@@ -271,9 +271,10 @@ TEST(Import, RefusesRecursionWithTheLineOfTheCall) {
 }
 
 TEST(Import, RefusesWhatLiesTooDeep) {
-  EXPECT_THAT(error_of("bad_deep_calls"), HasSubstr("stablehlo.call: calls lie more than 64 deep"));
+  EXPECT_THAT(error_of("bad_deep_calls"),
+              HasSubstr("stablehlo.call: calls are nested more than 64 deep"));
   EXPECT_THAT(error_of("bad_deep_regions"),
-              HasSubstr("stablehlo.if: loops and branches lie more than 64 deep in each other"));
+              HasSubstr("stablehlo.if: loops and branches are nested more than 64 deep"));
 }
 
 TEST(Import, RefusesDimensionsThatNoIndexReaches) {

@@ -241,7 +241,7 @@ TEST_F(ReadGspmd, Groups) {
     EXPECT_EQ(s.attrs.group, 12) << text;
     EXPECT_EQ(s.attrs.open, (std::vector<bool>{true, true})) << text;
   }
-  EXPECT_THAT(error("{unknown shard_as x}", 1), HasSubstr("a number was expected"));
+  EXPECT_THAT(error("{unknown shard_as x}", 1), HasSubstr("expected a number"));
 }
 
 TEST_F(ReadGspmd, ManualAxes) {
