@@ -46,26 +46,30 @@ class ElfReader {
   void check_head() {
     constexpr std::string_view kMagic(ELFMAG, SELFMAG);
     if (file_.size() < SELFMAG || std::memcmp(file_.data(), kMagic.data(), SELFMAG) != 0) {
-      refuse("no ELF file; give the output of the linker, not that of objcopy");
+      refuse("not an ELF file; use the output of the linker, not that of objcopy");
     }
     head_ = at<Elf32_Ehdr>(0, "header");
     if (head_.e_ident[EI_CLASS] != ELFCLASS32) {
-      refuse("not an ELF file of 32 bits; compile with -march=rv32imc_zicsr -mabi=ilp32");
+      refuse("not a 32-bit ELF file; compile with -march=rv32imc_zicsr -mabi=ilp32");
     }
     if (head_.e_ident[EI_DATA] != ELFDATA2LSB || head_.e_machine != EM_RISCV) {
-      refuse(fmt::format("code of machine {}, not of little-endian RISC-V ({})", head_.e_machine,
-                         EM_RISCV));
+      refuse(fmt::format(
+          "code of another machine: expected {} (RISC-V, little-endian), found {} ({})", EM_RISCV,
+          head_.e_machine,
+          head_.e_ident[EI_DATA] == ELFDATA2LSB ? "little-endian" : "not little-endian"));
     }
     if ((head_.e_flags & (kFloatAbi | kEmbedded)) != 0) {
       refuse(
-          "its ABI needs float registers or half of the registers only; a control hart is RV32IMC: "
-          "compile with -mabi=ilp32");
+          "its ABI is for float registers or for RV32E, but a control hart is RV32IMC; compile "
+          "with -mabi=ilp32");
     }
     if (head_.e_type != ET_EXEC) {
       refuse("not an executable; link it, without -r and -pie");
     }
     if (head_.e_phnum != 0 && head_.e_phentsize != sizeof(Elf32_Phdr)) {
-      refuse("its program headers have another size than those of ELF");
+      refuse(
+          fmt::format("wrong size of a program header: expected {} bytes, found {}; build it again",
+                      sizeof(Elf32_Phdr), head_.e_phentsize));
     }
   }
 
@@ -79,8 +83,8 @@ class ElfReader {
     if (!inside(segment.p_vaddr, segment.p_memsz, TPU_HART_ITCM_BASE, TPU_HART_ITCM_BYTES) &&
         !inside(segment.p_vaddr, segment.p_memsz, TPU_HART_DTCM_BASE, TPU_HART_DTCM_BYTES)) {
       refuse(fmt::format(
-          "{} lies outside of ITCM ({:#010x}, {} bytes) and DTCM ({:#010x}, {} "
-          "bytes); link with the addresses of a control hart",
+          "{} is outside of ITCM ({:#010x}, {} bytes) and DTCM ({:#010x}, {} "
+          "bytes); link with firmware.ld, the linker script of a control hart",
           name, TPU_HART_ITCM_BASE, TPU_HART_ITCM_BYTES, TPU_HART_DTCM_BASE, TPU_HART_DTCM_BYTES));
     }
     if (segment.p_filesz > segment.p_memsz) {
@@ -88,10 +92,10 @@ class ElfReader {
     }
     if (segment.p_filesz != 0 &&
         !inside(segment.p_paddr, segment.p_filesz, TPU_HART_ITCM_BASE, TPU_HART_ITCM_BYTES)) {
-      refuse(
-          fmt::format("{} is loaded to {:#010x}; only ITCM is loaded: give it a load address there "
-                      "(`> DTCM AT > ITCM` in the linker script) and copy it at the start",
-                      name, segment.p_paddr));
+      refuse(fmt::format(
+          "{} is loaded to {:#010x}: expected a range in ITCM; give it a load address there "
+          "(`> DTCM AT > ITCM` in the linker script) and copy it at the start",
+          name, segment.p_paddr));
     }
   }
 
@@ -124,7 +128,7 @@ class ElfReader {
                        head_.e_entry - segment.p_vaddr < segment.p_filesz;
     }
     if (to.bytes.empty()) {
-      refuse("nothing in it is to be loaded");
+      refuse("it has no segment to load; link it with firmware.ld");
     }
   }
 
@@ -132,7 +136,7 @@ class ElfReader {
     const uint32_t align = (head_.e_flags & kCompressed) != 0 ? 2 : 4;
     if (!entry_inside_ || head_.e_entry % align != 0) {
       refuse(
-          fmt::format("its entry {:#010x} is not in its code in ITCM; name it by ENTRY() in "
+          fmt::format("its entry {:#010x} is not in its code in ITCM; set it with ENTRY() in "
                       "the linker script",
                       head_.e_entry));
     }

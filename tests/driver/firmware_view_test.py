@@ -124,7 +124,7 @@ class Bench:
 
     def bad_input(self) -> None:
         elf = self.images / "firmware.elf"
-        self.refused("firmware.bin: no ELF file; give the output of the linker", "--firmware",
+        self.refused("firmware.bin: not an ELF file; use the output of the linker", "--firmware",
                      str(self.images / "firmware.bin"))
         self.refused("rom.elf: segment", "--firmware", str(self.images / "rom.elf"))
         self.refused("no.elf", "--firmware", str(self.folder / "no.elf"))

@@ -95,26 +95,28 @@ TEST_F(ElfImageTest, RefusesWhatIsNoFirmware) {
     change(elf);
     return error_of(elf.bytes());
   };
-  EXPECT_THAT(error_of({}), HasSubstr("no ELF file; give the output of the linker"));
-  EXPECT_THAT(error_of(std::vector<std::byte>(5000, std::byte{0x13})), HasSubstr("no ELF file"));
+  EXPECT_THAT(error_of({}), HasSubstr("not an ELF file; use the output of the linker"));
+  EXPECT_THAT(error_of(std::vector<std::byte>(5000, std::byte{0x13})),
+              HasSubstr("not an ELF file"));
   EXPECT_THAT(changed([](auto& elf) { elf.head.e_ident[EI_CLASS] = ELFCLASS64; }),
-              HasSubstr("not an ELF file of 32 bits; compile with -march=rv32imc"));
+              HasSubstr("not a 32-bit ELF file; compile with -march=rv32imc"));
   EXPECT_THAT(changed([](auto& elf) { elf.head.e_machine = EM_ARM; }),
-              HasSubstr("code of machine 40, not of little-endian RISC-V (243)"));
+              HasSubstr("expected 243 (RISC-V, little-endian), found 40 (little-endian)"));
   EXPECT_THAT(changed([](auto& elf) { elf.head.e_ident[EI_DATA] = ELFDATA2MSB; }),
-              HasSubstr("not of little-endian"));
+              HasSubstr("found 243 (not little-endian)"));
   EXPECT_THAT(changed([](auto& elf) { elf.head.e_flags = 4; }), HasSubstr("float registers"));
   EXPECT_THAT(changed([](auto& elf) { elf.head.e_type = ET_REL; }),
               HasSubstr("not an executable; link it"));
-  EXPECT_THAT(changed([](auto& elf) { elf.head.e_phentsize = 3; }), HasSubstr("another size"));
+  EXPECT_THAT(changed([](auto& elf) { elf.head.e_phentsize = 3; }),
+              HasSubstr("wrong size of a program header: expected 32 bytes, found 3"));
   EXPECT_THAT(changed([](auto& elf) { elf.segments.clear(); }),
-              HasSubstr("nothing in it is to be loaded"));
+              HasSubstr("it has no segment to load"));
 }
 
 TEST_F(ElfImageTest, RefusesEntriesOutsideOfItsCode) {
   for (const uint32_t entry : {0U, kItcm + 64, kItcm + 2, kDtcm}) {
     elf_.head.e_entry = entry;
-    EXPECT_THAT(error(), HasSubstr("is not in its code in ITCM; name it by ENTRY()")) << entry;
+    EXPECT_THAT(error(), HasSubstr("is not in its code in ITCM; set it with ENTRY()")) << entry;
   }
   elf_.head.e_entry = kItcm + 2;
   elf_.head.e_flags = 1;  // compressed instructions
@@ -130,15 +132,17 @@ TEST_F(ElfImageTest, RefusesSegmentsThatDoNotFit) {
     elf.add(address, word, memory).head.p_paddr = load;
     return error_of(elf.bytes());
   };
-  EXPECT_THAT(with(0x100, 4, 0x100),
-              HasSubstr("segment 1 (address 0x00000100, 4 bytes) lies outside "
-                        "of ITCM (0x10000000, 131072 bytes) and DTCM"));
-  EXPECT_THAT(with(kItcm + TPU_HART_ITCM_BYTES - 2, 4, kItcm + 64), HasSubstr("lies outside"));
-  EXPECT_THAT(with(kDtcm, TPU_HART_DTCM_BYTES + 1, kItcm + 64), HasSubstr("lies outside"));
-  EXPECT_THAT(with(kDtcm, UINT32_MAX, kItcm + 64), HasSubstr("lies outside"));
-  EXPECT_THAT(with(kDtcm, 4, kDtcm),
-              HasSubstr("is loaded to 0x20000000; only ITCM is loaded: give it a load address"));
-  EXPECT_THAT(with(kDtcm, 4, kItcm + TPU_HART_ITCM_BYTES - 2), HasSubstr("only ITCM is loaded"));
+  EXPECT_THAT(with(0x100, 4, 0x100), HasSubstr("segment 1 (address 0x00000100, 4 bytes) is outside "
+                                               "of ITCM (0x10000000, 131072 bytes) and DTCM"));
+  EXPECT_THAT(with(kItcm + TPU_HART_ITCM_BYTES - 2, 4, kItcm + 64),
+              HasSubstr("is outside of ITCM"));
+  EXPECT_THAT(with(kDtcm, TPU_HART_DTCM_BYTES + 1, kItcm + 64), HasSubstr("is outside of ITCM"));
+  EXPECT_THAT(with(kDtcm, UINT32_MAX, kItcm + 64), HasSubstr("is outside of ITCM"));
+  EXPECT_THAT(
+      with(kDtcm, 4, kDtcm),
+      HasSubstr("is loaded to 0x20000000: expected a range in ITCM; give it a load address"));
+  EXPECT_THAT(with(kDtcm, 4, kItcm + TPU_HART_ITCM_BYTES - 2),
+              HasSubstr("expected a range in ITCM"));
   EXPECT_THAT(with(kDtcm, 2, kItcm + 64), HasSubstr("has 4 bytes in the file"));
   EXPECT_THAT(with(kDtcm, 4, kItcm + 62), HasSubstr("segment 1 overlaps another one"));
   EXPECT_EQ(with(kDtcm, TPU_HART_DTCM_BYTES, kItcm + TPU_HART_ITCM_BYTES - 4), "taken");
