@@ -80,13 +80,13 @@ module dma_queue_sva #(
       // Who drives the ports.
       box_not_empty :
       assert (!(start_i && start_ready_o) || total != '0)
-      else $error("dma_queue: an empty box is started");
+      else $error("dma_queue: a transfer of 0 bytes is started");
       read_answers :
       assert (!rd_done_i || reading_q != '0)
-      else $error("dma_queue: rd_done_i without a read on its way");
+      else $error("dma_queue: rd_done_i without a read in flight");
       write_answers :
       assert (!wr_done_i || writing_q != '0)
-      else $error("dma_queue: wr_done_i without a write on its way");
+      else $error("dma_queue: wr_done_i without a write in flight");
 
       // The unit.
       read_stays :
@@ -97,19 +97,19 @@ module dma_queue_sva #(
       else $error("dma_queue: a write request changed before it was taken");
       read_size :
       assert (!rd_valid_o || (rd_bytes_o != '0 && rd_bytes_o <= SizeBits'(Granule)))
-      else $error("dma_queue: a read of no or too many bytes");
+      else $error("dma_queue: a read of 0 bytes, or of more than a granule");
       write_size :
       assert (!wr_valid_o || (wr_bytes_o != '0 && wr_bytes_o <= SizeBits'(Granule)))
-      else $error("dma_queue: a write of no or too many bytes");
+      else $error("dma_queue: a write of 0 bytes, or of more than a granule");
       room :
       assert (fill_q || written_q > read_q || read_q - written_q <= AddrBits'(Granule * Credits))
       else $error("dma_queue: more bytes are reserved than the buffer has");
       order :
       assert (fill_q || written_q <= read_q)
-      else $error("dma_queue: bytes are written that were not asked for");
+      else $error("dma_queue: bytes are written that were not requested");
       credits :
       assert (reading_q <= Credits && writing_q <= Credits)
-      else $error("dma_queue: more granules are on their way than there are credits");
+      else $error("dma_queue: more granules are in flight than there are credits");
       done_with_all :
       assert (!done_o || (written_q == total_q && (fill_q || read_q == total_q) && reading_q == '0 &&
                           writing_q == 32'(wr_done_i)))

@@ -56,7 +56,7 @@ module mxu_sva #(
       // A tile is loaded as a whole: a swap finds all its pairs.
       whole_tile :
       assert (!swap || loaded_q == LoadBits'(Pairs))
-      else $error("mxu: a swap after another number of weight pairs than Rows / 2");
+      else $error("mxu: a swap after a wrong number of weight pairs: expected Rows / 2");
 
       // Weights of the next tile do not overtake the swap of the last pair.
       weights_wait :
@@ -66,10 +66,10 @@ module mxu_sva #(
       // A result leaves exactly Latency cycles after its row, and only then; until then the clock must not stop.
       latency :
       assert (y_valid_o == x_valid_q[Latency-1])
-      else $error("mxu: y_valid_o is not x_valid_i of Latency cycles ago");
+      else $error("mxu: y_valid_o differs from x_valid_i Latency cycles earlier");
       busy_covers :
       assert (busy_o || !(|x_valid_q))
-      else $error("mxu: not busy with a row on its way");
+      else $error("mxu: busy_o is 0 with a row in flight");
     end
   end
 

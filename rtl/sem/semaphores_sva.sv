@@ -41,12 +41,12 @@ module semaphores_sva #(
           // Nothing changes without a signal: the clock may stop.
           still_when_settled :
           assert (!idle_q || value_o[i] + take_i[i] == left_q[i])
-          else $error("semaphores: semaphore %0d changed with nothing on its way", i);
+          else $error("semaphores: semaphore %0d changed without a signal", i);
 
           // A dropped sum leaves the value as it was.
           overflow_keeps :
           assert (!overflow_o[i] || value_o[i] + take_i[i] == left_q[i])
-          else $error("semaphores: semaphore %0d changed with an overflow", i);
+          else $error("semaphores: semaphore %0d changed in spite of an overflow", i);
 
           // Only a take makes it smaller.
           grows :

@@ -272,9 +272,9 @@ TEST_F(DmaQueueRtl, AssertionsTellWrongDrivers) {
     cycle();
     EXPECT_THAT(rtl::take_failed_assertions().text(), HasSubstr(text));
   };
-  tells("rd_done_i without a read on its way", [&] { model_->rd_done_i = 1; });
-  tells("wr_done_i without a write on its way", [&] { model_->wr_done_i = 1; });
-  tells("an empty box is started", [&] {
+  tells("rd_done_i without a read in flight", [&] { model_->rd_done_i = 1; });
+  tells("wr_done_i without a write in flight", [&] { model_->wr_done_i = 1; });
+  tells("a transfer of 0 bytes is started", [&] {
     StridedBox box;
     box.elem_bytes = 1;
     offer(box, false, 0, 0);
@@ -290,7 +290,7 @@ TEST(DmaVerilog, TellsTheAssertionThatFailedInATransfer) {
   box.run_bytes = box.total_bytes = 0;
   const std::string failed = unit.run(box, false, 0, 4096).failed;
   EXPECT_THAT(failed, HasSubstr("in cycle 0 of the transfer: dma_queue_sva.sv:"));
-  EXPECT_THAT(failed, HasSubstr("an empty box is started"));
+  EXPECT_THAT(failed, HasSubstr("a transfer of 0 bytes is started"));
 }
 
 // A unit that does wrong, played by the test: what its ports show in a few cycles.
@@ -353,12 +353,13 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"a read request changed", {{.rd_valid = true}, {}}},
         Wrong{"a read request changed", {{.rd_valid = true}, {.rd_valid = true, .bytes = 5}}},
         Wrong{"a write request changed", {{.wr_valid = true}, {}}},
-        Wrong{"a read of no or too many bytes", {{.rd_valid = true, .bytes = 0}}},
-        Wrong{"a write of no or too many bytes", {{.wr_valid = true, .bytes = kGranule + 1}}},
+        Wrong{"a read of 0 bytes, or of more than a granule", {{.rd_valid = true, .bytes = 0}}},
+        Wrong{"a write of 0 bytes, or of more than a granule",
+              {{.wr_valid = true, .bytes = kGranule + 1}}},
         Wrong{"more bytes are reserved",
               {kReadAll, kReadAllAndAnswer, kReadAllAndAnswer, kReadAllAndAnswer, {}}},
-        Wrong{"written that were not asked for", {kWrite, {}}},
-        Wrong{"more granules are on their way", {kRead, kRead, kRead, kRead, {}}},
+        Wrong{"written that were not requested", {kWrite, {}}},
+        Wrong{"more granules are in flight", {kRead, kRead, kRead, kRead, {}}},
         Wrong{"done before all bytes", {{.start = true}, kRead, {.done = true}}}));
 
 }  // namespace

@@ -180,7 +180,7 @@ TEST_P(MxuAssertions, TellWhoDrivesThePortsAgainstTheLaw) {
   array->reset();
   array->step({.w_valid = true, .w = zeros.data()});
   array->step({.x_valid = true, .x_swap = true, .x = zeros.data()});
-  EXPECT_THAT(told(), HasSubstr("another number of weight pairs"));
+  EXPECT_THAT(told(), HasSubstr("a wrong number of weight pairs"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Arrays, MxuAssertions,

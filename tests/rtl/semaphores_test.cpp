@@ -199,10 +199,10 @@ TEST_P(SemaphoreAssertions, TellAUnitThatDoesWrong) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, SemaphoreAssertions,
-                         testing::Values(TwoCycles{"changed with nothing on its way", true, 3, 4,
-                                                   false},
+                         testing::Values(TwoCycles{"changed without a signal", true, 3, 4, false},
                                          TwoCycles{"lost a count", false, 3, 2, false},
-                                         TwoCycles{"changed with an overflow", false, 3, 4, true}));
+                                         TwoCycles{"changed in spite of an overflow", false, 3, 4,
+                                                   true}));
 
 }  // namespace
 }  // namespace tpu
