@@ -98,19 +98,19 @@ uint32_t Program::op_at(uint32_t word) const {
 std::optional<ImageError> Program::check_header(std::span<const std::byte> bytes) {
   tpu_program_image_header_t header;
   if (bytes.size() < sizeof header) {
-    return ImageError{"image shorter than its header"};
+    return ImageError{"the program image is shorter than its header"};
   }
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != TPU_PROGRAM_MAGIC) {
-    return ImageError{"no program image at this address (wrong magic)"};
+    return ImageError{"there is no program image at this address (wrong magic)"};
   }
   if (header.isa_version != spec::kIsaVersion) {
-    return ImageError{"program is for ISA version " + std::to_string(header.isa_version) +
+    return ImageError{"the program is for ISA version " + std::to_string(header.isa_version) +
                       ", this core has " + std::to_string(spec::kIsaVersion)};
   }
   if (header.header_bytes != sizeof header || header.code_bytes % 8 != 0 ||
       header.code_bytes == 0 || header.entry_word >= header.code_bytes / 8) {
-    return ImageError{"program image header is inconsistent"};
+    return ImageError{"the header of the program image is inconsistent"};
   }
   return std::nullopt;
 }

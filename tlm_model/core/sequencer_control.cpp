@@ -88,7 +88,7 @@ bool Sequencer::load_program() {
   const uint32_t bad = parts_.slots->check(launch_.slot_bank, launch_.slot_count);
   if (bad < launch_.slot_count) {
     return refuse(spec::fault::kDetailSlotTable,
-                  "slot " + std::to_string(bad) + " of the table is wrong", bad);
+                  "slot " + std::to_string(bad) + " of the slot table is invalid", bad);
   }
   const auto known = loaded_.find(address);
   if (known != loaded_.end() && known->second.version == registers_.program_version()) {
@@ -98,7 +98,7 @@ bool Sequencer::load_program() {
   tpu_program_image_header_t header{};
   const uint64_t size = hbm_port->bytes();
   if (address > size || sizeof header > size - address) {
-    return refuse(spec::fault::kDetailImage, "program address outside of HBM");
+    return refuse(spec::fault::kDetailImage, "the program address is outside of HBM");
   }
   const auto header_bytes = std::as_writable_bytes(std::span(&header, 1));
   hbm_port->read(address, {reinterpret_cast<uint8_t*>(header_bytes.data()), header_bytes.size()});
@@ -107,7 +107,7 @@ bool Sequencer::load_program() {
   }
   std::vector<std::byte> image(sizeof header + header.code_bytes);
   if (image.size() > size - address) {
-    return refuse(spec::fault::kDetailImage, "program image leaves HBM");
+    return refuse(spec::fault::kDetailImage, "the program image ends outside of HBM");
   }
   hbm_port->read(address, {reinterpret_cast<uint8_t*>(image.data()), image.size()});
   program_ = parts_.programs->get(image);

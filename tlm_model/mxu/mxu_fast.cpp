@@ -480,7 +480,8 @@ MxuSimd mxu_simd_from_name(const std::string& name) {
     }
     names += std::string(names.empty() ? "" : ", ") + mxu_simd_name(simd);
   }
-  throw std::runtime_error("SimOptions::simd " + name + ": this host has " + names);
+  throw std::runtime_error("SimOptions::simd " + name + ": expected one of " + names +
+                           " on this host");
 }
 
 const MxuKernelSet* mxu_kernels(MxuSimd simd) {

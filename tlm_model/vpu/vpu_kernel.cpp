@@ -19,7 +19,8 @@ constexpr int64_t kMaxBase = int64_t{1} << 48;
 
 void check_loop(uint8_t number, std::string_view name) {
   if (number != kNoLoop && number >= kVpuLoops) {
-    throw VpuError(fmt::format("vpu_kernel: {} is {} (0..3, or 255 for none)", name, number));
+    throw VpuError(
+        fmt::format("vpu_kernel: invalid {} {}: expected 0 to 3, or 255 for none", name, number));
   }
 }
 
@@ -35,12 +36,14 @@ VpuKernel::VpuKernel(const VpuProgram& program, const spec::VpuKernelCommand& co
   check_loop(command.col_loop, "col_loop");
   if (accesses.size() > kVpuAccesses || accesses.size() != command.accesses ||
       bases.size() != accesses.size()) {
-    throw VpuError(fmt::format("vpu_kernel: {} accesses given, {} in the command (at most {})",
-                               accesses.size(), command.accesses, kVpuAccesses));
+    throw VpuError(
+        fmt::format("vpu_kernel: expected {} accesses as in the command, found {} (at most {})",
+                    command.accesses, accesses.size(), kVpuAccesses));
   }
   if (program.accesses() > command.accesses) {
-    throw VpuError(fmt::format("vpu_kernel: the program uses access {}, the command has {}",
-                               program.accesses() - 1, command.accesses));
+    throw VpuError(
+        fmt::format("vpu_kernel: the program uses access {}, but the command has only {}",
+                    program.accesses() - 1, command.accesses));
   }
   operands_.reserve(accesses.size());
   for (size_t i = 0; i < accesses.size(); ++i) {
@@ -83,7 +86,7 @@ std::string VpuKernel::check_loops() const {
   for (const uint32_t count : command_.loops) {
     blocks *= count;
     if (blocks > kMaxBlocks) {
-      return fmt::format("vpu_kernel: loops {}x{}x{}x{} make more than {} blocks",
+      return fmt::format("vpu_kernel: loops {}x{}x{}x{} exceed the limit of {} blocks",
                          command_.loops[0], command_.loops[1], command_.loops[2], command_.loops[3],
                          kMaxBlocks);
     }
@@ -94,7 +97,7 @@ std::string VpuKernel::check_loops() const {
   }
   if (command_.flat() && (row_loop != kNoLoop || command_.rows != 1)) {
     return fmt::format(
-        "vpu_kernel: a flat kernel has rows 1 and no row_loop (rows {}, row_loop {})",
+        "vpu_kernel: a flat kernel must have rows 1 and no row_loop, found rows {}, row_loop {}",
         command_.rows, row_loop);
   }
   const auto check_extent = [&](std::string_view name, uint32_t total, uint32_t block,
@@ -145,26 +148,27 @@ std::string VpuKernel::access_problem(const VpuInsn& insn, int section, uint64_t
   const Operand& operand = operands_[insn.imm];
   const std::string_view space = spec::kSpaceNames[static_cast<size_t>(operand.space())];
   if (!spec::is_vpu_memory_op(insn)) {
-    return operand.space() == Space::kNone ? std::string()
-                                           : fmt::format("an index has space none, not {}", space);
+    return operand.space() == Space::kNone
+               ? std::string()
+               : fmt::format("an index must have space none, found {}", space);
   }
   if (operand.space() != Space::kVmem) {
-    return fmt::format("operands must be in vmem, not in {}; copy them by DMA first", space);
+    return fmt::format("operands must be in vmem, found {}; copy them by DMA first", space);
   }
   const int bytes = vpu_element_bytes(operand.access.type);
   if (bytes == 0) {
-    return fmt::format("type {}: use two accesses of i32 with lane stride 8",
+    return fmt::format("type {} is not supported; use two accesses of i32 with lane stride 8",
                        spec::kElemNames[operand.access.type]);
   }
   if (std::string text = check_alignment(operand); !text.empty()) {
     return text;
   }
   if (operand.base < -kMaxBase || operand.base > kMaxBase) {
-    return fmt::format("address {:#x} lies outside of VMEM", operand.base);
+    return fmt::format("address {:#x} is outside of VMEM", operand.base);
   }
   const spec::ByteExtent range = extent(insn, spec::vpu_loops_around(section));
   if (range.low < 0 || range.high > static_cast<int64_t>(vmem_bytes)) {
-    return fmt::format("bytes [{}, {}) lie outside of VMEM ({} bytes)", range.low, range.high,
+    return fmt::format("bytes [{}, {}) are outside of VMEM ({} bytes)", range.low, range.high,
                        vmem_bytes);
   }
   return {};

@@ -39,7 +39,8 @@ void for_each_source(const VpuInsn& insn, const Visit& visit) {
 
 void check_limit(uint32_t value, size_t count, std::string_view what, const std::string& place) {
   if (value >= count) {
-    throw VpuError(fmt::format("{}: {} {} does not exist (0..{})", place, what, value, count - 1));
+    throw VpuError(
+        fmt::format("{}: invalid {} {}: expected 0 to {}", place, what, value, count - 1));
   }
 }
 
@@ -75,8 +76,8 @@ VpuProgram VpuProgram::decode(std::span<const std::byte> code, uint32_t offset) 
   }
   std::memcpy(&header, code.data() + offset, sizeof header);
   if (header.registers > kVpuRegisters) {
-    throw VpuError(fmt::format("VPU program: header asks for {} registers of {}", header.registers,
-                               kVpuRegisters));
+    throw VpuError(fmt::format("VPU program: header has {} registers, at most {} are possible",
+                               header.registers, kVpuRegisters));
   }
   if (header.reserved[0] != 0 || header.reserved[1] != 0) {
     throw VpuError("VPU program: reserved header fields are not zero");
@@ -90,8 +91,9 @@ VpuProgram VpuProgram::decode(std::span<const std::byte> code, uint32_t offset) 
   }
   const size_t available = (code.size() - offset - sizeof header) / sizeof(VpuInsn);
   if (total > available) {
-    throw VpuError(fmt::format("VPU program at {:#x}: {} instructions, but the code ends after {}",
-                               offset, total, available));
+    throw VpuError(
+        fmt::format("VPU program at {:#x}: has {} instructions, but the code ends after {}", offset,
+                    total, available));
   }
   program.insns_.resize(total);
   if (total != 0) {
@@ -119,8 +121,8 @@ void VpuProgram::decode_insn(const VpuInsn& insn, int section, size_t position) 
   const auto registers = static_cast<size_t>(registers_);
   const auto check_register = [&](uint8_t number) {
     if (number >= registers) {
-      throw VpuError(
-          fmt::format("{}: register r{} is beyond the {} of the header", place, number, registers));
+      throw VpuError(fmt::format("{}: register r{} is not among the {} of the header", place,
+                                 number, registers));
     }
   };
   if (form.rd) {

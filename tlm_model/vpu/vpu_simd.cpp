@@ -65,9 +65,9 @@ VpuSimd vpu_simd_from_name(std::string_view name) {
       continue;
     }
     if (!host_has(simd)) {
-      throw VpuError(
-          fmt::format("SimOptions::simd {}: this host lacks the instructions; it has up to {}",
-                      name, vpu_simd_name(vpu_best_simd())));
+      throw VpuError(fmt::format(
+          "SimOptions::simd {}: this host does not have these instructions, expected at most {}",
+          name, vpu_simd_name(vpu_best_simd())));
     }
     return simd;
   }

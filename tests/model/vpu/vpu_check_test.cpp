@@ -45,7 +45,8 @@ TEST(VpuProgram, RefusesWhatTheIsaDoesNotHave) {
   EXPECT_THAT(program_error([](auto& b) { b.add(Section::kBody, VpuOp::kMov, 32, 0); }),
               HasSubstr("body[2] (mov): register r32"));
   EXPECT_THAT(program_error([](auto& b) { b.registers = 0; }), HasSubstr("register r0"));
-  EXPECT_THAT(program_error([](auto& b) { b.registers = 33; }), HasSubstr("33 registers of 32"));
+  EXPECT_THAT(program_error([](auto& b) { b.registers = 33; }),
+              HasSubstr("33 registers, at most 32"));
   EXPECT_THAT(program_error([](auto& b) { b.add(Section::kBody, VpuOp::kFmaF, 0, 0, 0, 77); }),
               HasSubstr("register r77"));
   EXPECT_THAT(program_error([](auto& b) { b.add(Section::kBody, VpuOp::kStore, 0, 0, 4, 1); }),
@@ -87,12 +88,13 @@ TEST(VpuKernelCheck, RefusesBadLoops) {
   EXPECT_THAT(kernel_error([](auto& b) { b.command.loops[3] = 2; }),
               HasSubstr("3000 columns are 3 blocks of 1024, the loop's count is 2"));
   EXPECT_THAT(kernel_error([](auto& b) { b.command.col_loop = 255; }), HasSubstr("without a loop"));
-  EXPECT_THAT(kernel_error([](auto& b) { b.command.col_loop = 4; }), HasSubstr("col_loop is 4"));
+  EXPECT_THAT(kernel_error([](auto& b) { b.command.col_loop = 4; }),
+              HasSubstr("invalid col_loop 4: expected 0 to 3"));
   EXPECT_THAT(kernel_error([](auto& b) { b.command.row_loop = 0; }), HasSubstr("flat kernel"));
   EXPECT_THAT(kernel_error([](auto& b) {
                 b.command.loops = {0x10000, 0x10000, 2, 3};
               }),
-              HasSubstr("more than"));
+              HasSubstr("exceed the limit of"));
   EXPECT_THAT(kernel_error([](auto& b) {
                 b.shape(20, 20, 1, 2);
                 b.command.head.flags = 0;
@@ -104,7 +106,7 @@ TEST(VpuKernelCheck, RefusesBadLoops) {
 
 TEST(VpuKernelCheck, RefusesBadOperands) {
   EXPECT_THAT(kernel_error([](auto& b) { b.bases[1] = 0x10000 - 3000 * 4 + 4; }),
-              HasSubstr("access 1 (store in body): bytes [53540, 65540) lie outside of VMEM"));
+              HasSubstr("access 1 (store in body): bytes [53540, 65540) are outside of VMEM"));
   EXPECT_EQ(kernel_error([](auto& b) { b.bases[1] = 0x10000 - 3000 * 4; }), "");
   EXPECT_THAT(kernel_error([](auto& b) { b.bases[0] = -4; }), HasSubstr("outside of VMEM"));
   EXPECT_THAT(kernel_error([](auto& b) { b.bases[0] = INT64_MAX - 3; }),
@@ -117,12 +119,12 @@ TEST(VpuKernelCheck, RefusesBadOperands) {
   EXPECT_THAT(kernel_error([](auto& b) {
                 b.accesses[0].addr.space = static_cast<uint8_t>(spec::Space::kHbm);
               }),
-              HasSubstr("must be in vmem, not in hbm"));
+              HasSubstr("must be in vmem, found hbm"));
   EXPECT_THAT(kernel_error([](auto& b) { b.accesses[0].addr.space = 9; }), HasSubstr("space 9"));
   EXPECT_THAT(kernel_error([](auto& b) { b.accesses[0].type = static_cast<uint8_t>(Elem::kI64); }),
-              HasSubstr("type i64: use two accesses"));
+              HasSubstr("type i64 is not supported; use two accesses"));
   EXPECT_THAT(kernel_error([](auto& b) { b.add(Section::kBody, VpuOp::kIndex, 0, 0, 0, 0); }),
-              HasSubstr("an index has space none"));
+              HasSubstr("an index must have space none"));
   EXPECT_THAT(kernel_error([](auto& b) { b.add(Section::kBody, VpuOp::kLoad, 0, 0, 0, 2); }),
               HasSubstr("uses access 2"));
 }
