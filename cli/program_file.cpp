@@ -9,6 +9,7 @@
 #include "exe/executable.hpp"
 #include "figures/program_cost.hpp"
 #include "file/files.hpp"
+#include "terminal/counted.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -38,13 +39,14 @@ std::string tensor_line(const exe::TensorT& tensor, const exe::ExecutableT& exe)
 
 std::string header_listing(const exe::ExecutableT& exe) {
   std::string text = fmt::format(
-      "program {}\n  ISA version {}, board {} (hash {:016x}), {} core(s)\n  image {} bytes, "
+      "program {}\n  ISA version {}, board {} (hash {:016x}), {}\n  image {} bytes, "
       "estimated {} cycles, {} matmul operations a core and step\n  {} vector operations, {} "
       "bytes read and {} written in HBM, {} sent over links\n  VMEM peak {} bytes, HBM {} "
       "bytes a core\n",
-      exe.name, exe.isa_version, exe.board_name, exe.board_hash, exe.partitions, exe.image.size(),
-      exe.estimated_cycles, exe.matmul_flops, exe.vector_ops, exe.hbm_read_bytes,
-      exe.hbm_written_bytes, exe.link_bytes, exe.vmem_peak_bytes, exe.hbm_bytes);
+      exe.name, exe.isa_version, exe.board_name, exe.board_hash,
+      spec::counted(exe.partitions, "core"), exe.image.size(), exe.estimated_cycles,
+      exe.matmul_flops, exe.vector_ops, exe.hbm_read_bytes, exe.hbm_written_bytes, exe.link_bytes,
+      exe.vmem_peak_bytes, exe.hbm_bytes);
   text +=
       exe.sharded_update_bytes > 0
           ? fmt::format("  update sharding on: {} bytes of gradients\n", exe.sharded_update_bytes)

@@ -13,6 +13,7 @@
 #include "cli/debug/line_reader.hpp"
 #include "cli/options.hpp"
 #include "cli/program_inputs.hpp"
+#include "terminal/counted.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
@@ -37,8 +38,8 @@ void run_script(DebugSession& session, std::istream& in, const std::string& name
     }
   }
   if (session.wrong_commands() != 0) {
-    throw std::runtime_error(
-        fmt::format("{} commands of the session were wrong; see above", session.wrong_commands()));
+    throw std::runtime_error(fmt::format("{} of the session failed; see above",
+                                         spec::counted(session.wrong_commands(), "command")));
   }
 }
 
@@ -87,8 +88,10 @@ void debug(const DebugArguments& arguments) {
   keep_inputs(arguments.board, {}, inputs);
   RecordedRun run(options, arguments.program, arguments.executable, files);
   DebugSession session(run, arguments.tolerance, std::cout);
-  std::cout << fmt::format("{} ops and {} commands on {} cores; `help` lists what to do\n",
-                           run.kept().values.size(), run.commands().size(), run.devices().size());
+  std::cout << fmt::format("{} and {} on {}; `help` lists the commands of the debugger\n",
+                           spec::counted(run.kept().values.size(), "op"),
+                           spec::counted(run.commands().size(), "command"),
+                           spec::counted(run.devices().size(), "core"));
   if (!run.failure().empty()) {
     spec::print(std::cout, "the launch failed: {}\n", run.failure());
   }

@@ -13,6 +13,7 @@
 #include "cli/debug/debug_text.hpp"
 #include "format/npy.hpp"
 #include "sim/option_names.hpp"
+#include "terminal/counted.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
@@ -389,8 +390,9 @@ void DebugSession::compare(const Words& /*words*/) {
   }
   const auto& first = checked.first;
   if (!first) {
-    spec::print(out_, "all {} ops made what the reference makes (tolerance {})\n",
-                run_.kept().values.size() - checked.not_covered.size(), tolerance_);
+    spec::print(out_, "{} compared: all match the reference (tolerance {})\n",
+                spec::counted(run_.kept().values.size() - checked.not_covered.size(), "op"),
+                tolerance_);
     return;
   }
   found_ = true;

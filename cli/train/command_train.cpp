@@ -37,6 +37,7 @@
 #include "report/rate_finder.hpp"
 #include "report/report_page.hpp"
 #include "report/run_figures.hpp"
+#include "terminal/counted.hpp"
 #include "terminal/printable_text.hpp"
 #include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
@@ -286,8 +287,7 @@ void set_classes(TrainConfig& config, const CompiledFile& program, const Executa
 
 void print_notes(const Trainer& trainer, const TrainConfig& config, bool resumed) {
   if (config.cores > 0) {
-    spec::print("{} core{}, {} examples a step\n", config.cores, config.cores == 1 ? "" : "s",
-                config.batch);
+    spec::print("{}, {} examples a step\n", spec::counted(config.cores, "core"), config.batch);
   }
   if (config.cores > 1 && !config.scale_batch && config.learning_rate &&
       config.learning_rate->scale_with_cores) {
@@ -329,10 +329,11 @@ void find_rate(const TrainArguments& arguments, const TrainConfig& config, Train
   const double best = training::best_rate(points);
   const std::string curve = (fs::path(arguments.out) / "learning_rates.svg").string();
   if (best > 0) {
-    spec::print("{} steps; the loss falls fastest at a learning rate of {:.3g}; curve: {}\n",
-                points.size(), best, curve);
+    spec::print("{}; the loss falls fastest at a learning rate of {:.3g}; curve: {}\n",
+                spec::counted(points.size(), "step"), best, curve);
   } else {
-    spec::print("{} steps; the loss falls nowhere; curve: {}\n", points.size(), curve);
+    spec::print("{}; the loss falls nowhere; curve: {}\n", spec::counted(points.size(), "step"),
+                curve);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "check/refuse.hpp"
 #include "cli/program_file.hpp"
 #include "loop/signature.hpp"
+#include "terminal/counted.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -38,9 +39,9 @@ bool is_cut(const std::string& path, int64_t own, int64_t wanted) {
     return true;
   }
   refuse(fmt::format(
-      "{}: {} {} core{}, but run.cores (--cores) is {}; {}", path,
-      artifact ? "the program says itself that it runs on" : "compiled for", own,
-      own == 1 ? "" : "s", wanted,
+      "{}: {} {}, but run.cores (--cores) is {}; {}", path,
+      artifact ? "the program says itself that it runs on" : "compiled for",
+      spec::counted(own, "core"), wanted,
       artifact
           ? "export it without a mesh and jax.shard_map, and it trains on 1 core and on all of "
             "them; or name one program for each, with {cores} in its file name"

@@ -14,6 +14,7 @@
 #include "program/encode.hpp"
 #include "program/estimate.hpp"
 #include "program/semaphores.hpp"
+#include "terminal/counted.hpp"
 #include "vpu/vpu_gen.hpp"
 
 namespace tpu::compiler {
@@ -68,14 +69,12 @@ std::vector<uint8_t> bytes_of(std::span<const std::byte> bytes) {
   return {first, first + bytes.size()};
 }
 
-std::string cores_text(int64_t n) { return std::to_string(n) + (n == 1 ? " core" : " cores"); }
-
 // Core of the board of each partition.
 std::vector<int> cores_of(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options) {
   const auto cores = static_cast<int>(spec::core_count(board));
   if (module.num_cores > cores) {
-    throw Error("the program runs on " + cores_text(module.num_cores) + "; board " +
+    throw Error("the program runs on " + spec::counted(module.num_cores, "core") + "; board " +
                 board.board.name + " has " + std::to_string(cores) + "; use a smaller mesh");
   }
   std::vector<int> of = options.cores;
@@ -84,8 +83,8 @@ std::vector<int> cores_of(const Module& module, const spec::BoardParams& board,
     std::iota(of.begin(), of.end(), 0);
   }
   if (static_cast<int64_t>(of.size()) != module.num_cores) {
-    throw Error("the program runs on " + cores_text(module.num_cores) + " and the list names " +
-                std::to_string(of.size()) + "; name one for each");
+    throw Error("the program runs on " + spec::counted(module.num_cores, "core") +
+                " and the list names " + std::to_string(of.size()) + "; name one for each");
   }
   std::set<int> used;
   for (const int core : of) {

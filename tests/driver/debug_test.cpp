@@ -120,7 +120,7 @@ TEST_F(Debug, FindsAFlippedBitInAKernelOfAResidualBlock) {
   prepare("residual_block");
   const test::Result good = debug("--executable " + exe() + " --compare");
   EXPECT_EQ(good.code, 0) << good.text;
-  EXPECT_THAT(good.text, HasSubstr("ops made what the reference makes"));
+  EXPECT_THAT(good.text, HasSubstr("ops compared: all match the reference"));
   const std::vector<Planted> all = planted(compiler::disassemble(program_));
   ASSERT_GE(all.size(), 20U);
   for (size_t i = 0; i < all.size(); i += 4) {
@@ -255,7 +255,7 @@ save %0
                            "99: the array has 15 elements",
                            "next [COUNT]: more than it takes",
                            "save: expected an array and a file",
-                           "19 commands of the session were wrong"}) {
+                           "19 commands of the session failed"}) {
     EXPECT_THAT(said.text, HasSubstr(text));
   }
   EXPECT_THAT(said.text, HasSubstr("%0: f32[5,3], ")) << "memory that is none lost no values";
@@ -269,8 +269,9 @@ TEST_F(Debug, StopsAtTheFirstValueThatIsNotFinite) {
   write_npy(path("0.npy"), x);
   const test::Result said = session("break nan\ncontinue\nprint\ncompare\n");
   EXPECT_EQ(said.code, 0) << said.text;
-  EXPECT_THAT(said.text, AllOf(HasSubstr("breakpoint 0: nan"), HasSubstr("> %0 = "),
-                               HasSubstr(", 3 not finite"), HasSubstr("all ")));
+  EXPECT_THAT(said.text,
+              AllOf(HasSubstr(" on 1 core; "), HasSubstr("breakpoint 0: nan"), HasSubstr("> %0 = "),
+                    HasSubstr(", 3 not finite"), HasSubstr("all match")));
 }
 
 TEST_F(Debug, RefusesWhatItCannotRun) {

@@ -12,6 +12,7 @@
 #include "board/append_line.hpp"
 #include "mxu/mxu_factory.hpp"
 #include "mxu/mxu_rtl.hpp"
+#include "terminal/counted.hpp"
 
 namespace tpu::model {
 namespace {
@@ -234,7 +235,7 @@ std::string MxuSelect::finish(uint64_t steps, bool waves_missed) const {
       append_line(text, "SimOptions::mxu " + option +
                             ": nothing was compared: these units ran no matmul in its steps; the "
                             "board ran " +
-                            std::to_string(steps) + " steps, counted from 0");
+                            spec::counted(steps, "step") + ", counted from 0");
     }
   }
   return text;

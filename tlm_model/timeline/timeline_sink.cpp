@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "exe/executable.hpp"
+#include "terminal/counted.hpp"
 
 namespace tpu::model {
 namespace {
@@ -375,8 +376,8 @@ std::string TimelineSink::finish() {
   if (error_.empty() && !recorded_ && !whole_run) {
     error_ = "timeline: nothing was recorded in " + path_ + ": of the steps " +
              std::to_string(first_step_) + " to " + std::to_string(end_step_ - 1) +
-             " none ran; the board ran " + std::to_string(begun_) +
-             " steps, counted from 0 (those before a snapshot too)";
+             " none ran; the board ran " + spec::counted(begun_, "step") +
+             ", counted from 0 (those before a snapshot too)";
   }
   return error_;
 }

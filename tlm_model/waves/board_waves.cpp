@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "command/bandwidth_share.hpp"
+#include "terminal/counted.hpp"
 #include "waves/wave_views.hpp"
 
 namespace tpu::model {
@@ -417,7 +418,7 @@ std::string BoardWaves::never_opened_text() const {
   } else {
     text += "the trigger " + options_.trigger + " never came" + trigger_.hint();
   }
-  return text + "; the board ran " + std::to_string(begun_) + " steps, counted from 0" +
+  return text + "; the board ran " + spec::counted(begun_, "step") + ", counted from 0" +
          (by_steps(options_) ? " (those before a snapshot too); SimOptions::waves_steps chooses"
                              : "") +
          (options_.before_cycles == 0 ? "" : "; the file has the last cycles of the run");

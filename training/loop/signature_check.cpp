@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "check/refuse.hpp"
+#include "terminal/counted.hpp"
 
 namespace tpu::training {
 
@@ -45,10 +46,10 @@ void check_input(const InputConfig& input, const Executable& program, size_t arg
 std::string scaled_text(const TrainConfig& config) {
   return config.scale_batch
              ? fmt::format(
-                   "; run.scale_batch (--scale-batch) makes a batch of {} for {} core{}: "
+                   "; run.scale_batch (--scale-batch) makes a batch of {} for {}: "
                    "export the program for it, with {{batch}} in its file name and in "
                    "program.train, or leave run.scale_batch out",
-                   config.batch, config.cores, config.cores == 1 ? "" : "s")
+                   config.batch, spec::counted(config.cores, "core"))
              : std::string();
 }
 

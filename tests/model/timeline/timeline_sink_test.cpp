@@ -90,7 +90,7 @@ TEST(TimelineSink, SaysThatNoStepOfTheWindowRan) {
   const LaunchPrograms programs;
   TimelineSink sink(options(::testing::TempDir() + "/late.pftrace", 7, 2), programs);
   run_step(sink, 0);
-  EXPECT_THAT(sink.finish(), HasSubstr("of the steps 7 to 8 none ran; the board ran 1 steps"));
+  EXPECT_THAT(sink.finish(), HasSubstr("of the steps 7 to 8 none ran; the board ran 1 step,"));
 }
 
 TEST(TimelineSink, AFullDiskIsToldAtTheEnd) {

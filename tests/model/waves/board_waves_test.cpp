@@ -533,12 +533,13 @@ TEST(BoardWaves, ASourceLineWithoutOperationsListsThoseNearIt) {
     told_run(waves);
     return waves.finish();
   };
-  EXPECT_THAT(told("line=train.py:41"),
-              HasSubstr("never came; no program that ran names source lines; the board ran 1"));
+  EXPECT_THAT(
+      told("line=train.py:41"),
+      HasSubstr("never came; no program that ran names source lines; the board ran 1 step,"));
   name_program(programs, 0);
   EXPECT_THAT(told("line=train.py:41"),
               HasSubstr("the trigger line=train.py:41 never came; of train.py there are operations "
-                        "of the lines 42, 7; the board ran 1 steps"));
+                        "of the lines 42, 7; the board ran 1 step,"));
   EXPECT_THAT(told("line=rain.py:42"), HasSubstr("operations are of the files models/train.py"));
   EXPECT_THAT(told("line=train.py:7"), HasSubstr("its operations did not run"));
 }
