@@ -1,8 +1,9 @@
-// What was asked for beside the results of a command that fails on the way: a trace that the disk
-// had no room for, a trigger that never came. Behind a command that does not fail the board's
-// close() throws that.
+// Requested outputs that are missing when a command fails on the way, besides its results: a trace
+// that the disk had no room for, a trigger that never came. Without a failure of the command,
+// Board::close() throws this error.
 #pragma once
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -17,7 +18,7 @@ class TellUnwritten {
  public:
   explicit TellUnwritten(Board board) : board_(std::move(board)) {}
   ~TellUnwritten() {
-    if (std::uncaught_exceptions() == exceptions_) {
+    if (std::uncaught_exceptions() == exceptions_ || !started()) {
       return;
     }
     try {
@@ -31,6 +32,18 @@ class TellUnwritten {
   TellUnwritten& operator=(const TellUnwritten&) = delete;
 
  private:
+  // A program has started. Before that there was nothing to record: the failure says all.
+  bool started() const {
+    try {
+      const BoardCounters counters = board_.peek();
+      return std::ranges::any_of(counters.cores, [](const CoreCounters& core) {
+        return core.run_cycles + core.idle_cycles != 0;
+      });
+    } catch (const std::exception&) {
+      return true;  // not known of a board that broke
+    }
+  }
+
   const Board board_;
   const int exceptions_ = std::uncaught_exceptions();
 };

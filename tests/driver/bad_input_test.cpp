@@ -450,6 +450,19 @@ TEST_F(BadInput, ATriggerThatNeverCameIsSaidOnce) {
   EXPECT_THAT(fault.text, HasSubstr("VMEM_RANGE"));
 }
 
+// There was nothing to record, and the one reason is the input.
+TEST_F(BadInput, ARunWithoutItsInputSaysNothingOfItsTrigger) {
+  assemble(kCopy, "start:", "start:", "copy.tpuexe");
+  const Result r =
+      call(std::string(TPUBOARD) + " run " + path("copy.tpuexe") + " --in 0=" + path("none.npy") +
+           " --waves " + path("w.fst") + " --waves-trigger op=77 --timeline " + path("t.pftrace") +
+           " --timeline-steps 3..9");
+  EXPECT_EQ(r.code, 1) << r.text;
+  EXPECT_THAT(r.text, HasSubstr("none.npy: cannot be opened"));
+  EXPECT_THAT(r.text, Not(HasSubstr("never came")));
+  EXPECT_THAT(r.text, Not(HasSubstr("nothing was recorded")));
+}
+
 TEST_F(BadInput, StepsOfAllLaunchesAreInTheTrace) {
   assemble(kCopy, "start:", "start:", "copy.tpuexe");
   const Result r = run("copy.tpuexe", "--launches 3 --trace " + path("t.txt") + " --waves " +
