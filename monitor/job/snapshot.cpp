@@ -7,12 +7,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "format/json_input.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::monitor {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using driver::JsonInput;
 
 constexpr int kFormat = 1;
 
@@ -35,20 +37,20 @@ struct Writer {
 };
 
 struct Reader {
-  const Json& json;
+  const JsonInput& json;
   template <class T>
   void operator()(const char* name, T& value) const {
-    json.at(name).get_to(value);
+    value = json.at(name).as<T>();
   }
   template <class T>
   void operator()(const char* name, std::optional<T>& value) const {
-    const Json& member = json.at(name);
-    value = member.is_null() ? std::nullopt : std::optional<T>(member.get<T>());
+    const JsonInput member = json.at(name);
+    value = member.is_null() ? std::nullopt : std::optional<T>(member.as<T>());
   }
   void operator()(const char* name, NamedValues& values) const {
-    for (const auto& [key, value] : json.at(name).items()) {
+    for (const auto& [key, value] : json.at(name).members()) {
       // JSON has no word for what is not a number.
-      values.emplace_back(key, value.is_null() ? std::nan("") : value.get<double>());
+      values.emplace_back(key, value.is_null() ? std::nan("") : value.as<double>());
     }
   }
 };
@@ -127,20 +129,20 @@ Json shares_json(const TimeShares& time) {
 }
 
 template <class T, class Fields>
-T read(const Json& json, const Fields& fields) {
+T read(const JsonInput& json, const Fields& fields) {
   T value;
   fields(Reader{json}, value);
   return value;
 }
 
-TimeShares read_shares(const Json& json) {
+TimeShares read_shares(const JsonInput& json) {
   return read<TimeShares>(json, [](const auto& field, auto& to) { share_fields(field, to); });
 }
 
-Figures read_figures(const Json& json) {
+Figures read_figures(const JsonInput& json) {
   auto figures = read<Figures>(json, [](const auto& field, auto& to) { figure_fields(field, to); });
   figures.time = read_shares(json.at("time"));
-  for (const Json& each : json.at("cores")) {
+  for (const JsonInput& each : json.at("cores").elements()) {
     figures.cores.push_back(read<CoreFigures>(
         each, [](const auto& field, auto& to) { core_figure_fields(field, to); }));
     figures.cores.back().time = read_shares(each.at("time"));
@@ -256,29 +258,30 @@ std::string json_line(const Report& report) {
 
 Report report_from(const std::string& text, const std::string& name) {
   try {
-    const Json json = Json::parse(text);
-    if (json.at("format") != kFormat) {
+    const Json whole = JsonInput::parse(text);
+    const JsonInput json(whole);
+    if (const auto format = json.at("format").as<int64_t>(); format != kFormat) {
       throw driver::Error(
           driver::ErrorCode::kInvalidArgument,
           fmt::format("{}: format {} of another version of tpuboard: expected format {}", name,
-                      json.at("format").dump(), kFormat));
+                      format, kFormat));
     }
     Report report;
     report.now = read<Snapshot>(json, [](const auto& field, auto& to) { job_fields(field, to); });
-    for (const Json& core : json.at("cores")) {
+    for (const JsonInput& core : json.at("cores").elements()) {
       report.now.cores.push_back(
           read<CoreSnapshot>(core, [](const auto& field, auto& to) { core_fields(field, to); }));
     }
-    if (const Json& progress = json.at("progress"); !progress.is_null()) {
+    if (const JsonInput progress = json.at("progress"); !progress.is_null()) {
       report.now.progress =
           read<Progress>(progress, [](const auto& field, auto& to) { progress_fields(field, to); });
     }
     report.lately = read_figures(json.at("lately"));
     return report;
-  } catch (const Json::exception& error) {
+  } catch (const driver::JsonInputError& error) {
     throw driver::Error(
         driver::ErrorCode::kInvalidArgument,
-        fmt::format("{}: does not hold the metrics of a job; delete it: {}", name, error.what()));
+        fmt::format("{}: does not hold the metrics of a job: {}; delete it", name, error.what()));
   }
 }
 

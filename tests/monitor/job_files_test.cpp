@@ -152,9 +152,12 @@ TEST_F(MonitorJobs, AFileThatIsNoJobsIsNamed) {
   EXPECT_THAT(choice_error(0), HasSubstr("no job is running"));
   const std::string file = std::to_string(getpid()) + ".json";
   std::ofstream(folder_ / file) << "{}";
-  EXPECT_THAT(choice_error(0), HasSubstr(file + ": does not hold the metrics of a job; delete it"));
-  EXPECT_THAT(choice_error(getpid()),
-              HasSubstr(file + ": does not hold the metrics of a job; delete it"));
+  EXPECT_THAT(
+      choice_error(0),
+      HasSubstr(file + ": does not hold the metrics of a job: format: expected an integer"));
+  EXPECT_THAT(
+      choice_error(getpid()),
+      HasSubstr(file + ": does not hold the metrics of a job: format: expected an integer"));
   const pid_t job = start_job();
   EXPECT_EQ(choose_job(folder_, job), job) << "another's file is in the way";
   end_job(job);

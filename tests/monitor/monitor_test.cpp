@@ -97,6 +97,30 @@ TEST(MonitorReport, DamagedTextIsRefused) {
   EXPECT_THAT(error_of(R"({"format": 2})"), HasSubstr("format 2 of another version"));
 }
 
+TEST(MonitorReport, AWrongMemberIsNamed) {
+  const std::string text = json_line(some_report());
+  const auto error_with = [&](const std::string& from, const std::string& to) -> std::string {
+    std::string changed = text;
+    const size_t at = changed.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    try {
+      report_from(changed.replace(at, from.size(), to), "/run/7.json");
+    } catch (const driver::Error& error) {
+      return error.message();
+    }
+    return "none";
+  };
+  EXPECT_EQ(error_with("\"board\":", "\"bord\":"),
+            "/run/7.json: does not hold the metrics of a job: board: expected a string, found no "
+            "such member; delete it");
+  EXPECT_THAT(error_with("\"pid\":", "\"pid\":[],\"old\":"),
+              HasSubstr(": pid: expected an integer, found an array; delete it"));
+  EXPECT_THAT(error_with("\"programs\":", "\"programs\":-1,\"old\":"),
+              HasSubstr(": cores[0].programs: expected an integer of at least 0, found -1;"));
+  EXPECT_THAT(error_with("\"loss\":", "\"loss\":\"x\",\"old\":"),
+              HasSubstr(": progress.loss: expected a number, found \"x\";"));
+}
+
 TEST(MonitorView, TellsWhatTheJobDoes) {
   const std::string text = view(some_report());
   EXPECT_THAT(text,

@@ -17,6 +17,7 @@
 #include "check/checked.hpp"
 #include "checkpoint/tensors.hpp"
 #include "format/digest.hpp"
+#include "format/json_input.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::training {
@@ -27,6 +28,7 @@ using driver::Error;
 using driver::ErrorCode;
 using driver::HostArray;
 using driver::HostView;
+using driver::JsonInput;
 
 namespace {
 
@@ -48,8 +50,8 @@ const std::string kTest = "test_";  // in front of the names of an evaluation's 
 
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-double null_or_number(const Json& json) {
-  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+double null_or_number(const JsonInput& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.as<double>();
 }
 
 Json epoch_json(const EpochResult& epoch) {
@@ -62,12 +64,12 @@ Json epoch_json(const EpochResult& epoch) {
   return json;
 }
 
-EpochResult epoch_of(const Json& json) {
+EpochResult epoch_of(const JsonInput& json) {
   EpochResult epoch;
-  epoch.epoch = json.at("epoch").get<int64_t>();
+  epoch.epoch = json.at("epoch").as<int64_t>();
   epoch.train_loss = null_or_number(json.at("train_loss"));
   epoch.whole = true;
-  for (const auto& [key, value] : json.items()) {
+  for (const auto& [key, value] : json.members()) {
     if (key.starts_with(kTest)) {
       epoch.eval = epoch.eval.value_or(EvalResult());
       epoch.eval->metrics.push_back({key.substr(kTest.size()), null_or_number(value)});
@@ -103,27 +105,38 @@ Json run_json(const Checkpoint& checkpoint) {
 
 // All but the tensors; the digest has been checked, so that only another program can have written
 // what does not fit.
-size_t take_run(const Json& json, Checkpoint& checkpoint) {
-  checkpoint.state_seed = json.at("state_seed").get<uint64_t>();
-  const Json& order = json.at("order");
-  checkpoint.order = {.split_seed = order.at("split_seed").get<uint64_t>(),
-                      .examples = order.at("examples").get<uint64_t>(),
-                      .eval_count = order.at("eval_count").get<uint64_t>(),
-                      .batch = order.at("batch").get<int64_t>()};
-  checkpoint.input = json.value("input", std::string());  // older ones have none
-  checkpoint.parts = {.program = json.at("program"),
-                      .data = json.at("data"),
-                      .board = json.at("board"),
-                      .cores = json.at("cores").get<int64_t>()};
-  if (json.contains("best")) {
-    checkpoint.best = BestStep{.rule = json["best"].at("rule"),
-                               .step = json["best"].at("step").get<int64_t>(),
-                               .value = json["best"].at("value").get<double>()};
+size_t take_run(const JsonInput& json, Checkpoint& checkpoint) {
+  checkpoint.state_seed = json.at("state_seed").as<uint64_t>();
+  const JsonInput order = json.at("order");
+  checkpoint.order = {.split_seed = order.at("split_seed").as<uint64_t>(),
+                      .examples = order.at("examples").as<uint64_t>(),
+                      .eval_count = order.at("eval_count").as<uint64_t>(),
+                      .batch = order.at("batch").as<int64_t>()};
+  if (const JsonInput input = json.at("input"); input.there()) {  // older ones have none
+    checkpoint.input = input.as<std::string>();
   }
-  for (const Json& epoch : json.at("epochs")) {
+  checkpoint.parts = {.program = json.at("program").as<std::string>(),
+                      .data = json.at("data").as<std::string>(),
+                      .board = json.at("board").as<std::string>(),
+                      .cores = json.at("cores").as<int64_t>()};
+  if (const JsonInput best = json.at("best"); best.there()) {
+    checkpoint.best = BestStep{.rule = best.at("rule").as<std::string>(),
+                               .step = best.at("step").as<int64_t>(),
+                               .value = best.at("value").as<double>()};
+  }
+  for (const JsonInput& epoch : json.at("epochs").elements()) {
     checkpoint.epochs.push_back(epoch_of(epoch));
   }
-  return json.at("leaves").get<size_t>();
+  return json.at("leaves").as<size_t>();
+}
+
+// A JSON text of the metadata.
+Json json_of(const TensorFile& file, const char* key) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end()) {
+    damaged(file.path(), fmt::format("expected \"{}\" in its metadata, found no such key", key));
+  }
+  return JsonInput::parse(found->second);
 }
 
 class FileDigest {
@@ -281,9 +294,9 @@ Checkpoint read_checkpoint(const fs::path& path) {
   Checkpoint checkpoint;
   size_t leaves = 0;
   try {
-    checkpoint.step = Json::parse(file.metadata().at(kStepKey)).get<int64_t>();
-    leaves = take_run(Json::parse(file.metadata().at(kRunKey)), checkpoint);
-  } catch (const std::exception& error) {
+    checkpoint.step = JsonInput(json_of(file, kStepKey)).as<int64_t>();
+    leaves = take_run(JsonInput(json_of(file, kRunKey)), checkpoint);
+  } catch (const driver::JsonInputError& error) {
     damaged(file.path(), error.what());
   }
   for (size_t i = 0; i < leaves; ++i) {

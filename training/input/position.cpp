@@ -3,10 +3,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "format/json_input.hpp"
 #include "input/batch_pipeline.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::input {
+
+using driver::JsonInput;
 
 std::string Position::text() const {
   return nlohmann::ordered_json{{"next", next}, {"beyond", beyond}, {"made_with", made_with}}
@@ -15,10 +18,15 @@ std::string Position::text() const {
 
 Position Position::parse(const std::string& text) {
   try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    return {json.at("next").get<uint64_t>(), json.at("beyond").get<std::vector<uint64_t>>(),
-            json.at("made_with").get<std::string>()};
-  } catch (const nlohmann::json::exception& error) {
+    const nlohmann::ordered_json whole = JsonInput::parse(text);
+    const JsonInput json(whole);
+    std::vector<uint64_t> beyond;
+    for (const JsonInput& batch : json.at("beyond").elements()) {
+      beyond.push_back(batch.as<uint64_t>());
+    }
+    return {json.at("next").as<uint64_t>(), std::move(beyond),
+            json.at("made_with").as<std::string>()};
+  } catch (const driver::JsonInputError& error) {
     throw driver::Error(driver::ErrorCode::kInvalidArgument,
                         fmt::format("position of the input: damaged: {}", error.what()));
   }
