@@ -107,7 +107,9 @@ compiler::Compiled compiled(std::span<const std::byte> artifact, const ProgramFo
   compiler::Compiled made = of_compiler(
       [&] { return compiler::compile(artifact, form.name, ProcessBoard::params(), options); });
   std::vector<std::string>& notes = made.executable.notes;
-  notes.insert(notes.end(), made.report.unsharded.begin(), made.report.unsharded.end());
+  if (form.update_sharding == compiler::UpdateSharding::kOn) {
+    notes.insert(notes.end(), made.report.unsharded.begin(), made.report.unsharded.end());
+  }
   for (std::string& line : compiler::describe_moved(made.report.moved)) {
     notes.push_back(std::move(line));
   }

@@ -1,6 +1,7 @@
 // tpuc: compiles a StableHLO portable artifact to an executable; assembles and disassembles.
 // Exit codes: 0 done, 1 the program cannot be compiled, 2 wrong usage.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -24,6 +25,7 @@
 #include "import/file.hpp"
 #include "import/import.hpp"
 #include "sim/option_names.hpp"
+#include "terminal/counted.hpp"
 #include "terminal/printable_text.hpp"
 #include "terminal/text_bar.hpp"
 
@@ -99,15 +101,25 @@ void disassemble_file(const Arguments& a) {
   tpu::compiler::write_file(a.output, std::as_bytes(std::span(text)));
 }
 
-void print_sizes(const std::string& input, const tpu::exe::ExecutableT& e) {
+// What is sharded, or why nothing is; the notes that follow may be the reasons.
+std::string sharding_text(const tpu::compiler::Compiled& made) {
+  const tpu::exe::ExecutableT& e = made.executable;
+  if (e.sharded_update_bytes > 0) {
+    return fmt::format("of {} gradient bytes", e.sharded_update_bytes);
+  }
+  const std::vector<std::string>& reasons = made.report.unsharded;
+  return reasons == e.notes ? "off (reasons below)"
+                            : fmt::format("off ({})", fmt::join(reasons, "; "));
+}
+
+void print_sizes(const std::string& input, const tpu::compiler::Compiled& made) {
+  const tpu::exe::ExecutableT& e = made.executable;
   tpu::spec::print(std::cout,
-                   "{}: {} core{}, {} kernels, code {} bytes, HBM {} bytes, VMEM peak {} bytes, "
+                   "{}: {}, {}, code {} bytes, HBM {} bytes, VMEM peak {} bytes, "
                    "about {} cycles, update sharding {}\n",
-                   input, e.partitions, e.partitions == 1 ? "" : "s", e.ops.size(), e.image.size(),
-                   e.hbm_bytes, e.vmem_peak_bytes, e.estimated_cycles,
-                   e.sharded_update_bytes > 0
-                       ? fmt::format("of {} gradient bytes", e.sharded_update_bytes)
-                       : "off");
+                   input, tpu::spec::counted(e.partitions, "core"),
+                   tpu::spec::counted(e.ops.size(), "kernel"), e.image.size(), e.hbm_bytes,
+                   e.vmem_peak_bytes, e.estimated_cycles, sharding_text(made));
   for (const std::string& note : e.notes) {
     tpu::spec::print(std::cout, "  {}\n", note);
   }
@@ -147,14 +159,16 @@ void compile_file(const Arguments& a) {
   if (!a.output.empty() || a.dumps.empty()) {
     write_executable(a, bytes);
   }
-  for (const std::string& reason : out.report.unsharded) {
-    tpu::spec::print(std::cerr, "tpuc: note: --update-sharding=on changes nothing: {}\n", reason);
+  if (a.update_sharding == UpdateSharding::kOn) {
+    for (const std::string& reason : out.report.unsharded) {
+      tpu::spec::print(std::cerr, "tpuc: note: --update-sharding=on changes nothing: {}\n", reason);
+    }
   }
   if (a.stats) {
     std::cout << tpu::compiler::to_text(out.report.passes);
   }
   if (a.verbose) {
-    print_sizes(a.input, out.executable);
+    print_sizes(a.input, out);
     for (const std::string& line : tpu::compiler::describe_moved(out.report.moved)) {
       tpu::spec::print(std::cout, "  {}\n", line);
     }

@@ -20,7 +20,18 @@ namespace tpu::compiler {
 
 namespace {
 
-std::vector<std::string> why_unsharded(const exe::ExecutableT& e, const spec::BoardParams& board) {
+// Empty: they are sharded.
+std::vector<std::string> why_unsharded(const exe::ExecutableT& e, const spec::BoardParams& board,
+                                       const CompileOptions& options) {
+  if (e.sharded_update_bytes > 0) {
+    return {};
+  }
+  if (options.update_sharding == UpdateSharding::kOff) {
+    return {options.keep_values ? "the values of all operations are kept" : "it is switched off"};
+  }
+  if (!rules_of(options.style).shard_updates) {
+    return {"the style " + std::string(name_of(options.style)) + " does not shard updates"};
+  }
   if (e.partitions == 1) {
     return {"the program runs on one core"};
   }
@@ -173,9 +184,7 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
   out.executable = generate_in_loops(module, board, code, {&progress, report});
   out.report.moved = std::move(module.moved);
   out.report.graph = std::move(module);
-  if (options.update_sharding == UpdateSharding::kOn && out.executable.sharded_update_bytes == 0) {
-    out.report.unsharded = why_unsharded(out.executable, board);
-  }
+  out.report.unsharded = why_unsharded(out.executable, board, code);
   return out;
 }
 

@@ -23,7 +23,7 @@ namespace tpu::compiler {
 // cycles).
 struct CompileReport {
   Module graph;  // the graph that kernels were made of
-  // With UpdateSharding::kOn and no update cut: why not.
+  // Why no update is sharded; empty: some are.
   std::vector<std::string> unsharded;
   // What the sharding pass made the cores exchange; see describe_moved().
   std::vector<MovedArray> moved;

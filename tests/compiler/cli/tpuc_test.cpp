@@ -97,6 +97,10 @@ TEST_F(Tpuc, SaysWhyNothingIsSharded) {
       tpuc(data("mlp_sgd.mlirbc") + " --update-sharding=on -o /dev/null").text;
   EXPECT_NE(small.find("has 524288 bytes or more"), std::string::npos) << small;
   EXPECT_EQ(tpuc(data("dense.mlirbc") + " --update-sharding=auto -o /dev/null").text, "");
+  const std::string verbose = tpuc(data("dense.mlirbc") + " -v -o /dev/null").text;
+  EXPECT_NE(verbose.find(": 1 core, "), std::string::npos) << verbose;
+  EXPECT_NE(verbose.find("update sharding off (the program runs on one core)"), std::string::npos)
+      << verbose;
 }
 
 TEST_F(Tpuc, StylesThatThereAreNotOrThatContradictAreWrongUsage) {

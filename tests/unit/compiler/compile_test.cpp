@@ -98,7 +98,20 @@ TEST(Compile, SaysWhyNothingIsSharded) {
   options.update_sharding = UpdateSharding::kOn;
   const Compiled one = compile(artifact("dense"), "dense", board(), options);
   EXPECT_EQ(one.report.unsharded, std::vector<std::string>{"the program runs on one core"});
-  EXPECT_TRUE(compile(artifact("dense"), "dense", board()).report.unsharded.empty());
+  EXPECT_EQ(compile(artifact("dense"), "dense", board()).report.unsharded, one.report.unsharded);
+  const auto reason = [&] {
+    const std::vector<std::string> reasons =
+        compile(artifact("mlp_sgd"), "mlp_sgd", board(), options).report.unsharded;
+    return reasons.size() == 1 ? reasons[0] : std::to_string(reasons.size()) + " reasons";
+  };
+  options.keep_values = true;
+  EXPECT_EQ(reason(), "the values of all operations are kept");
+  options = {};
+  options.update_sharding = UpdateSharding::kOff;
+  EXPECT_EQ(reason(), "it is switched off");
+  options = {};
+  options.style = Style::kXla2019;
+  EXPECT_EQ(reason(), "the style xla2019 does not shard updates");
 }
 
 // Cuts and changed bytes: an error or an executable that can be read, nothing else.
