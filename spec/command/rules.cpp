@@ -109,6 +109,14 @@ Violation violation(const CommandHeader& head, const BoardParams& board) {
     rules.broken(wait.valid() && wait.sem >= semaphores, fault::kDetailSemaphore,
                  "waits for semaphore " + std::to_string(wait.sem));
   }
+  // Each would find the value that the other one takes too.
+  const Wait& first = head.wait[0];
+  const Wait& second = head.wait[1];
+  rules.broken(
+      first.valid() && second.valid() && first.sem == second.sem && first.take() && second.take(),
+      fault::kDetailSemaphore,
+      "takes from semaphore " + std::to_string(first.sem) +
+          " in both waits: expected one wait with the sum of the values");
   const bool remote_queue = head.queue == static_cast<uint8_t>(Queue::kDmaRemote);
   for (const Signal& signal : head.signal) {
     if (!signal.valid()) {

@@ -163,6 +163,18 @@ TEST_F(CoreFault, DescriptorRules) {
   }
 }
 
+// The value does not fall below zero: nothing is taken.
+TEST_F(CoreFault, TwoWaitsThatTakeFromOneSemaphore) {
+  ProgramBuilder p;
+  p.nop(Queue::kVpu, Sync().signal(6, 1));
+  p.nop(Queue::kXlu, Sync().wait(6).wait(6));
+  p.halt();
+  run(p);
+  expect_fault(TPU_FAULT_DESCRIPTOR, Queue::kXlu);
+  EXPECT_EQ(bench.fault_record(0).detail, spec::fault::kDetailSemaphore);
+  EXPECT_LE(bench.cores[0]->sem().value(6), 1u);
+}
+
 TEST_F(CoreFault, SemaphoreRules) {
   ProgramBuilder nonzero;
   nonzero.nop(Queue::kVpu, Sync().signal(6, 2));

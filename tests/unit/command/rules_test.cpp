@@ -38,6 +38,16 @@ TEST(Rules, QueuesAndSemaphores) {
   EXPECT_EQ(violation(c.head, kBoard).detail, fault::kDetailSemaphore);
   c.head.wait[1].flags = 0;
   EXPECT_EQ(violation(c.head, kBoard).detail, 0u);
+  c.head.wait[0] = {3, Wait::kValid | Wait::kTake, 1};
+  c.head.wait[1] = {3, Wait::kValid | Wait::kTake, 2};
+  EXPECT_EQ(violation(c.head, kBoard).detail, fault::kDetailSemaphore);
+  EXPECT_EQ(violation(c.head, kBoard).text,
+            "takes from semaphore 3 in both waits: expected one wait with the sum of the values");
+  c.head.wait[1].sem = 4;
+  EXPECT_EQ(violation(c.head, kBoard).detail, 0u);
+  c.head.wait[1] = {3, Wait::kValid, 2};  // nothing is taken twice
+  EXPECT_EQ(violation(c.head, kBoard).detail, 0u);
+  c.head.wait = {};
   c.head.signal[0] = {3, Signal::kValid | Signal::kRemote, 1, 0};
   EXPECT_EQ(violation(c.head, kBoard).text, "signals semaphore 3 of another core");
   c.head.queue = static_cast<uint8_t>(Queue::kDmaRemote);
