@@ -47,8 +47,8 @@ constexpr std::array<const char*, 13> kDescriptorDetails = {
     "",
     "the opcode is not for this queue, or the core lacks the engine",
     "its length does not fit the command",
-    "it names a semaphore that does not exist, or signals another core from a queue other than "
-    "dma_remote",
+    "it names a semaphore that does not exist, takes from one semaphore in both waits, or signals "
+    "another core from a queue other than dma_remote",
     "it names a scalar register above 31",
     "an operand is in a memory that the command does not reach",
     "element type, element size, counts or strides are not allowed",
@@ -197,6 +197,19 @@ std::string step_limit_text(const tpu_fault_record_t& record) {
          heads_text(record);
 }
 
+// What raised the fault, and where. The firmware's own records have no statement and no step.
+std::string place_text(const tpu_fault_record_t& record) {
+  switch (record.engine) {
+    case spec::fault::kEngineHart:
+      return fmt::format("cycle {}", record.cycle);
+    case spec::fault::kEngineHostDma:
+      return fmt::format("{}, cycle {}", engine_name(record.engine), record.cycle);
+    default:
+      return fmt::format("engine {}, pc {}, step {}, cycle {}", engine_name(record.engine),
+                         record.pc, record.step, record.cycle);
+  }
+}
+
 std::string record_text(const tpu_fault_record_t& record, const std::string& trap_place) {
   if (record.code == TPU_FAULT_FW_TRAP) {
     return "FW_TRAP: " + trap_text(record, trap_place);
@@ -206,9 +219,7 @@ std::string record_text(const tpu_fault_record_t& record, const std::string& tra
   }
   const FaultName fault =
       record.code < kFaults.size() ? kFaults[record.code] : FaultName{"unknown fault code", "?"};
-  std::string text =
-      fmt::format("{}: {} (engine {}, pc {}, step {}, cycle {})", fault.name, fault.meaning,
-                  engine_name(record.engine), record.pc, record.step, record.cycle);
+  std::string text = fmt::format("{}: {} ({})", fault.name, fault.meaning, place_text(record));
   text += detail_text(record);
   if (record.length != 0) {
     text += fmt::format(", address {:#x}, {} bytes", record.address, record.length);
