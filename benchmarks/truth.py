@@ -168,7 +168,7 @@ def error(simulated: float, measured: float) -> float:
     return 100 * (simulated / measured - 1)
 
 
-def pause_law(case: Case, points: list[dict]) -> float:
+def pause_rate(case: Case, points: list[dict]) -> float:
     """Milliseconds between the steps, a million parameters: median of the networks with other widths."""
     others = [p["pause_ms"] / p["parameters"] * 1e6 for p in points if p["nodes"] != case.point["nodes"]]
     return statistics.median(others)
@@ -182,7 +182,7 @@ def row_of(case: Case, style: str, got: dict, points: list[dict]) -> dict:
     if case.measured_ms is not None:
         row["error"] = error(got["ms"], case.measured_ms)
     if case.point:
-        pause = pause_law(case, points) * case.parameters / 1e6
+        pause = pause_rate(case, points) * case.parameters / 1e6
         matmul = got["classes_ms"]["matmul"] / 1e3
         row |= {"logged_ms": case.logged_ms, "error_logged": error(got["ms"], case.logged_ms),
                 "pause_ms": pause, "error_with_pause": error(got["ms"] + pause, case.logged_ms),
@@ -235,7 +235,7 @@ def split_table(rows: list[dict]) -> str:
     return table(["network", "style", *CLASSES], lines)
 
 
-def law_table(rows: list[dict]) -> str:
+def rate_table(rows: list[dict]) -> str:
     """What the classes cost a parameter."""
     lines = []
     for r in rows:
@@ -270,7 +270,7 @@ def show(rows: list[dict], everything: bool) -> str:
     listed = [r for r in rows if everything or r.get("named", True)]
     parts = [("Steps", steps_table(listed)), ("Steps without a measurement", unmeasured_table(listed)),
              ("Milliseconds by class, measured in brackets", split_table(listed)),
-             ("Rates by class, measured in brackets", law_table(listed)),
+             ("Rates by class, measured in brackets", rate_table(listed)),
              ("MXU use in % by rows a core, style xla2019, measured in brackets", mxu_table(rows))]
     return "\n\n".join(f"### {title}\n\n{text}" for title, text in parts) + "\n"
 

@@ -1,5 +1,5 @@
 // tpuboard mxu-replay: a tile that lockstep found to differ, again, through the Verilog, the fast
-// engines and the number law.
+// engines and the reference.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -2,7 +2,7 @@
 # flags are the same everywhere. No global flags: everything hangs on the interface target tpu_flags.
 
 add_library(tpu_flags INTERFACE)
-# -ffp-contract=off: g++ would otherwise fuse a*b+c on targets with FMA and break the number law.
+# -ffp-contract=off: g++ would otherwise fuse a*b+c on targets with FMA and change results.
 target_compile_options(tpu_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Werror -ffp-contract=off)
 # g++ 12 sees overlapping copies inside std::string at -O3 that are not there (GCC bug 105651).
 target_compile_options(tpu_flags INTERFACE $<$<CONFIG:Release>:-Wno-restrict>)

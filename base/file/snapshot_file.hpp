@@ -4,7 +4,7 @@
 //   payload: the sections, one after the other
 //   index:   of each section name, offset, bytes, CRC-32C
 //   tail:    offset of the index, its CRC-32C, magic
-// Law: docs/snapshots.md.
+// Specification: docs/snapshots.md.
 #pragma once
 
 #include <cstddef>

@@ -26,6 +26,6 @@ inline void copy_element(const Tensor& from, int64_t i, Tensor& to, int64_t j) {
               from.data.data() + static_cast<size_t>(i) * size, size);
 }
 
-float canonical(float x);  // NaN with the law's bits, subnormals to zero
+float canonical(float x);  // the canonical NaN, subnormals to zero
 
 }  // namespace tpu::compiler::eval

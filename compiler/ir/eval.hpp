@@ -1,5 +1,5 @@
-// Evaluates single ops on plain arrays under the number law: the semantics of the graph, for the
-// interpreter and for constant folding. Shapes are taken as verified. Float results obey the law
+// Evaluates single ops on plain arrays: the semantics of the graph, for the
+// interpreter and for constant folding. Shapes are taken as verified. Float results are canonical
 // only while a spec::ScopedFlushMode is alive (the callers' duty). Ops with regions and collectives
 // are the interpreter's.
 #pragma once

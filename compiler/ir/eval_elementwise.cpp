@@ -16,7 +16,7 @@
 namespace tpu::compiler::eval {
 namespace {
 
-// Host scalars as lanes of the law's transcendentals; exact while the host flushes subnormals.
+// Host scalars as lanes of the transcendentals; exact while the host flushes subnormals.
 struct ScalarLane {
   using F = float;
   using U = uint32_t;
@@ -36,7 +36,7 @@ struct ScalarLane {
   static M either(M a, M b) { return a || b; }
   static bool any(M m) { return m; }
 };
-using Law = spec::Trigonometric<ScalarLane>;
+using Semantics = spec::Trigonometric<ScalarLane>;
 
 int width_of(Elem e) { return e == Elem::kI1 ? 1 : static_cast<int>(elem_bytes(e) * 8); }
 
@@ -82,18 +82,18 @@ constexpr KindTable<float (*)(float)> kUnaryFloats{
     {Kind::kNegate, [](float x) { return with_sign_rule(Kind::kNegate, x); }},
     {Kind::kSign, sign_of},
     {Kind::kSqrt, [](float x) { return std::sqrt(x); }},
-    {Kind::kRsqrt, [](float x) { return Law::rsqrt(x); }},
-    {Kind::kExp, [](float x) { return Law::exp(x); }},
-    {Kind::kExpm1, [](float x) { return Law::expm1(x); }},
-    {Kind::kLog, [](float x) { return Law::log(x); }},
-    {Kind::kLog1p, [](float x) { return Law::log1p(x); }},
-    {Kind::kTanh, [](float x) { return Law::tanh(x); }},
-    {Kind::kLogistic, [](float x) { return Law::logistic(x); }},
-    {Kind::kSine, [](float x) { return Law::sin(x); }},
-    {Kind::kCosine, [](float x) { return Law::cos(x); }},
-    {Kind::kTan, [](float x) { return Law::tan(x); }},
-    {Kind::kCbrt, [](float x) { return Law::cbrt(x); }},
-    {Kind::kErf, [](float x) { return Law::erf(x); }},
+    {Kind::kRsqrt, [](float x) { return Semantics::rsqrt(x); }},
+    {Kind::kExp, [](float x) { return Semantics::exp(x); }},
+    {Kind::kExpm1, [](float x) { return Semantics::expm1(x); }},
+    {Kind::kLog, [](float x) { return Semantics::log(x); }},
+    {Kind::kLog1p, [](float x) { return Semantics::log1p(x); }},
+    {Kind::kTanh, [](float x) { return Semantics::tanh(x); }},
+    {Kind::kLogistic, [](float x) { return Semantics::logistic(x); }},
+    {Kind::kSine, [](float x) { return Semantics::sin(x); }},
+    {Kind::kCosine, [](float x) { return Semantics::cos(x); }},
+    {Kind::kTan, [](float x) { return Semantics::tan(x); }},
+    {Kind::kCbrt, [](float x) { return Semantics::cbrt(x); }},
+    {Kind::kErf, [](float x) { return Semantics::erf(x); }},
     {Kind::kFloor, [](float x) { return std::floor(canonical(x)); }},
     {Kind::kCeil, [](float x) { return std::ceil(canonical(x)); }},
     {Kind::kRoundEven, [](float x) { return std::nearbyint(canonical(x)); }},
@@ -138,8 +138,8 @@ constexpr KindTable<float (*)(float, float)> kBinaryFloats{
     {Kind::kSubtract, [](float a, float b) { return a - b; }},
     {Kind::kMultiply, [](float a, float b) { return a * b; }},
     {Kind::kDivide, [](float a, float b) { return a / b; }},
-    {Kind::kPower, [](float a, float b) { return Law::pow(a, b); }},
-    {Kind::kAtan2, [](float a, float b) { return Law::atan2(a, b); }},
+    {Kind::kPower, [](float a, float b) { return Semantics::pow(a, b); }},
+    {Kind::kAtan2, [](float a, float b) { return Semantics::atan2(a, b); }},
     {Kind::kRemainder, [](float a, float b) { return std::fmod(canonical(a), canonical(b)); }},
     {Kind::kMaximum, extreme_float<true>},
     {Kind::kMinimum, extreme_float<false>},

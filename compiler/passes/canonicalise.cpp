@@ -65,7 +65,7 @@ bool is_splat_int(const Value* v, int64_t wanted) {
   return d != nullptr && is_integer(d->type.elem) && d->as_int(0) == wanted;
 }
 
-// True if no element can be -0 or break the law (subnormal, other NaN bits): adding +0 changes
+// True if no element can be -0 or is not canonical (subnormal, other NaN bits): adding +0 changes
 // nothing then.
 bool is_never_negative_zero(const Value* v, int depth) {
   constexpr int kMaxSteps = 8;

@@ -1,4 +1,4 @@
-// Pass `fold`: see fold.hpp. The arithmetic is that of the interpreter, so it obeys the number law.
+// Pass `fold`: see fold.hpp. The arithmetic is that of the interpreter, hence of spec/arith.
 #include "passes/fold.hpp"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 //
 // For f32, where the sum is the product's only user; the operands of both may stand in any order.
 // It sees the program as its writer left it, before any other simplification, so that the rounding
-// does not depend on what those find. Its law: docs/numerics.md, "Products and sums".
+// does not depend on what those find. Its specification: docs/numerics.md, "Products and sums".
 #pragma once
 
 #include "ir/graph.hpp"

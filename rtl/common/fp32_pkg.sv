@@ -1,7 +1,7 @@
-// Binary32 addition and bf16 multiply-add under the number law (docs/numerics.md), as combinational functions.
+// Binary32 addition and bf16 multiply-add with the semantics of docs/numerics.md, as combinational functions.
 // Round to nearest even; subnormal inputs are zero; a result below the smallest normal after rounding is zero of its
 // sign; NaN results are 0x7fc00000. Branch-free and with 32-bit locals only: synthesis gets plain muxes and adders, and
-// a Verilated loop over lanes vectorises. The law as C++: spec/arith/f32.hpp.
+// a Verilated loop over lanes vectorises. The semantics as C++: spec/arith/f32.hpp.
 // TPU_ONE_COPY keeps one C++ copy of each datapath, which instance arrays need to compile in seconds.
 
 package fp32_pkg;

@@ -2,7 +2,7 @@
 //
 // A weight word is the row pair {w[2p+1], w[2p]}, an x word {x[2p+1], x[2p]}. A column is cut into segments of 32 rows.
 // In a segment the even and the odd rows are two chains from +0 (chain = w * x + chain, one rounding); their sum is
-// added to the running value, which enters the column as acc_i. Law: spec/arith/mxu_column.hpp.
+// added to the running value, which enters the column as acc_i. Specification: spec/arith/mxu_column.hpp.
 //
 // Flow, one row of x and acc a cycle, bubbles anywhere, no back pressure:
 //   * weights: w_valid_i with the LAST pair first, one pair a cycle, into a shadow chain; x_swap_i with the first row

@@ -1,5 +1,5 @@
 // What must not happen at the ports of a matrix unit; bound into both views. Who steps the unit is told of an assertion
-// that fails (rtl/run/assertions.hpp). Law: spec/arith/mxu_timing.hpp.
+// that fails (rtl/run/assertions.hpp). Specification: spec/arith/mxu_timing.hpp.
 
 module mxu_sva #(
     parameter int unsigned Rows = tpu_spec_pkg::MXU_ROWS,

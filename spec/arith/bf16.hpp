@@ -1,5 +1,5 @@
-// bfloat16 (1 sign, 8 exponent, 7 fraction bits) under the number law; values travel as uint16_t
-// bits. Law: bf16 to f32 is exact, subnormals and NaN payloads included: a bf16 is the upper half
+// bfloat16 (1 sign, 8 exponent, 7 fraction bits): values travel as uint16_t
+// bits. Rules: bf16 to f32 is exact, subnormals and NaN payloads included: a bf16 is the upper half
 // of its f32. So is f32 to bf16 where the f32 is one of those, hence values that only move keep
 // their bits. Others round to nearest even: subnormals become zero of their sign, NaNs 0x7fc0.
 #pragma once

@@ -1,5 +1,5 @@
-// Binary32 arithmetic under the number law, in integers only: the scalar reference of VPU, MXU,
-// compiler folding and RTL. Law: round to nearest even; subnormal inputs count as zero of their
+// Binary32 arithmetic in integers only: the scalar reference of VPU, MXU,
+// compiler folding and RTL. Rules: round to nearest even; subnormal inputs count as zero of their
 // sign; a result whose rounded value (exponent unbounded) lies below the smallest normal becomes
 // zero of its sign; every NaN result is 0x7fc00000. The host's rounding mode, FTZ/DAZ bits and
 // contraction settings have no influence on anything here. Not here: transcendentals (the VPU's
@@ -22,7 +22,7 @@ constexpr float f32_from_bits(uint32_t bits) { return std::bit_cast<float>(bits)
 
 constexpr bool f32_is_nan(uint32_t bits) { return (bits & kF32MagnitudeMask) > kF32Infinity; }
 constexpr bool f32_is_inf(uint32_t bits) { return (bits & kF32MagnitudeMask) == kF32Infinity; }
-// True for subnormals too: the law reads them as zero.
+// True for subnormals too: they count as zero.
 constexpr bool f32_is_zero(uint32_t bits) { return (bits & kF32MagnitudeMask) < kF32MinNormal; }
 
 // What an operand means to an operation: subnormals become zero of their sign, NaNs the canonical

@@ -1,7 +1,7 @@
 // Sets the host's FTZ and DAZ bits for the life of an object, so that SSE/AVX/AVX-512 arithmetic
-// obeys the number law (x86 judges tininess after rounding, as the law does). NaN payloads are not
-// covered: canonicalise results. MXCSR belongs to the OS thread and SystemC's coroutine switch does
-// not save it: never wait() while one is alive.
+// has the semantics of f32.hpp (x86 judges tininess after rounding, as they do). NaN payloads are
+// not covered: canonicalise results. MXCSR belongs to the OS thread and SystemC's coroutine switch
+// does not save it: never wait() while one is alive.
 #pragma once
 
 #include <immintrin.h>

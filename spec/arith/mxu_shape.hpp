@@ -1,6 +1,6 @@
-// Size and number law of one matrix unit: what spec/board says about an MXU, as the arithmetic and
-// timing laws need it. The defaults are the default law and the full array; a board fills every
-// field from its file.
+// Size and order of additions of one matrix unit: what spec/board says about an MXU, as the
+// arithmetic and timing formulas need it. The defaults are the default order and the full array; a
+// board fills every field from its file.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Cycle law of the matrix unit: when each tile of a command starts, when the next command may
+// Cycle formulas of the matrix unit: when each tile of a command starts, when the next command may
 // start, when the result is there. Offsets are core cycles from the command's start; a tile's start
 // is the cycle in which its first row enters. The formulas of one array come from spec/rtl, as
 // those of the RTL (rtl/mxu) do, and a test compares both, exactly:

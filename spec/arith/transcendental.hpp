@@ -1,4 +1,4 @@
-// Transcendental functions of the number law: fixed sequences of f32 add, mul, fma, divide and
+// Transcendental functions: fixed sequences of f32 add, mul, fma, divide and
 // square root, so that every implementation of those five gives the same bits at any SIMD width.
 // `Transcendental<T>` is written once over a lane type T; spec/arith/transcendental_scalar.hpp has
 // the one on integers, the vector unit's model those on SIMD registers (host in flush mode).

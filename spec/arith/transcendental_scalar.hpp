@@ -1,4 +1,4 @@
-// Transcendental functions of the number law on single values, in integers only: the same bits as
+// Transcendental functions on single values, in integers only: the same bits as
 // the vector unit's, whatever the host's floating-point mode. Slow; for constant folding and tests.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace tpu::spec {
 
 namespace detail {
 
-// A binary32 number whose operators obey the law.
+// A binary32 number whose operators have these semantics.
 class LawF32 {
  public:
   constexpr LawF32() = default;

@@ -1,4 +1,4 @@
-// sin, cos, tan and atan2 of the number law; see transcendental.hpp for the lane type T and the
+// sin, cos, tan and atan2; see transcendental.hpp for the lane type T and the
 // rules. Arguments of sin, cos and tan are reduced exactly, whatever their size: below 2^16 by
 // subtracting n * pi/2 with pi/2 in three parts, from there on with the 96 bits of 2/pi that matter
 // for the argument's exponent (what stands left of them are whole turns).

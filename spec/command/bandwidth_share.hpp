@@ -3,7 +3,7 @@
 // starts or ends. Integer arithmetic throughout: rates are multiples of 2^-20 byte a cycle, rounded
 // down, and do not depend on the order in which transfers of one cycle start. Time is the caller's:
 // it calls update() once what starts in a cycle has started, and again when the next transfer ends.
-// Not modelled: packets, arbitration, bursts. Law: docs/timing_model.md.
+// Not modelled: packets, arbitration, bursts. Specification: docs/timing_model.md.
 #pragma once
 
 #include <algorithm>

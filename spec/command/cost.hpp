@@ -2,7 +2,7 @@
 // tests take a command's cycles. Cycles count from the start of the command: `free_at` is when the
 // next command of the queue may start, `done_at` when the results are visible. A transfer has no
 // such times of its own, since it shares bandwidth (bandwidth_share.hpp); here are its bytes and
-// its fixed part. Law: docs/timing_model.md.
+// its fixed part. Specification: docs/timing_model.md.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Which bytes the loads and stores of a VPU kernel touch: exactly, section by section, for the
-// model's bounds and its checker, and as one pattern a load or store for the compiler. Law:
-// spec/isa/vpu.toml, vpu_kernel in spec/isa/commands.toml.
+// model's bounds and its checker, and as one pattern a load or store for the compiler.
+// Specification: spec/isa/vpu.toml, vpu_kernel in spec/isa/commands.toml.
 #pragma once
 
 #include <array>

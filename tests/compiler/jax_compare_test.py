@@ -3,7 +3,7 @@
 
 Usage: jax_compare_test.py --tool GRAPH_INTERPRET --data TESTS_DATA. Exits with 77
 (skipped) without JAX. The passes must not change a bit: every program is interpreted with and
-without them, dots by the law of the matrix unit. Against JAX dots are taken without rounding of
+without them, dots by the semantics of the matrix unit. Against JAX dots are taken without rounding of
 operands; integers must be equal, floats within the bounds of CASES, which leave room for another
 order of f32 sums.
 """

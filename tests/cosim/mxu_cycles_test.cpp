@@ -1,6 +1,6 @@
-// The cycle law of the matrix unit against the Verilated 128x128 array's own count, exactly: every
-// tile's start and the end of the command, for rows below, at and above the hidden weight load, for
-// up to 7 accumulated K tiles, and for windows of several taps.
+// The cycle formulas of the matrix unit against the Verilated 128x128 array's own count, exactly:
+// every tile's start and the end of the command, for rows below, at and above the hidden weight
+// load, for up to 7 accumulated K tiles, and for windows of several taps.
 #include <gtest/gtest.h>
 
 #include "mxu/mxu_rtl.hpp"
@@ -12,18 +12,18 @@ namespace {
 void expect_equal_cycles(model::MxuRtlEngine& rtl, const test::OwnedJob& owned) {
   std::vector<uint32_t> out = owned.out;
   rtl.run(owned.on(out));
-  const auto law = spec::mxu_command_timing(rtl.shape(), model::mxu_extent(owned.job));
+  const auto expected = spec::mxu_command_timing(rtl.shape(), model::mxu_extent(owned.job));
   const model::MxuRtlCycles measured = rtl.last_cycles();
   const auto what = [&job = owned.job] {
     return std::to_string(job.rows()) + " rows, " + std::to_string(job.taps()) + " taps, K " +
            std::to_string(job.k()) + ", N " + std::to_string(job.n_count[0]) + " x " +
            std::to_string(job.n_count[1]);
   };
-  ASSERT_EQ(measured.starts.size(), law.tiles()) << what();
-  for (size_t i = 0; i < law.tiles(); ++i) {
-    ASSERT_EQ(measured.starts[i], law.start(i)) << what() << ", tile " << i;
+  ASSERT_EQ(measured.starts.size(), expected.tiles()) << what();
+  for (size_t i = 0; i < expected.tiles(); ++i) {
+    ASSERT_EQ(measured.starts[i], expected.start(i)) << what() << ", tile " << i;
   }
-  EXPECT_EQ(measured.done_at, law.done_at) << what();
+  EXPECT_EQ(measured.done_at, expected.done_at) << what();
 }
 
 void expect_equal_cycles(model::MxuRtlEngine& rtl, const test::PackedShape& size) {

@@ -201,7 +201,7 @@ TEST(MxuLockstep, ALateArrayIsFoundThoughItsBitsAgree) {
     EXPECT_EQ(engine.counts().mismatches, found.size());
     ASSERT_EQ(found.size(), one_in == 1 ? 1u : 3u);
     EXPECT_TRUE(found[0].cycles);
-    EXPECT_EQ(found[0].rtl_cycle, found[0].law_cycle + 1) << found[0].text;
+    EXPECT_EQ(found[0].rtl_cycle, found[0].model_cycle + 1) << found[0].text;
     EXPECT_NE(found[0].text.find(" in the Verilog, the cost model says cycle "), std::string::npos)
         << found[0].text;
   }

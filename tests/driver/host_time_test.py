@@ -1,4 +1,4 @@
-"""What sim_scripts/host_time.py draws: short runs by their laws, the pictures in docs/images by the page that has them.
+"""What sim_scripts/host_time.py draws: short runs, the pictures in docs/images by the page that has them.
 
 Usage: host_time_test.py --bin DIR [--whole]. --whole draws those pictures again, and they must be the same.
 """

@@ -30,7 +30,7 @@ constexpr uint64_t kMatmul = 5000, kMatmulFree = 4000;
 
 // Two cores of a chip that begin 10 cycles apart. Each copies from HBM; core 0 then multiplies and
 // signals core 1 by a command without work, for which core 1 halts. Times of the record are those
-// that the model gives, so that only its laws are needed to make it.
+// that the model gives, so that only its formulas are needed to make it.
 class StepReport : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-"""Cases of op_matrix_test.py: arrays of 1 to 13 dimensions through what has a law of its own for each rank."""
+"""Cases of op_matrix_test.py: arrays of 1 to 13 dimensions through code that differs by rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// The Verilog of a DMA queue: granules of random boxes against the law in C++, with memory that
+// The Verilog of a DMA queue: granules of random boxes against the rules in C++, with memory that
 // makes it wait, and bytes moved by its requests; its assertions against wrong drivers.
 #include <Vdma_assertions.h>
 #include <Vdma_queue_64_checked.h>

@@ -1,5 +1,5 @@
-// Whole arrays of several sizes against the column law and the cycle law, and the structural view
-// against the folded one.
+// Whole arrays of several sizes against the semantics of a column and the cycle formulas, and the
+// structural view against the folded one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ class MxuArray : public testing::TestWithParam<const char*> {};
 TEST_P(MxuArray, EqualsTheLawAndTheCycleLaw) {
   MxuRtlEngine rtl(make_test_array(GetParam()));
   const spec::MxuShape shape = rtl.shape();
-  MxuScalarEngine law(shape, /*use_host_fma=*/shape.cols > 16);
+  MxuScalarEngine reference(shape, /*use_host_fma=*/shape.cols > 16);
   const int64_t rows = shape.rows;
   const int64_t cols = shape.cols;
   const test::PackedShape sizes[] = {{1, rows, cols, false, true},
@@ -50,7 +50,7 @@ TEST_P(MxuArray, EqualsTheLawAndTheCycleLaw) {
       const OwnedJob owned = test::packed_job(size, 11, values);
       std::vector<uint32_t> expected = owned.out;
       std::vector<uint32_t> actual = owned.out;
-      law.run(owned.on(expected));
+      reference.run(owned.on(expected));
       rtl.run(owned.on(actual));
       ASSERT_EQ(actual, expected) << size.rows << "x" << size.k << "x" << size.n;
       const auto timing = spec::mxu_command_timing(shape, mxu_extent(owned.job));
@@ -62,14 +62,14 @@ TEST_P(MxuArray, EqualsTheLawAndTheCycleLaw) {
 TEST_P(MxuArray, BubblesChangeNoResult) {
   MxuRtlEngine rtl(make_test_array(GetParam()));
   const spec::MxuShape shape = rtl.shape();
-  MxuScalarEngine law(shape);
+  MxuScalarEngine reference(shape);
   for (const uint32_t one_in : {2u, 5u}) {
     rtl.set_bubbles(one_in, 99);
     const OwnedJob owned = test::packed_job({21, shape.rows + 7, 2 * shape.cols, true, true, true},
                                             12, Values::kSpecial);
     std::vector<uint32_t> expected = owned.out;
     std::vector<uint32_t> actual = owned.out;
-    law.run(owned.on(expected));
+    reference.run(owned.on(expected));
     rtl.run(owned.on(actual));
     ASSERT_EQ(actual, expected);
     EXPECT_GT(rtl.last_cycles().done_at,

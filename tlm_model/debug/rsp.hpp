@@ -1,6 +1,6 @@
 // Framing of GDB's remote serial protocol: bytes of a connection to packets and back, and hex.
-// Pure functions and one small state machine; what packets mean is in gdb_session.hpp. Law: the
-// appendix "GDB Remote Serial Protocol" of GDB's manual.
+// Pure functions and one small state machine; what packets mean is in gdb_session.hpp.
+// Specification: the appendix "GDB Remote Serial Protocol" of GDB's manual.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Console of a control hart: text lines go to the board's log, where they stay until the host takes
 // them. Log lines (LOG) go to those who listen to the probe and nowhere else; their text is read
 // from the hart's memory by the debug port. Trace words are seen as what they are, device accesses
-// of the hart (HartEvent). Law: spec/regs/console.toml.
+// of the hart (HartEvent). Specification: spec/regs/console.toml.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Core page: the registers that host and hart share, seen from both sides. The host's writes become
-// interrupts and control actions of the owner; the hart's view is block sysctl. Law:
+// interrupts and control actions of the owner; the hart's view is block sysctl. Specification:
 // spec/regs/core_page.toml, sysctl.toml.
 #pragma once
 

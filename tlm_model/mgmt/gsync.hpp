@@ -1,7 +1,7 @@
 // Gang barrier and abort of a core. Arrivals go to the root (lowest core of the mask), which
 // compares them, counts and releases; an abort goes to the root, which spreads it once and
 // remembers the last tags. A core that is past an aborted gang has nothing to drain: its block
-// arrives at the DRAIN barrier by itself. Cost: latency of the control channel. Law:
+// arrives at the DRAIN barrier by itself. Cost: latency of the control channel. Specification:
 // spec/regs/gsync.toml.
 #pragma once
 

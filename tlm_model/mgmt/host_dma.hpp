@@ -1,6 +1,6 @@
 // Host DMA of a core: six contexts that move ranges between host memory, TCM, slot banks and HBM,
-// with CRC-32C. Bytes over PCIe, HBM and links share their bandwidth with everything else. Law:
-// spec/regs/hostdma.toml. Not modelled: the ports of the TCM.
+// with CRC-32C. Bytes over PCIe, HBM and links share their bandwidth with everything else.
+// Specification: spec/regs/hostdma.toml. Not modelled: the ports of the TCM.
 #pragma once
 
 #include <array>

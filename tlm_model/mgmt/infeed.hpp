@@ -1,4 +1,4 @@
-// Counters of filled and free infeed slots. Law: spec/regs/infeed.toml.
+// Counters of filled and free infeed slots. Specification: spec/regs/infeed.toml.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Interrupt sources of a control hart: latched edges, one enable each, one line. Law:
+// Interrupt sources of a control hart: latched edges, one enable each, one line. Specification:
 // spec/regs/irq.toml.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Control processor of a core: hart with ROM, ITCM and DTCM, its bus and register blocks, host DMA,
 // gang barrier; the host reaches its core page and load window through host_tsock. The blocks seq,
-// sem, fault and perf and the slot banks belong to the core and are reached over sockets. Law:
-// spec/formats/hart_map.toml, spec/regs.
+// sem, fault and perf and the slot banks belong to the core and are reached over sockets.
+// Specification: spec/formats/hart_map.toml, spec/regs.
 #pragma once
 
 #include <tlm_utils/simple_initiator_socket.h>

@@ -1,7 +1,7 @@
 // Tiles of the AMX kernels: configuration of the registers, rows of lhs cut into tiles, the loop
 // over K. Registers 0 to 3 hold 2 x 2 tiles of results (upper left, upper right, lower left, lower
 // right), 4 and 5 those of lhs, 6 and 7 those of rhs. One TDPBF16PS is one segment of the number
-// law: pairs (even, odd) of bf16, two chains from +0, their sum added to the running value.
+// semantics: pairs (even, odd) of bf16, two chains from +0, their sum added to the running value.
 // Included by one unit; everything is internal to it.
 #pragma once
 

@@ -1,7 +1,7 @@
 // The matrix unit's data work: what a command computes (MxuJob) and the interface of all that
 // compute it (MxuEngine). Engines differ in speed only; their results are equal to the bit
-// (spec/arith/mxu_column.hpp is the law). Time is not here: spec/arith/mxu_timing.hpp gives a
-// command's cycles, whatever engine runs it.
+// (spec/arith/mxu_column.hpp has the semantics). Time is not here: spec/arith/mxu_timing.hpp gives
+// a command's cycles, whatever engine runs it.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // Blocking of the fast engine: column blocks outermost, then row blocks, then K blocks (ascending,
-// so that every output sums in the law's order); packing once per block, kernels inside. See
+// so that every output sums in the specified order); packing once per block, kernels inside. See
 // mxu_fast.hpp.
 #include "mxu/mxu_fast.hpp"
 

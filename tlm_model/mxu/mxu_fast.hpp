@@ -1,7 +1,7 @@
 // Fast engine of the matrix unit: packs operands once a command, then runs register-blocked kernels
 // of the host's SIMD (AVX2, AVX-512 with or without BF16, AMX). Same bits as the scalar reference
-// on every host: two chains a segment of 32 rows, as spec/arith/mxu_column.hpp says; the serial law
-// (chains = 1) runs on the reference engine.
+// on every host: two chains a segment of 32 rows, as spec/arith/mxu_column.hpp says; the serial
+// order (chains = 1) runs on the reference engine.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // AVX512_BF16 kernels of the fast engine: blocks of 3 rows by 64 columns. VDPBF16PS adds two
 // products to a sum one after the other, each by a fused multiply-add that rounds to nearest even
 // and flushes subnormals: first that of the upper halves of its pairs, then that of the lower. A
-// pair here holds two neighbours of one chain of the number law, the earlier one in the upper half:
+// pair here holds two neighbours of one chain, the earlier one in the upper half:
 // (k + 2, k) for the even chain, (k + 3, k + 1) for the odd one. So one instruction does what two
 // FMAs do, on operands of half the size.
 #include <immintrin.h>

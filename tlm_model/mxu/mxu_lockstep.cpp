@@ -157,26 +157,27 @@ bool MxuLockstepEngine::stream(const MxuJob& job, const std::vector<MxuTile>& ti
   return agreed;
 }
 
-// What the Verilog's last run took against the law; tells the first tile that differs, or the end.
-void MxuLockstepEngine::check_cycles(const spec::MxuCommandTiming& law,
+// What the Verilog's last run took against the cost formulas; reports the first tile that differs,
+// or the end.
+void MxuLockstepEngine::check_cycles(const spec::MxuCommandTiming& expected,
                                      const std::vector<MxuTile>& tiles, uint64_t first_ordinal) {
   const MxuRtlCycles measured = rtl_.last_cycles();
-  const uint64_t columns = law.n_tiles;
-  const auto mismatch = [&](size_t i, uint64_t rtl_cycle, uint64_t law_cycle) {
+  const uint64_t columns = expected.n_tiles;
+  const auto mismatch = [&](size_t i, uint64_t rtl_cycle, uint64_t model_cycle) {
     return MxuMismatch{.tile = first_ordinal + i,
                        .k_tile = i / columns,
                        .n_tile = static_cast<uint64_t>(tiles[i].n_tile),
                        .cycles = true,
                        .rtl_cycle = rtl_cycle,
-                       .law_cycle = law_cycle};
+                       .model_cycle = model_cycle};
   };
   for (size_t i = 0; i < tiles.size(); ++i) {
-    if (measured.starts[i] != law.start(i)) {
-      return report_cycles(mismatch(i, measured.starts[i], law.start(i)), "starts");
+    if (measured.starts[i] != expected.start(i)) {
+      return report_cycles(mismatch(i, measured.starts[i], expected.start(i)), "starts");
     }
   }
-  if (measured.done_at != law.done_at) {
-    report_cycles(mismatch(tiles.size() - 1, measured.done_at, law.done_at), "ends");
+  if (measured.done_at != expected.done_at) {
+    report_cycles(mismatch(tiles.size() - 1, measured.done_at, expected.done_at), "ends");
   }
 }
 
@@ -286,7 +287,7 @@ void MxuLockstepEngine::report_cycles(MxuMismatch mismatch, const char* what) {
   mismatch.text = "mxu lockstep mismatch: tile " + text(mismatch.tile) + " (K tile " +
                   text(mismatch.k_tile) + ", N tile " + text(mismatch.n_tile) + ") " + what +
                   " in cycle " + text(mismatch.rtl_cycle) +
-                  " in the Verilog, the cost model says cycle " + text(mismatch.law_cycle);
+                  " in the Verilog, the cost model says cycle " + text(mismatch.model_cycle);
   if (options_.on_mismatch) {
     options_.on_mismatch(mismatch);
   }

@@ -2,9 +2,10 @@
 // array; the results are compared bit by bit. The command's result is the fast engine's. A sampled
 // tile is fed to both alike: operands packed from memory, running values from the tiles before it,
 // which the fast engine computes one by one; the chain of all tiles must also equal what the
-// command left in memory. Cycles are compared too, with the cost law (spec/arith/mxu_timing.hpp):
-// where all tiles are compared, the command streams through the array as one, and the start of
-// every tile and the end of the command must be the law's; else those of each sampled tile alone.
+// command left in memory. Cycles are compared too, with the cost formulas
+// (spec/arith/mxu_timing.hpp): where all tiles are compared, the command streams through the array
+// as one, and the start of every tile and the end of the command must be those of the formulas;
+// else those of each sampled tile alone.
 #pragma once
 
 #include <functional>
@@ -28,9 +29,9 @@ struct MxuMismatch {
   // Verilog).
   bool whole_command = false;
   bool streamed = false;
-  // The bits agree, but the tile's start (or the end of the command) is not the law's.
+  // The bits agree, but the tile's start (or the end of the command) is not that of the formulas.
   bool cycles = false;
-  uint64_t rtl_cycle = 0, law_cycle = 0;  // from the start of the command, or of the tile alone
+  uint64_t rtl_cycle = 0, model_cycle = 0;  // from the start of the command, or of the tile alone
   std::string dump_path{};  // operands of the tile; empty when it could not be written
   std::string text{};       // all of it for people, with the command that replays it
 };
@@ -80,7 +81,7 @@ class MxuLockstepEngine final : public MxuEngine {
                      std::vector<Column> columns, uint64_t first_ordinal);
   bool stream(const MxuJob& job, const std::vector<MxuTile>& tiles, std::vector<Column>& columns,
               uint64_t first_ordinal);
-  void check_cycles(const spec::MxuCommandTiming& law, const std::vector<MxuTile>& tiles,
+  void check_cycles(const spec::MxuCommandTiming& expected, const std::vector<MxuTile>& tiles,
                     uint64_t first_ordinal);
   void check_stored(const MxuJob& job, const MxuTile& last, const MxuTileData& data,
                     const std::vector<uint32_t>& chained, uint64_t k_tile);

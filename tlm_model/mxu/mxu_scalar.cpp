@@ -67,7 +67,7 @@ void host_row(const TileArgs& a, Scratch& s) {
   }
 }
 
-void law_row(const spec::MxuShape& shape, const MxuTile& tile, Scratch& s) {
+void reference_row(const spec::MxuShape& shape, const MxuTile& tile, Scratch& s) {
   std::vector<uint16_t> column(shape.rows);
   for (size_t n = 0; n < static_cast<size_t>(tile.cols); ++n) {
     for (size_t k = 0; k < shape.rows; ++k) {
@@ -129,7 +129,7 @@ void MxuScalarEngine::run(const MxuJob& job) {
         }
         host_row(args, s);
       } else {
-        law_row(shape_, tile, s);
+        reference_row(shape_, tile, s);
       }
       std::memcpy(s.running_bits.data(), s.running.data(), cols * sizeof(float));
       mxu_store_out(job, offsets, tile, row, s.running_bits.data());

@@ -1,6 +1,6 @@
-// Reference engine: the column law tile by tile in the hardware's order, one multiply-add at a
-// time. Uses the host's FMA unit under FTZ|DAZ where there is one (NaNs canonicalised at the tile's
-// end), else spec/arith.
+// Reference engine: spec/arith/mxu_column.hpp tile by tile in the hardware's order, one
+// multiply-add at a time. Uses the host's FMA unit under FTZ|DAZ where there is one (NaNs
+// canonicalised at the tile's end), else spec/arith.
 #pragma once
 
 #include "mxu/mxu_engine.hpp"

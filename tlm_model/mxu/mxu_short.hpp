@@ -3,13 +3,13 @@
 // through memory in order. All chains and running values stay in registers. Included by one unit
 // per instruction set; everything is internal to it.
 //
-// Of all the +0 that the law adds, only the last is added. Why: computations that differ in the
-// sign of zeros only go on to differ in nothing else, since x + (+-0) = x for x != 0 and a product
-// with a zero is a zero; the last +0 turns -0 into +0. So the +0 of terms beyond K and of the other
-// taps' empty segments may go, a chain may begin with its first product instead of +0, and the
-// running value with the first sum. The command's last tile must have empty segments (`pads`), or
-// there is no last +0. Between K blocks a result may be -0 where the law has +0: the last block
-// ends with +0 whichever kernel computes it.
+// Of all the +0 that the semantics add, only the last is added. Why: computations that differ in
+// the sign of zeros only go on to differ in nothing else, since x + (+-0) = x for x != 0 and a
+// product with a zero is a zero; the last +0 turns -0 into +0. So the +0 of terms beyond K and of
+// the other taps' empty segments may go, a chain may begin with its first product instead of +0,
+// and the running value with the first sum. The command's last tile must have empty segments
+// (`pads`), or there is no last +0. Between K blocks a result may be -0 where the semantics have
+// +0: the last block ends with +0 whichever kernel computes it.
 #pragma once
 
 #include "mxu/mxu_panel.hpp"

@@ -8,15 +8,14 @@
 // finite there (pack_rhs looks; else the dense kernel runs). In round to nearest
 //   x + (+-0) = x for x != 0, NaN and infinities included;   +0 + (+-0) = +0;
 //   -0 + (-0) = -0;   -0 + (+0) = +0.
-// So a term that is left out can only leave a -0 where the law has +0. Call that the difference; it
-// is the only one that can be, at every step:
+// So a term that is left out can only leave a -0 where the semantics have +0. Call that the
+// difference; it is the only one that can be, at every step:
 // - Chains start at +0. A chain becomes -0 when a tiny negative sum is flushed. If the chain is -0
-//   here and +0 in the law, a later product p != 0 gives the same sum for both (a zero adds nothing
-//   to the exact p, which is then rounded and flushed once), and p = +-0 keeps +0 in the law and
-//   gives +-0 here: equal, or the same difference.
-// - even + odd: if one is not zero, the sign of the other's zero does not matter. If both are
-// zeros,
-//   the sum is -0 only if both are -0: here -0, in the law -0 or +0.
+//   here and +0 as specified, a later product p != 0 gives the same sum for both (a zero adds
+//   nothing to the exact p, which is then rounded and flushed once), and p = +-0 keeps +0 as
+//   specified and gives +-0 here: equal, or the same difference.
+// - even + odd: if one is not zero, the sign of the other's zero does not matter. If both are zero,
+//   the sum is -0 only if both are -0: here -0, as specified -0 or +0.
 // - running + sum: likewise. It differs only if the result here is -0.
 // - The terms left out at the end of a short segment are +0 x +0 and are zeros of lhs like others.
 // A running value of exactly -0 behind a segment is therefore the only sign of a difference; such a

@@ -29,19 +29,19 @@ MxuReplayResult mxu_replay(const std::string& path, const std::string& waves_pat
                            uint64_t clock_hz, std::ostream& out) {
   const MxuTileDump dump = mxu_read_dump(path);
   const spec::MxuShape& shape = dump.tile.shape;
-  MxuScalarEngine law_engine(shape, /*use_host_fma=*/false);
-  const std::vector<uint32_t> law = mxu_run_tile(law_engine, dump.tile);
-  out << "tile " << dump.tile.ordinal << ": " << dump.tile.rows << " rows, " << law.size()
+  MxuScalarEngine reference_engine(shape, /*use_host_fma=*/false);
+  const std::vector<uint32_t> expected = mxu_run_tile(reference_engine, dump.tile);
+  out << "tile " << dump.tile.ordinal << ": " << dump.tile.rows << " rows, " << expected.size()
       << " outputs; differences from the reference:\n";
   const auto compare = [&](const std::string& what, const std::vector<uint32_t>& bits) {
-    const uint64_t differences = count_differences(bits, law);
+    const uint64_t differences = count_differences(bits, expected);
     out << "  " << std::left << std::setw(20) << what << std::right << std::setw(8) << differences;
     if (differences > 0) {
       const auto at = static_cast<size_t>(
-          std::mismatch(bits.begin(), bits.end(), law.begin()).first - bits.begin());
+          std::mismatch(bits.begin(), bits.end(), expected.begin()).first - bits.begin());
       out << "; first: row " << at / shape.cols << ", column " << at % shape.cols << std::hex
           << std::setfill('0') << ": 0x" << std::setw(8) << bits[at] << ", the reference gives 0x"
-          << std::setw(8) << law[at] << std::dec << std::setfill(' ');
+          << std::setw(8) << expected[at] << std::dec << std::setfill(' ');
     }
     out << "\n";
     return differences;

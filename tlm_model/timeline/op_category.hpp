@@ -1,6 +1,6 @@
 // What XProf calls the work of an operation: its category, in the words of XLA for TPUs, and the
 // type of the framework's operation, which its overview shows as the category. Both follow from the
-// name in the op table of an executable. Law: ToCategory() of XLA's HloInstruction, and
+// name in the op table of an executable. Specification: ToCategory() of XLA's HloInstruction, and
 // xla/tsl/profiler/convert/xla_op_utils.h.
 #pragma once
 

@@ -458,7 +458,7 @@ bool FusedEmitter::emit_float(const FusedOp& op, Vector d) {
 }
 
 // min and max of the instruction set take their second source when one is a NaN or both are zeros;
-// the law wants a NaN, and -0 < +0.
+// the semantics require a NaN, and -0 < +0.
 void FusedEmitter::emit_min_max(const FusedOp& op, Vector d, bool is_max) {
   const auto& [a, b, c] = op.source;
   const auto limit = static_cast<FusedLimit>(op.detail);

@@ -1,7 +1,7 @@
 // The vector unit's work: one vpu_kernel command = a VPU program with its loops, masks and
 // operands. Checks the command and computes its data in VMEM; its cycles are those of
-// spec/command/cost.hpp. No SystemC: core/ wraps it into a module. Law: spec/isa/vpu.toml,
-// spec/isa/commands.toml, docs/numerics.md.
+// spec/command/cost.hpp. No SystemC: core/ wraps it into a module. Specification:
+// spec/isa/vpu.toml, spec/isa/commands.toml, docs/numerics.md.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // Lane-wise operations of the vector unit on vectors of any width: what the instructions of
-// spec/isa/vpu.toml mean under the number law. For the vpu_ops_*.cpp files only.
+// spec/isa/vpu.toml mean. For the vpu_ops_*.cpp files only.
 #pragma once
 
 #include "arith/trigonometric.hpp"

@@ -13,7 +13,7 @@ namespace {
 
 using Direction = CompareDirection;
 
-// The nearest f32 under the number law: no subnormal numbers, one NaN.
+// The nearest f32 that a core computes with: no subnormal numbers, one NaN.
 float nearest(double x) {
   constexpr double kLeast = 0x1p-126 * (1 - 0x1p-25);  // what rounds to the smallest normal number
   if (std::isnan(x)) {

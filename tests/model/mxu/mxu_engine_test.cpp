@@ -1,5 +1,5 @@
 // Conformance of MXU engines on jobs with every kind of stride: each named engine must give the
-// bits of the column law.
+// bits of spec/arith/mxu_column.hpp.
 #include "mxu/mxu_engine.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Commands of few terms have kernels of their own, which leave out most of the +0 that the number
-// law adds: same bits for any number of taps and terms, also where sums are -0.
+// semantics add: same bits for any number of taps and terms, also where sums are -0.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -118,7 +118,7 @@ void set_all(std::vector<uint8_t>& bytes, float value) {
   }
 }
 
-// Every chain, sum and result is a flushed -0 until the law adds +0: for terms beyond K or for
+// Every chain, sum and result is a flushed -0 until the semantics add +0: for terms beyond K or for
 // empty segments, which tiles of few rows do not have.
 TEST(MxuShort, OnlyTheLawMakesZerosPositive) {
   const auto expect_zeros = [](int64_t k, int64_t n, uint16_t rows) {

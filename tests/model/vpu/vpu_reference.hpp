@@ -1,5 +1,5 @@
 // A plain second reading of spec/isa/vpu.toml: one lane at a time, integers and the scalar number
-// law, no shortcuts. Tests compare the vector unit's model with it to the bit.
+// semantics, no shortcuts. Tests compare the vector unit's model with it to the bit.
 #pragma once
 
 #include <algorithm>

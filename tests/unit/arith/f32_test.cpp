@@ -38,7 +38,7 @@ testing::AssertionResult agree(uint32_t a, uint32_t b, uint32_t c) {
   const float z = f32_from_bits(c);
   const struct {
     const char* name;
-    uint32_t host, law;
+    uint32_t host, reference;
   } results[] = {
       {"fma", canonical_nan(host_fma(x, y, z)), f32_fma_bits(a, b, c)},
       {"add", canonical_nan(host_add(x, y)), f32_add_bits(a, b)},
@@ -48,9 +48,9 @@ testing::AssertionResult agree(uint32_t a, uint32_t b, uint32_t c) {
       {"sqrt", canonical_nan(host_sqrt(x)), f32_sqrt_bits(a)},
   };
   for (const auto& r : results) {
-    if (r.host != r.law) {
+    if (r.host != r.reference) {
       return testing::AssertionFailure() << std::hex << r.name << "(" << a << ", " << b << ", " << c
-                                         << "): host " << r.host << ", law " << r.law;
+                                         << "): host " << r.host << ", reference " << r.reference;
     }
   }
   return testing::AssertionSuccess();

@@ -1,4 +1,5 @@
-// The column law against sums written out by hand, its padding rule, and both orders of sums.
+// The semantics of a column against sums written out by hand, its padding rule, and both orders of
+// sums.
 #include "arith/mxu_column.hpp"
 
 #include <gtest/gtest.h>

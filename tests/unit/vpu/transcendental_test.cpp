@@ -1,6 +1,6 @@
 // Errors of the transcendental functions against double precision (whose own error is below 2^-28
-// ulp of f32), special values, and equality of the SIMD code with the integer law. The bounds are
-// those of docs/numerics.md.
+// ulp of f32), special values, and equality of the SIMD code with the reference in integers. The
+// bounds are those of docs/numerics.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -335,7 +335,7 @@ TEST(TranscendentalTrigonometric, ArgumentsNextToMultiplesOfHalfPi) {
   }
 }
 
-uint32_t law(VpuOp op, uint32_t x, uint32_t y) {
+uint32_t reference(VpuOp op, uint32_t x, uint32_t y) {
   switch (op) {
     case VpuOp::kSqrtF:
       return spec::f32_sqrt_bits(x);
@@ -386,7 +386,7 @@ TEST(TranscendentalLaw, AllWidthsEqualTheIntegerLaw) {
       }
       std::array<uint32_t, kBlock> expected{};
       for (size_t i = 0; i < kBlock; ++i) {
-        expected[i] = law(op, block.x[i], block.y[i]);
+        expected[i] = reference(op, block.x[i], block.y[i]);
       }
       for (const test::LaneCode& code : test::lane_codes()) {
         evaluate(op, block, code.table);

@@ -1,8 +1,8 @@
 // One DMA queue of a core (in, out or remote): strided copies and fills between HBM, VMEM, SMEM and
 // the memories of other cores. A transfer = its bytes, rounded up to granules, at the fluid share
-// of what it passes, then a fixed time. dma.in_flight transfers overlap. Law: docs/timing_model.md.
-// The granules may be those of rtl/dma/dma_queue.sv, or be compared with them; indexed transfers,
-// whose addresses come from a list, stay with the model.
+// of what it passes, then a fixed time. dma.in_flight transfers overlap. Specification:
+// docs/timing_model.md. The granules may be those of rtl/dma/dma_queue.sv, or be compared with
+// them; indexed transfers, whose addresses come from a list, stay with the model.
 #pragma once
 
 #include <array>

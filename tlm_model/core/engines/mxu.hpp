@@ -1,5 +1,5 @@
-// Matrix unit of a core as a SystemC block: queue, cycle law (spec/arith/mxu_timing.hpp), and the
-// data work of whatever MxuEngine it was given. Long commands are split by rows or columns over
+// Matrix unit of a core as a SystemC block: queue, cycle formulas (spec/arith/mxu_timing.hpp), and
+// the data work of whatever MxuEngine it was given. Long commands are split by rows or columns over
 // the host threads.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The Verilated DMA queue, memory as it sees it, and the granules by the law.
+// The Verilated DMA queue, memory as it sees it, and the granules by the rules in C++.
 #include "core/verilog/dma_verilog.hpp"
 
 #include <Vdma_queue_512.h>

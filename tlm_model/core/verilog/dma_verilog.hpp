@@ -48,7 +48,7 @@ class DmaVerilog {
   DmaGranules granules_;
 };
 
-// The same by the law in C++: what lockstep compares with.
+// The same by the rules in C++: what lockstep compares with.
 std::vector<Granule> side_granules(const spec::StridedBox& box, spec::BoxSide side, uint64_t base,
                                    uint64_t granule);
 // Where they differ, for people: "read 3 is 512 B at 0x..., the Verilog has ..."; empty if nowhere.

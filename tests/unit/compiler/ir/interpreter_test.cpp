@@ -1,4 +1,5 @@
-// The graph interpreter: number law, reductions, control flow and collectives on small arrays.
+// The graph interpreter: semantics of arithmetic, reductions, control flow and collectives on small
+// arrays.
 #include "ir/interpreter.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Pass `fold`: constants are computed under the number law, within limits.
+// Pass `fold`: constants are computed with the semantics of arithmetic, within limits.
 #include "passes/fold.hpp"
 
 #include <gtest/gtest.h>
