@@ -52,39 +52,40 @@ struct OpenOptions {
 
   SimOptions sim;  ///< of the simulated board
 
-  /// Seconds of host time that a launch may run on the board without ending a step; then it ends
-  /// with Timeout. 0: any time. Empty: 60, or any time when `sim.mxu` names units that are Verilog.
+  /// Seconds of wall-clock time that a launch may run on the board without ending a step; then it
+  /// ends with Timeout. 0: any time. Empty: 60, or any time when `sim.mxu` names units that are
+  /// Verilog.
   std::optional<double> time_limit;
 
-  /// Seconds of host time that a launch may run on the board without ending a step until a line
-  /// says where it is, and again after as long: its operation with source line, iterations of its
-  /// loops, simulated time. One line at a time for the whole board. 0, and with `sim.gdb`: none. It
-  /// changes nothing else.
+  /// Seconds of wall-clock time that a launch may run on the board without ending a step until a
+  /// line says where it is, and again after as long: its operation with source line, iterations of
+  /// its loops, simulated time. One line at a time for the whole board. 0, and with `sim.gdb`:
+  /// none. It changes nothing else.
   double progress_seconds = 0;
-  /// Takes these lines, in the thread that makes board time pass; it must not throw and not call
-  /// the board. Empty: standard error.
+  /// Takes these lines, in the thread that makes simulated time pass; it must not throw and not
+  /// call the board. Empty: standard error.
   std::function<void(const std::string& line)> progress;
 
-  /// JSON file that is written when a launch hangs (deadlock, watchdog, time limit): who waits for
+  /// JSON file that is written when a launch hangs (deadlock, watchdog, time limit): what waits for
   /// whom, with queue heads, operations and source lines. Empty: none.
   std::string hang_report;
 
   /// Events become ready, and on_ready() callbacks run, although nobody waits: a thread of the
-  /// board's own lets time pass once no call has come for 100 us. A caller who waits lets it pass
-  /// himself. At which board time calls take effect then depends on the host; bits never do. What
-  /// is in flight when the process exits ends with Cancelled.
+  /// board's own lets time pass once no call has come for 100 us. A caller that waits lets it pass
+  /// itself. At which simulated time calls take effect then depends on the host; bits never do.
+  /// What is in flight when the process exits ends with Cancelled.
   bool completion_thread = false;
 
-  /// A file that Board::save_snapshot() made: the board goes on from there instead of booting. Its
-  /// numbers and `sim.no_data` are as they were then; all else may differ.
+  /// A file that Board::save_snapshot() made: the board continues from there instead of booting.
+  /// Its numbers and `sim.no_data` are as they were then; all else may differ.
   std::string snapshot;
 
   std::vector<std::byte> firmware;  ///< flat image; empty: the one that is built in
   /// Firmware of the user's own, an ELF file for control harts, in place of the built-in one.
   std::string firmware_file;
   /// Takes what the firmware of a core prints, a line a call; called without locks, by the thread
-  /// that makes board time pass; it must not throw and not call the board. Empty: standard error,
-  /// as "[TPU:3 firmware] text".
+  /// that makes simulated time pass; it must not throw and not call the board. Empty: standard
+  /// error, as "[TPU:3 firmware] text".
   std::function<void(int device, const std::string& line)> console;
 };
 
@@ -143,7 +144,7 @@ class Board : public MemoryFacet,
 
   // What the board is; readable after close() too.
 
-  /// Cores with the present use of their memory. Lets no board time pass.
+  /// Cores with the present use of their memory. Lets no simulated time pass.
   std::vector<DeviceInfo> devices() const;
   const std::string& name() const;  ///< of the board file: "v3_8"
   double clock_hz() const;          ///< core cycles a second
@@ -168,15 +169,16 @@ class Board : public MemoryFacet,
   /// which this waits for. Throws InvalidArgument for a negative one; nothing has changed then.
   void change_time_limit(std::optional<double> seconds) const;
   /// Waits until everything that was submitted is over; errors stay with their events. What comes
-  /// behind a HostEvent is over only when that has been set.
+  /// after a HostEvent is over only when that has been set.
   void synchronize() const;
-  /// As synchronize(), for at most that much host time; then it throws Timeout, and everything goes
-  /// on as before. Zero takes what is there. Like Event::wait_for() it parks the board where it is.
+  /// As synchronize(), for at most that much wall-clock time; then it throws Timeout, and
+  /// everything continues as before. Zero takes what is there. Like Event::wait_for() it parks the
+  /// board where it is.
   void synchronize_for(std::chrono::nanoseconds timeout) const;
 
   /// Ends the use of the board; called by the last handle with kCancel when not called before.
-  /// kDrain: waits for what was submitted, but not for HostEvents: what comes behind one that is
-  /// not set ends with Cancelled. kCancel: launches that run are aborted, those behind them do not
+  /// kDrain: waits for what was submitted, but not for HostEvents: what comes after one that is
+  /// not set ends with Cancelled. kCancel: launches that run are aborted, those after them do not
   /// start; all end with Cancelled. Throws FailedPrecondition when a trace or waves could not be
   /// completed or show nothing; the board is closed then, too. A second call does nothing; one
   /// beside the first returns with it, and with kCancel ends what that waits for.

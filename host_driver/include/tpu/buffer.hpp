@@ -47,7 +47,7 @@ class Buffer {
   Event ready() const;
 
   /// Starts the copy to `out` (exactly bytes() long, else InvalidArgument; alive until the event is
-  /// ready) behind the events in `after`. What does not fit into the staging memory goes in pieces,
+  /// ready) after the events in `after`. What does not fit into the staging memory goes in pieces,
   /// and the call returns when the last of them is started; with an event in `after` that is not
   /// ready it returns at once. When it throws, `out` is not written any more.
   Event read(std::span<std::byte> out, const std::vector<Event>& after = {}) const;
@@ -105,7 +105,7 @@ class Array {
   void wait() const;
 
   /// Starts the copy of the global array to `out` (its bytes exactly, alive until the event is
-  /// ready), each box from the first core that has it, behind the events in `after`; one event for
+  /// ready), each box from the first core that has it, after the events in `after`; one event for
   /// all of it. Waits as Buffer::read() does.
   Event read(std::span<std::byte> out, const std::vector<Event>& after = {}) const;
 

@@ -1,6 +1,6 @@
 // Event: the future of an asynchronous call. HostEvent: one that the host itself sets, for work
 // that is to wait for it. Copies share one state and may outlive the board. All calls may come from
-// any thread. Board time passes only while some thread is inside wait() (or another call that
+// any thread. Simulated time passes only while some thread is inside wait() (or another call that
 // waits), or by OpenOptions::completion_thread; see docs/host_driver.md, "Time and threads".
 #pragma once
 
@@ -21,30 +21,30 @@ class Event {
   /// An event that is ready and good.
   Event();
 
-  /// True when the call is over, well or badly. Never blocks and lets no board time pass.
+  /// True when the call is over, well or badly. Never blocks and lets no simulated time pass.
   bool ready() const;
 
-  /// Lets board time pass until ready. Throws the call's Error when it failed, FailedPrecondition
-  /// in an on_ready callback. Waits for as long as it takes: an event that depends on a HostEvent
-  /// is not ready before that one is.
+  /// Lets simulated time pass until ready. Throws the call's Error when it failed,
+  /// FailedPrecondition in an on_ready callback. Waits for as long as it takes: an event that
+  /// depends on a HostEvent is not ready before that one is.
   void wait() const;
 
-  /// As wait(), for at most that much host time; then it throws Timeout, and the event and all else
-  /// stay usable. Zero takes what is there and lets no board time pass. A wait that ends early
-  /// parks the board where it is: at which board time the next call takes effect then depends on
-  /// the host.
+  /// As wait(), for at most that much wall-clock time; then it throws Timeout, and the event and
+  /// all else stay usable. Zero takes what is there and lets no simulated time pass. A wait that
+  /// ends early parks the board where it is: at which simulated time the next call takes effect
+  /// then depends on the host.
   void wait_for(std::chrono::nanoseconds timeout) const;
 
-  /// For a thread that is going to wait elsewhere for what on_ready() tells: lets board time pass
-  /// until ready, for at most that much host time, unless another thread does so. True when ready,
-  /// well or badly. In an on_ready callback it only looks.
+  /// For a thread that is going to wait elsewhere for what on_ready() tells: lets simulated time
+  /// pass until ready, for at most that much wall-clock time, unless another thread does so. True
+  /// when ready, well or badly. In an on_ready callback it only looks.
   bool advance_for(std::chrono::nanoseconds timeout) const;
 
   /// As wait(), but only the failure is looked at: null when good.
   std::shared_ptr<const Error> wait_for_error() const;
 
   /// Calls `callback` once with null or the error: at once when ready, else later on a thread that
-  /// lets board time pass, with no lock held. The callback may submit work, set a HostEvent and
+  /// lets simulated time pass, with no lock held. The callback may submit work, set a HostEvent and
   /// drop handles, this event's too, but not wait; it must not throw.
   void on_ready(std::function<void(std::shared_ptr<const Error>)> callback) const;
 

@@ -37,7 +37,7 @@ struct ProgramCost {
   uint64_t hbm_read_bytes = 0;     ///< by commands, in granules of the DMA engine
   uint64_t hbm_written_bytes = 0;  ///< as above
   uint64_t link_bytes = 0;         ///< sent to other cores
-  uint64_t estimated_cycles = 0;   ///< the compiler's estimate of board time
+  uint64_t estimated_cycles = 0;   ///< the compiler's estimate of simulated time
   uint64_t code_bytes = 0;         ///< of the image in HBM
   uint64_t vmem_peak_bytes = 0;    ///< most of VMEM at a time
   uint64_t argument_bytes = 0;     ///< all arguments
@@ -61,9 +61,9 @@ struct HostCallInfo {
 };
 
 /// Answers host calls: takes `bytes` of a call to the host, or fills them. `partition` is the one
-/// that calls (of a call that one makes for all: that one). Board time stands still meanwhile. It
-/// runs on a thread that lets board time pass, one call at a time, with no lock held; it may submit
-/// work, but not wait for the board. An exception ends the launch with it.
+/// that calls (of a call that one makes for all: that one). Simulated time is paused meanwhile. It
+/// runs on a thread that lets simulated time pass, one call at a time, with no lock held; it may
+/// submit work, but not wait for the board. An exception ends the launch with it.
 using HostCallHandler =
     std::function<void(const HostCallInfo& call, size_t partition, std::span<std::byte> bytes)>;
 
@@ -74,7 +74,7 @@ struct RunOptions {
   /// Arguments that keep their buffer although the program would take it over: they are copied
   /// first.
   std::vector<size_t> keep = {};
-  /// The launch starts behind these events and fails with the first of them that fails.
+  /// The launch starts after these events and fails with the first of them that fails.
   std::vector<Event> after = {};
   /// Arguments of which each step takes a batch of its own from RunResult::feed; their Arrays in
   /// the call are empty. Not those that the program takes over.
@@ -82,7 +82,7 @@ struct RunOptions {
   /// Results that each step gives the host by RunResult::feed, while the launch runs; their Arrays
   /// in RunResult::outputs are empty. Not those that take over an argument.
   std::vector<size_t> outfeed = {};
-  /// Of a program with host calls: who answers them. Kept until the launch is over.
+  /// Of a program with host calls: what answers them. Kept until the launch is over.
   HostCallHandler on_host_call = {};
   /// The caller's own profile has an event for this launch, under this number (the context id of a
   /// TraceMe of XLA, type "PJRT library call"): the profile of the board (Board::take_xspace())
@@ -128,15 +128,15 @@ class Executable {
   /// not ready, and RunOptions::after, are waited for on the board or in a queue of the driver,
   /// never in this call.
   ///
-  /// The call itself waits only for other threads' calls and for room, which the board makes as it
-  /// goes on: at most 32 launches and 224 commands are open on a core, slot tables want staging
+  /// The call itself waits only for other threads' calls and for room, which the board makes while
+  /// it runs: at most 32 launches and 224 commands are open on a core, slot tables want staging
   /// memory, results want HBM that handles already gone are about to give back. A launch that comes
-  /// behind an event which is not ready waits for no room in the rings.
+  /// after an event which is not ready waits for no room in the rings.
   ///
   /// Throws before the launch is sent, with no argument changed: InvalidArgument (number, type,
   /// shape or place of the arguments), FailedPrecondition (an argument was donated or discarded,
   /// the program unloaded, the board closed, nobody there for host calls), ResourceExhausted (HBM,
-  /// memory of the host behind it), Unavailable (the board has broken). A load that has not
+  /// memory of the host for it), Unavailable (the board has broken). A load that has not
   /// succeeded by then fails the launch with its error.
   RunResult run(const std::vector<Array>& arguments, const RunOptions& options = {}) const;
 

@@ -30,7 +30,7 @@ class MemoryFacet : public virtual BoardFacet {
   /// Fills with zero bits. Waits only for room: in the ring, and in HBM that handles already gone
   /// are about to give back.
   Buffer zeros(int device, DType dtype, const Shape& shape) const;
-  /// Copies to new memory of `device`, behind the events in `after`: within a core through its DMA,
+  /// Copies to new memory of `device`, after the events in `after`: within a core through its DMA,
   /// to another one over the links between the chips, without the host. Waits as
   /// zeros() does. Throws FailedPrecondition when `source` was donated or discarded.
   Buffer copy(const Buffer& source, int device, const std::vector<Event>& after = {}) const;

@@ -22,7 +22,7 @@ class PerReplica {
   size_t size() const { return values_.size(); }                              ///< number of cores
   const Value& operator[](size_t replica) const { return values_[replica]; }  ///< of one core
   auto begin() const { return values_.begin(); }                              ///< of all
-  auto end() const { return values_.end(); }                                  ///< behind the last
+  auto end() const { return values_.end(); }                                  ///< after the last
 
  private:
   std::vector<Value> values_;

@@ -37,7 +37,7 @@ struct CoreCounters {
 
 /// Board-wide figures. `lockstep_*` and `check_*` come from the transport's debug port.
 struct BoardCounters {
-  uint64_t now_cycles = 0;           ///< board time of the snapshot
+  uint64_t now_cycles = 0;           ///< simulated time of the snapshot
   std::vector<CoreCounters> cores;   ///< by device
   uint64_t lockstep_tiles = 0;       ///< that went through the Verilog too
   uint64_t lockstep_semaphores = 0;  ///< values of semaphores that were compared with it
@@ -46,16 +46,16 @@ struct BoardCounters {
   std::string lockstep_text;    ///< first mismatch: tile, row, k, both bit patterns, replay command
   uint64_t check_findings = 0;  ///< unsynchronised accesses that SimOptions::check found
   std::string check_text;       ///< the first of them: commands, bytes, memory; one a line
-  uint64_t late_calls = 0;      ///< calls that arrived while board time was passing
+  uint64_t late_calls = 0;      ///< calls that arrived while simulated time was passing
   uint64_t repeated_doorbells = 0;  ///< recoveries from lost doorbells
   uint64_t recoveries = 0;          ///< times that held cores were resumed
 };
 
-/// Host time that the simulation spent on one kind of work, summed over its threads.
+/// Time of the host that the simulation spent on one kind of work, summed over its threads.
 struct HostWorkTime {
   std::string name;     ///< kind of work
   std::string unit;     ///< of `amount`; empty when only time is counted
-  double seconds = 0;   ///< host time
+  double seconds = 0;   ///< of the host
   uint64_t count = 0;   ///< times that it was done
   uint64_t amount = 0;  ///< how much of it, in `unit`
   uint64_t bytes = 0;   ///< memory that it read and wrote, where it is counted beside `amount`
@@ -86,19 +86,19 @@ struct OpTime {
   uint64_t commands = 0;     ///< that engines have done for it
 };
 
-/// Counters and profiles. Calls but counters() let no board time pass.
+/// Counters and profiles. Calls but counters() let no simulated time pass.
 class ProfilingFacet : public virtual BoardFacet {
  public:
-  /// Board time in core cycles.
+  /// Simulated time in core cycles.
   uint64_t now() const;
   /// Snapshot; waits for its completion. FailedPrecondition in an on_ready callback, as for all
   /// calls that wait for the board: load(), synchronize(), close().
   BoardCounters counters() const;
-  /// The same from the debug port, at any moment: waits for nothing, lets no board time pass and
-  /// changes no cycle. Zeros where the transport does not know. Of a board that broke or was closed
-  /// it throws FailedPrecondition, and the next call still tells what broke it.
+  /// The same from the debug port, at any moment: waits for nothing, lets no simulated time pass
+  /// and changes no cycle. Zeros where the transport does not know. Of a board that broke or was
+  /// closed it throws FailedPrecondition, and the next call still tells what broke it.
   BoardCounters peek() const;
-  /// Instructions of each control hart so far, from the debug port: costs no board time. May be
+  /// Instructions of each control hart so far, from the debug port: costs no simulated time. May be
   /// empty.
   std::vector<uint64_t> hart_instructions() const;
   /// Cycles of each core with a program running, as of the last program that ended; from the same
@@ -110,15 +110,15 @@ class ProfilingFacet : public virtual BoardFacet {
   /// Empty otherwise.
   std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads) const;
   /// With SimOptions::op_times: what launches that are over spent since it was switched on, by
-  /// program and operation. Empty otherwise, and after it was switched on again. No board time.
+  /// program and operation. Empty otherwise, and after it was switched on again. No simulated time.
   std::vector<OpTime> op_times() const;
   /// With SimOptions::xprof: the profile of the steps that are over, since it was switched on or
   /// last taken, as XProf and TensorBoard read it (XSpace, a protocol buffer). Empty otherwise. No
-  /// board time.
+  /// simulated time.
   std::string take_xspace() const;
   /// With SimOptions::record: the graph of the commands of that step as they ran, which `tpuboard
   /// report` reads; once, when the step is over. Empty otherwise, and for a record that goes into
-  /// SimOptions::record_path. No board time.
+  /// SimOptions::record_path. No simulated time.
   std::string take_record() const;
 };
 

@@ -29,7 +29,7 @@ class ProgramFacet : public virtual BoardFacet {
   Executable load(std::span<const std::byte> bytes, int device = 0,
                   const std::string& file = {}) const;
   /// As above, on `devices` in the order of the program's partitions (empty: as compiled), and
-  /// without waiting for the board: launches come behind the load, and fail when it fails. A
+  /// without waiting for the board: launches come after the load, and fail when it fails. A
   /// program of one core runs on any device, others on the cores for which they were compiled.
   Executable load(std::span<const std::byte> bytes, const std::vector<int>& devices) const;
   /// The same of a program in memory as the compiler makes it, which nobody changes any more and

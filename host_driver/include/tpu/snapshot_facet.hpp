@@ -25,7 +25,7 @@ class SnapshotFacet : public virtual BoardFacet {
   /// in any process and on any host; buffers and programs that are not in `items` are gone there.
   /// Throws InvalidArgument (`items` of another board or not live), FailedPrecondition (a launch
   /// waits for an event, a batch or the host; the file cannot be written), ResourceExhausted (the
-  /// disk is full), Unimplemented (the transport); the board goes on and the old file stays then.
+  /// disk is full), Unimplemented (the transport); the board continues and the old file stays then.
   void save_snapshot(const std::string& path, const SnapshotItems& items = {}) const;
   /// Of a board that was opened from a snapshot: its items, once. Empty otherwise.
   SnapshotItems take_snapshot_items() const;

@@ -1,6 +1,6 @@
 // Transport: how the driver reaches a board, and nothing more: register accesses to the BARs of
-// each chip, host memory that the board reads and writes by DMA, interrupts, and board time that
-// passes only inside run() and read32(). Implementations: null (fake cores), sim (the SystemC
+// each chip, host memory that the board reads and writes by DMA, interrupts, and simulated time
+// that passes only inside run() and read32(). Implementations: null (fake cores), sim (the SystemC
 // board); a program may bring its own, or wrap one of these (OpenOptions::factory).
 #pragma once
 
@@ -45,7 +45,7 @@ struct HostMemory {
 struct TransportRequest {
   spec::BoardParams params;  ///< every number of the board
   SimOptions sim;            ///< what a transport without them cannot do, it refuses
-  /// What the control harts will run, for those who name its places; null: not known.
+  /// What the control harts will run, to name its places; null: not known.
   std::shared_ptr<const firmware::Image> firmware{};
 };
 
@@ -71,7 +71,7 @@ struct RunOutcome {
   std::vector<ConsoleLine> console;  ///< text since the last call
 };
 
-/// Where the program of a core stands.
+/// Where the program of a core is.
 struct ProgramPlace {
   bool running = false;                  ///< between start and end of a launch
   uint64_t steps = 0;                    ///< ended by this core so far, of all launches
@@ -81,7 +81,7 @@ struct ProgramPlace {
   std::vector<spec::LoopPlace> loops{};  ///< it is in, the outermost first
 };
 
-/// Where the control hart of a core stands.
+/// Where the control hart of a core is.
 struct HartPlace {
   uint32_t pc = 0;              ///< address of its next instruction
   bool sleeping = false;        ///< until an interrupt
@@ -127,11 +127,11 @@ struct TransportStats {
   std::vector<UnitWait> waits;  ///< units of all cores that are not idle
   /// The same as it was when a watchdog ended a launch last.
   std::vector<UnitWait> watchdog_waits;
-  std::string waits_text;  ///< what else a transport knows of who waits for whom, one a line
+  std::string waits_text;  ///< what else a transport knows of what waits for what, one a line
 };
 
 /// What is known of a board beside its interface to a driver: counters, places, recorded commands.
-/// Lets no board time pass and changes no cycle. A transport that knows none of it need not
+/// Lets no simulated time pass and changes no cycle. A transport that knows none of it need not
 /// override more than stats().
 class TransportDebugPort {
  public:
@@ -151,10 +151,10 @@ class TransportDebugPort {
     static_cast<void>(trace_context);
   }
 
-  /// Figures of the debug port; no board time passes.
+  /// Figures of the debug port; no simulated time passes.
   virtual TransportStats stats() = 0;
 
-  /// With SimOptions::profile: one of each of `threads`; no board time passes.
+  /// With SimOptions::profile: one of each of `threads`; no simulated time passes.
   virtual std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads) {
     static_cast<void>(threads);
     return {};
@@ -164,7 +164,7 @@ class TransportDebugPort {
   virtual std::vector<CheckFinding> take_findings() { return {}; }
 
   /// Debug port of the address space of a core's control hart: a word, a register without the side
-  /// effects of reading it. Empty: nothing that can be read. No board time passes.
+  /// effects of reading it. Empty: nothing that can be read. No simulated time passes.
   virtual std::optional<uint32_t> debug_read(int device, uint32_t address) {
     static_cast<void>(device);
     static_cast<void>(address);
@@ -211,13 +211,13 @@ class TransportDebugPort {
 /// A connection to one board.
 class Transport : public TransportDebugPort {
  public:
-  /// Reads a register; board time passes until the response is there. Unmapped offsets read all
+  /// Reads a register; simulated time passes until the response is there. Unmapped offsets read all
   /// ones.
   virtual uint32_t read32(int chip, int bar, uint64_t offset) = 0;
   /// Posted write: reaches the board after the link's delay, in order with other writes to that
   /// chip.
   virtual void write32(int chip, int bar, uint64_t offset, uint32_t value) = 0;
-  /// As write32(), one after the other at the same board time.
+  /// As write32(), one after the other at the same simulated time.
   virtual void write32_many(std::span<const RegisterWrite> writes) {
     for (const RegisterWrite& write : writes) {
       write32(write.chip, write.bar, write.offset, write.value);
@@ -226,13 +226,13 @@ class Transport : public TransportDebugPort {
   /// As write32(), of bytes that lie together: the firmware, by BAR 2.
   virtual void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) = 0;
 
-  /// Lets board time pass until an interrupt arrived or the board is quiescent. Throws
+  /// Lets simulated time pass until an interrupt arrived or the board is quiescent. Throws
   /// std::exception when the model itself broke.
   virtual RunOutcome run() = 0;
 
-  /// Told of the vectors of an interrupt, a bit mask for each chip, while board time stands and the
-  /// caller of run() waits in it, in whatever thread the board has. True: that was all, run() need
-  /// not come back for it.
+  /// Told of the vectors of an interrupt, a bit mask for each chip, while simulated time is paused
+  /// and the caller of run() waits in it, in whatever thread the board has. True: that was all,
+  /// run() need not come back for it.
   using InterruptHandler = std::function<bool(std::span<const uint32_t> msi)>;
   /// As run(), but for interrupts that `handler` has dealt with; the outcome tells them too. A
   /// transport that cannot do this comes back at each.
@@ -242,8 +242,8 @@ class Transport : public TransportDebugPort {
   }
 
   /// As run(), but until the board's clock says `cycle`, which it reaches although nothing is in
-  /// flight. Needed where the board's numbers give the host time of its own (`host.*`); a transport
-  /// that cannot do this refuses it.
+  /// flight. Needed where the board's numbers give the host a time of its own (`host.*`); a
+  /// transport that cannot do this refuses it.
   virtual RunOutcome run_until(uint64_t cycle) {
     static_cast<void>(cycle);
     throw Error(ErrorCode::kUnimplemented,
@@ -251,9 +251,9 @@ class Transport : public TransportDebugPort {
                 "host.dispatch_cycles and host.input_gbps need");
   }
 
-  /// run() comes back after that much host time as well (0: it does not, as at the start). The
-  /// board is parked then and goes on with the next run(). A transport that cannot do this does
-  /// nothing here; the time limit of launches is looked at when its run() comes back.
+  /// run() comes back after that much wall-clock time as well (0: it does not, as at the start).
+  /// The board is parked then and continues with the next run(). A transport that cannot do this
+  /// does nothing here; the time limit of launches is looked at when its run() comes back.
   virtual void limit_run(std::chrono::nanoseconds limit) { static_cast<void>(limit); }
 
   /// From any thread, while run() is on its way: it comes back as soon as it can, as when the time
@@ -261,7 +261,7 @@ class Transport : public TransportDebugPort {
   /// do this does nothing here; calls of other threads then wait for the next interrupt.
   virtual void interrupt() {}
 
-  /// Board time in core cycles.
+  /// Simulated time in core cycles.
   virtual uint64_t now() = 0;
 
   /// Goes on with other options; no launch is under way. Throws Error: InvalidArgument for one that
