@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -313,9 +314,8 @@ double packing_seconds() {
   return static_cast<double>(counters[static_cast<size_t>(HostWork::kMxuPack)].nanoseconds) * 1e-9;
 }
 
-// "avx512.sparse 60 % avx512.dense 40 %": of the calls of this thread since the last look.
-std::string kernels_that_ran() {
-  const tpu::model::MxuKernelUse use = tpu::model::take_mxu_kernel_use();
+// "avx512.sparse 60 % avx512.dense 40 %".
+std::string kernels_that_ran(const tpu::model::MxuKernelUse& use) {
   int64_t all = 0;
   for (const auto& entry : use.entries) {
     for (const int64_t terms : entry.terms) {
@@ -356,6 +356,10 @@ void measure(const Shape& shape, tpu::model::MxuSimd simd, const OpenBlas& blas,
   std::vector<double> packing;
   std::vector<double> cached;
   std::vector<double> memory;
+  std::optional<tpu::model::MxuKernelUse> use;
+  if (options.kernels) {
+    use.emplace();
+  }
   for (int round = 0; round < rounds; ++round) {
     const std::vector<MxuJob> jobs = operands.jobs(shape, round, together);
     const double packed = packing_seconds();
@@ -388,8 +392,8 @@ void measure(const Shape& shape, tpu::model::MxuSimd simd, const OpenBlas& blas,
     if (options.packing) {
       std::printf("  packing %3.0f %%", 100 * best(packing) / best(ours));
     }
-    if (options.kernels) {
-      std::printf("%s", kernels_that_ran().c_str());
+    if (use) {
+      std::printf("%s", kernels_that_ran(*use).c_str());
     }
     if (!cached.empty()) {
       std::printf("  sgemm %8.1f  %5.2f x  memory %8.1f  %5.2f x", rate(cached),

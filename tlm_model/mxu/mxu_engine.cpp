@@ -22,18 +22,6 @@ uint16_t load_bf16(const uint8_t* address, bool is_bf16) {
   return spec::bf16_from_f32_bits(bits);
 }
 
-// Offset of a flattened index in a counted-stride nest (index 0 outermost).
-template <size_t kLevels>
-int64_t nest_offset(int64_t index, const std::array<int64_t, kLevels>& count,
-                    const std::array<int64_t, kLevels>& stride) {
-  int64_t offset = 0;
-  for (size_t level = kLevels; level-- > 0;) {
-    offset += index % count[level] * stride[level];
-    index /= count[level];
-  }
-  return offset;
-}
-
 // Of parts: fewer rows than this are not worth the packing of rhs.
 constexpr int64_t kPartRows = 96;
 constexpr int64_t kPartRowGranule = 16;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -57,6 +58,18 @@ struct MxuJob {
   int64_t lhs_element() const { return lhs_is_bf16 ? 2 : 4; }
   int64_t rhs_element() const { return rhs_is_bf16 ? 2 : 4; }
 };
+
+// Offset of a flattened index in a nest of counted strides (index 0 outermost).
+template <size_t kLevels>
+int64_t nest_offset(int64_t index, const std::array<int64_t, kLevels>& count,
+                    const std::array<int64_t, kLevels>& stride) {
+  int64_t offset = 0;
+  for (size_t level = kLevels; level-- > 0;) {
+    offset += index % count[level] * stride[level];
+    index /= count[level];
+  }
+  return offset;
+}
 
 class MxuEngine {
  public:

@@ -375,9 +375,14 @@ class FastRun {
     }
   }
 
-  // Of a block that is done: which kernels computed it.
+  // Of a block that is done: which kernels computed it, if that is counted.
   void note_use() {
-    MxuKernelUse& use = mxu_kernel_use();
+    if (MxuKernelUse* const use = MxuKernelUse::current()) [[unlikely]] {
+      count_terms(*use);
+    }
+  }
+
+  void count_terms(MxuKernelUse& use) {
     const auto terms = [this](int64_t from, int64_t to) {
       int64_t columns = 0;
       for (int64_t p = from; p < to; ++p) {

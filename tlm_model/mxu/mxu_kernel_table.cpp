@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 namespace tpu::model {
 namespace {
@@ -28,18 +27,6 @@ constexpr std::array kTable = {
     MxuKernelRow{"avx512_bf16", Kind::kDense, "avx512_bf16.dense", "3 x 64", kWhenElse, 64},
     MxuKernelRow{"amx", Kind::kDense, "amx.dense", "32 x 32", kWhenElse, 512},
 };
-
-// Byte offset of index `index` of a counted-stride nest (index 0 outermost).
-template <size_t kLevels>
-int64_t offset_at(const std::array<int64_t, kLevels>& count,
-                  const std::array<int64_t, kLevels>& stride, int64_t index) {
-  int64_t offset = 0;
-  for (size_t level = kLevels; level-- > 0;) {
-    offset += index % count[level] * stride[level];
-    index /= count[level];
-  }
-  return offset;
-}
 
 bool is_zero(const uint8_t* element, bool is_bf16) {
   uint32_t bits = 0;
@@ -88,8 +75,8 @@ double mxu_lhs_density(const MxuJob& job, int64_t slot_terms) {
   for (int64_t i = 0; i < kRuns; ++i) {
     const int64_t row = job.row_begin + i * job.rows() / kRuns;
     const int64_t k = i * 37 % (job.k() / run) * run;
-    const uint8_t* const first = job.lhs + offset_at(job.m_count, job.m_lhs_stride, row) +
-                                 offset_at(job.t_count, job.t_lhs_stride, i % job.taps()) +
+    const uint8_t* const first = job.lhs + nest_offset(row, job.m_count, job.m_lhs_stride) +
+                                 nest_offset(i % job.taps(), job.t_count, job.t_lhs_stride) +
                                  k * job.lhs_element();
     for (int64_t at = 0; at < run; ++at) {
       if (at / kChains % slot_terms != 0) {
@@ -126,11 +113,12 @@ MxuKernelChoice choose_mxu_kernel(const MxuKernelSet& set, const MxuJob& job, in
   return {.few_rows = few_rows, .sparse = sparse};
 }
 
-MxuKernelUse& mxu_kernel_use() {
-  thread_local MxuKernelUse use;
-  return use;
-}
+namespace {
+thread_local MxuKernelUse* current_kernel_use = nullptr;
+}  // namespace
 
-MxuKernelUse take_mxu_kernel_use() { return std::exchange(mxu_kernel_use(), MxuKernelUse{}); }
+MxuKernelUse::MxuKernelUse() { current_kernel_use = this; }
+MxuKernelUse::~MxuKernelUse() { current_kernel_use = nullptr; }
+MxuKernelUse* MxuKernelUse::current() { return current_kernel_use; }
 
 }  // namespace tpu::model

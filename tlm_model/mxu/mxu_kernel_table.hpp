@@ -54,8 +54,16 @@ MxuKernelChoice choose_mxu_kernel(const MxuKernelSet& set, const MxuJob& job, in
 // chain if a slot holds two terms.
 double mxu_lhs_density(const MxuJob& job, int64_t slot_terms);
 
-// Multiply-adds by kernel in this thread, zeros included, since the last call. For benchmarks.
+// Multiply-adds by kernel, zeros included, of the commands that this thread computes while the
+// object lives, one object at a time. For benchmarks and tests: without one, nothing is counted.
 struct MxuKernelUse {
+  MxuKernelUse();
+  ~MxuKernelUse();
+  MxuKernelUse(const MxuKernelUse&) = delete;
+  MxuKernelUse& operator=(const MxuKernelUse&) = delete;
+  // The one of this thread, or null.
+  static MxuKernelUse* current();
+
   struct Entry {
     const MxuKernelSet* set = nullptr;
     std::array<int64_t, kMxuKernelKinds> terms{};
@@ -72,7 +80,5 @@ struct MxuKernelUse {
     }
   }
 };
-MxuKernelUse take_mxu_kernel_use();
-MxuKernelUse& mxu_kernel_use();  // of this thread, as it grows
 
 }  // namespace tpu::model

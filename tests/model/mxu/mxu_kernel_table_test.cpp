@@ -133,9 +133,8 @@ TEST(MxuKernelTable, TellsWhichKernelsRan) {
       const MxuKernelSet& chosen = choose_mxu_kernel_set(*set.kernels, owned.job);
       const MxuKernelChoice choice =
           choose_mxu_kernel(chosen, owned.job, owned.job.rows(), segments_of(owned.job));
-      take_mxu_kernel_use();
+      const MxuKernelUse use;
       MxuFastEngine(spec::MxuShape{}, set.kernels).run(owned.job);
-      const MxuKernelUse use = take_mxu_kernel_use();
       ASSERT_EQ(use.entries[0].set, &chosen);
       ASSERT_EQ(use.entries[1].set, nullptr);
       ASSERT_EQ(total(use.entries[0]), owned.job.terms());
