@@ -1,12 +1,12 @@
 // The control channel between the gsync blocks of a fake board (spec/regs/gsync.toml), in zero
-// time: barriers are counted and aborts are spread by the root, the lowest core of the mask.
+// time. The rules of the root are spec/gang/gang_root.hpp.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "fake/fake_core.hpp"
+#include "gang/gang_root.hpp"
 
 namespace tpu::firmware {
 
@@ -23,39 +23,16 @@ class FakeGangs {
   /// The same by the host, if the core is in the gang.
   void abort_by_host(uint32_t core, uint32_t tag);
   /// A core was reset: what it counted as a root is gone.
-  void reset(uint32_t core) { roots_.at(core).barriers.clear(); }
+  void reset(uint32_t core) { roots_.at(core).reset(); }
 
  private:
-  struct Arrival {
-    uint32_t tag;
-    uint32_t kind;
-    uint32_t step;
-    uint32_t mask;
-  };
-  struct Barrier {
-    Arrival what;
-    uint32_t arrived;
-  };
-  struct Aborted {
-    uint32_t tag;
-    uint32_t origin;
-    uint32_t code;
-  };
-  struct Root {
-    std::vector<Barrier> barriers;
-    std::deque<Aborted> aborted;  // the oldest first
-  };
-
-  Root& root_of(uint32_t mask);
-  void count(uint32_t core, const Arrival& arrival);
-  bool mismatch(uint32_t core, const Arrival& arrival);
-  void release(const Arrival& full);
-  void tell_abort(uint32_t core, uint32_t mask, const Aborted& aborted);
-  static const Aborted* find_aborted(const Root& root, uint32_t tag);
-  static void forget_old(Root& root, uint32_t youngest);
+  spec::GangRoot& root_of(uint32_t mask);
+  void deliver(const std::vector<spec::GangMessage>& messages);
+  void released(uint32_t index, const spec::GangArrival& full);
+  void aborted(uint32_t index, const spec::GangAbort& abort);
 
   std::vector<FakeCore*> cores_;
-  std::vector<Root> roots_;
+  std::vector<spec::GangRoot> roots_;  // by core
 };
 
 }  // namespace tpu::firmware

@@ -1,7 +1,6 @@
 // Gang barrier and abort: registers, root, packets.
 #include "mgmt/gsync.hpp"
 
-#include <algorithm>
 #include <bit>
 
 #include "kernel/cycles.hpp"
@@ -14,9 +13,6 @@ namespace regs = spec::gsync;
 
 namespace {
 constexpr uint64_t kCyclesPerTimeoutUnit = 1024;
-
-// Tags are counted and wrap: how much younger `tag` is than `other`; negative: older.
-int32_t age(uint32_t tag, uint32_t other) { return static_cast<int32_t>(tag - other); }
 }  // namespace
 
 Gsync::Gsync(sc_core::sc_module_name name, uint32_t core, Fabric& fabric, Irq& irq,
@@ -38,15 +34,15 @@ Gsync::Gsync(sc_core::sc_module_name name, uint32_t core, Fabric& fabric, Irq& i
 void Gsync::reset() {
   reset_registers();
   waiting_ = released_ = aborted_ = peer_lost_ = false;
-  barriers_.clear();
+  root_.reset();
   timeout_event_.cancel();
 }
 
 void Gsync::visit_state(spec::Archive& archive) {
   visit_registers(archive);
-  archive(waiting_kind_, released_, aborted_, peer_lost_, barriers_, aborted_tags_, next_aborted_,
-          packets_);
-  archive.need(next_aborted_ < kAbortedKept, "an aborted gang has no place");
+  archive(waiting_kind_, released_, aborted_, peer_lost_);
+  root_.visit_state(archive, all_cores());
+  archive(packets_);
   const auto in_board = [this](uint32_t mask) { return (mask & ~all_cores()) == 0; };
   std::vector<Arrival> arrivals(inbox_.begin(), inbox_.end());
   archive(arrivals);
@@ -54,9 +50,6 @@ void Gsync::visit_state(spec::Archive& archive) {
     archive.need(is_ahead(arrival.at) && arrival.from < fabric_.control.size() &&
                      in_board(arrival.packet.mask),
                  "a packet between cores comes from nowhere");
-  }
-  for (const Barrier& barrier : barriers_) {
-    archive.need(in_board(barrier.mask), "a barrier is for cores that are not there");
   }
   archive.need(in_board(mask_) && in_board(abort_mask_), "a gang has cores that are not there");
   if (archive.loading() && !arrivals.empty()) {
@@ -168,10 +161,10 @@ void Gsync::inbox_method() {
 void Gsync::handle(uint32_t from, const ControlPacket& packet) {
   switch (packet.type) {
     case ControlPacket::Type::kArrive:
-      root_arrival(from, packet);
+      deliver(root_.arrive(from, {packet.tag, packet.kind, packet.step, packet.mask}));
       break;
     case ControlPacket::Type::kAbortRequest:
-      root_abort(packet);
+      deliver(root_.abort({packet.tag, packet.origin, packet.code, packet.mask}));
       break;
     case ControlPacket::Type::kRelease:
       released(packet);
@@ -182,85 +175,15 @@ void Gsync::handle(uint32_t from, const ControlPacket& packet) {
   }
 }
 
-void Gsync::root_arrival(uint32_t from, const ControlPacket& packet) {
-  forget_old(packet.tag);
-  if (packet.kind == regs::kKindStep) {
-    if (const Aborted* known = find_aborted(packet.tag)) {
-      send(from, {ControlPacket::Type::kAbort, 0, known->code, known->origin, packet.tag,
-                  packet.mask, 0});
-      return;
-    }
-    for (const Barrier& other : barriers_) {
-      const bool same =
-          other.tag == packet.tag && other.step == packet.step && other.mask == packet.mask;
-      // Both wait for a core that has arrived at the other one: neither can ever be complete.
-      if (!same && other.kind == regs::kKindStep && (other.mask & 1U << from) != 0 &&
-          (other.arrived & packet.mask) != 0) {
-        root_mismatch(from, packet, Barrier(other));
-        return;
-      }
-    }
-  }
-  auto found = std::find_if(barriers_.begin(), barriers_.end(), [&](const Barrier& barrier) {
-    return barrier.tag == packet.tag && barrier.kind == packet.kind &&
-           (packet.kind == regs::kKindDrain || barrier.step == packet.step);
-  });
-  if (found == barriers_.end()) {
-    barriers_.push_back({packet.tag, packet.kind, packet.step, packet.mask, 0});
-    found = barriers_.end() - 1;
-  }
-  found->arrived |= 1U << from;
-  if ((found->arrived & found->mask) != found->mask) {
-    return;
-  }
-  const Barrier full = *found;
-  barriers_.erase(found);
-  for (uint32_t core = 0; core < fabric_.control.size(); ++core) {
-    if ((full.mask & 1U << core) != 0) {
-      send(core, {ControlPacket::Type::kRelease, full.kind, 0, 0, full.tag, full.mask, full.step});
-    }
-  }
-}
-
-void Gsync::root_mismatch(uint32_t from, const ControlPacket& packet, const Barrier& other) {
-  const auto code = static_cast<uint8_t>(regs::kCodeMismatch);
-  const auto origin = static_cast<uint8_t>(from);
-  root_abort({ControlPacket::Type::kAbortRequest, 0, code, origin, other.tag, other.mask, 0});
-  root_abort({ControlPacket::Type::kAbortRequest, 0, code, origin, packet.tag, packet.mask, 0});
-}
-
-// No core arrives for tags that are so much older, and their numbers will be used again.
-void Gsync::forget_old(uint32_t youngest) {
-  const auto old = [youngest](const auto& entry) {
-    return age(youngest, entry.tag) >= static_cast<int32_t>(regs::kForgetAge);
-  };
-  for (Aborted& entry : aborted_tags_) {
-    entry.valid = entry.valid && !old(entry);
-  }
-  std::erase_if(barriers_, old);
-}
-
-const Gsync::Aborted* Gsync::find_aborted(uint32_t tag) const {
-  const auto found =
-      std::find_if(aborted_tags_.begin(), aborted_tags_.end(),
-                   [tag](const Aborted& entry) { return entry.valid && entry.tag == tag; });
-  return found == aborted_tags_.end() ? nullptr : &*found;
-}
-
-void Gsync::root_abort(const ControlPacket& packet) {
-  forget_old(packet.tag);
-  if (find_aborted(packet.tag) != nullptr) {
-    return;  // the first abort of a tag wins
-  }
-  aborted_tags_[next_aborted_] = {true, packet.tag, packet.origin, packet.code};
-  next_aborted_ = (next_aborted_ + 1) % kAbortedKept;
-  std::erase_if(barriers_, [&](const Barrier& barrier) {
-    return barrier.tag == packet.tag && barrier.kind == regs::kKindStep;
-  });
-  for (uint32_t core = 0; core < fabric_.control.size(); ++core) {
-    if ((packet.mask & 1U << core) != 0) {
-      send(core, {ControlPacket::Type::kAbort, 0, packet.code, packet.origin, packet.tag,
-                  packet.mask, 0});
+void Gsync::deliver(const std::vector<spec::GangMessage>& messages) {
+  for (const spec::GangMessage& message : messages) {
+    if (const auto* full = std::get_if<spec::GangArrival>(&message.what)) {
+      send(message.core,
+           {ControlPacket::Type::kRelease, full->kind, 0, 0, full->tag, full->mask, full->step});
+    } else {
+      const auto& abort = std::get<spec::GangAbort>(message.what);
+      send(message.core,
+           {ControlPacket::Type::kAbort, 0, abort.code, abort.origin, abort.tag, abort.mask, 0});
     }
   }
 }
@@ -277,16 +200,21 @@ void Gsync::released(const ControlPacket& packet) {
 
 void Gsync::aborted(const ControlPacket& packet) {
   ++cell(regs::kAbortCount);
-  if (mask_ == 0 || aborted_ || age(packet.tag, tag_) > 0) {
-    return;  // this core is not in the gang yet: its arrival will be answered by the root
+  switch (spec::answer_to_abort(packet.tag, tag_, mask_, aborted_)) {
+    case spec::AbortAnswer::kIgnore:
+      break;
+    case spec::AbortAnswer::kDrain:
+      send(root_of(packet.mask),
+           {ControlPacket::Type::kArrive, static_cast<uint8_t>(regs::kKindDrain), 0, 0, packet.tag,
+            packet.mask, 0});
+      break;
+    case spec::AbortAnswer::kStop:
+      stop(packet);
+      break;
   }
-  if (packet.tag != tag_) {
-    // This core ended its part and has bound a later gang: the others must not wait for it.
-    send(root_of(packet.mask),
-         {ControlPacket::Type::kArrive, static_cast<uint8_t>(regs::kKindDrain), 0, 0, packet.tag,
-          packet.mask, 0});
-    return;
-  }
+}
+
+void Gsync::stop(const ControlPacket& packet) {
   aborted_ = true;
   waiting_ = false;
   cell(regs::kAbortInfo) = static_cast<uint32_t>(packet.origin) << regs::kAbortInfoOriginShift |

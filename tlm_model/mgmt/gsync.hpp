@@ -1,17 +1,15 @@
-// Gang barrier and abort of a core. Arrivals go to the root (lowest core of the mask), which
-// compares them, counts and releases; an abort goes to the root, which spreads it once and
-// remembers the last tags. A core that is past an aborted gang has nothing to drain: its block
-// arrives at the DRAIN barrier by itself. Cost: latency of the control channel. Specification:
-// spec/regs/gsync.toml.
+// Gang barrier and abort of a core: registers, packets of the control channel, and what they cost
+// (its latency). Arrivals and aborts go to the root, the lowest core of the mask, whose rules are
+// spec/gang/gang_root.hpp. Specification: spec/regs/gsync.toml.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <set>
 #include <systemc>
 #include <tuple>
 #include <vector>
 
+#include "gang/gang_root.hpp"
 #include "kernel/register_block.hpp"
 #include "mgmt/fabric.hpp"
 #include "mgmt/irq.hpp"
@@ -44,21 +42,6 @@ class Gsync : public sc_core::sc_module, public RegisterBlock, public ControlIf 
   void control_packet(uint64_t at, uint32_t from, const ControlPacket& packet) override;
 
  private:
-  struct Barrier {  // at the root, while arrivals are missing
-    uint32_t tag;
-    uint8_t kind;
-    uint32_t step;
-    uint32_t mask;
-    uint32_t arrived;
-    void visit_state(spec::Archive& archive) { archive(tag, kind, step, mask, arrived); }
-  };
-  struct Aborted {  // at the root
-    bool valid;
-    uint32_t tag;
-    uint8_t origin;
-    uint8_t code;
-    void visit_state(spec::Archive& archive) { archive(valid, tag, origin, code); }
-  };
   struct Arrival {
     uint64_t at;
     uint32_t from;
@@ -81,19 +64,14 @@ class Gsync : public sc_core::sc_module, public RegisterBlock, public ControlIf 
   void send(uint32_t to, const ControlPacket& packet);
   void send_abort(uint32_t tag, uint32_t mask, uint32_t code);
   void handle(uint32_t from, const ControlPacket& packet);
-  void root_arrival(uint32_t from, const ControlPacket& packet);
-  void root_mismatch(uint32_t from, const ControlPacket& packet, const Barrier& other);
-  void root_abort(const ControlPacket& packet);
-  const Aborted* find_aborted(uint32_t tag) const;
-  void forget_old(uint32_t youngest);
+  void deliver(const std::vector<spec::GangMessage>& messages);
   void released(const ControlPacket& packet);
   void aborted(const ControlPacket& packet);
+  void stop(const ControlPacket& packet);
   uint32_t all_cores() const;  // a bit each
   uint32_t root_of(uint32_t mask) const;
   uint32_t root() const { return root_of(mask_); }
   uint32_t state() const;
-
-  static constexpr size_t kAbortedKept = 64;
 
   const uint32_t core_;
   Fabric& fabric_;
@@ -109,9 +87,7 @@ class Gsync : public sc_core::sc_module, public RegisterBlock, public ControlIf 
   bool aborted_ = false;
   bool peer_lost_ = false;
 
-  std::vector<Barrier> barriers_;
-  std::array<Aborted, kAbortedKept> aborted_tags_{};
-  size_t next_aborted_ = 0;
+  spec::GangRoot root_;  // used where this core is the root
   std::set<Arrival> inbox_;
   uint64_t packets_ = 0;
   sc_core::sc_event inbox_event_{"inbox_event"};

@@ -1,0 +1,94 @@
+// What the root of gangs does, and how a core answers an abort (spec/regs/gsync.toml). The root is
+// the lowest core of a gang's mask. It counts arrivals at barriers, releases those that are
+// complete, spreads the first abort of a tag, and remembers it for cores that arrive later.
+// Not here: how messages travel between cores, and what that costs.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "file/archive.hpp"
+
+namespace tpu::spec {
+
+/// A core reached a barrier of its gang.
+struct GangArrival {
+  uint32_t tag;
+  uint8_t kind;  // gsync KIND_*
+  uint32_t step;
+  uint32_t mask;
+};
+
+/// A gang ends.
+struct GangAbort {
+  uint32_t tag;
+  uint8_t origin;  // core that began it
+  uint8_t code;    // gsync CODE_*
+  uint32_t mask;
+};
+
+/// What the root sends to a core: its barrier is complete, or its gang ends.
+struct GangMessage {
+  uint32_t core;
+  std::variant<GangArrival, GangAbort> what;
+};
+
+/// Tags are counted and wrap: how much younger `tag` is than `other`; negative: older.
+inline int32_t gang_tag_age(uint32_t tag, uint32_t other) {
+  return static_cast<int32_t>(tag - other);
+}
+
+class GangRoot {
+ public:
+  /// Messages are in the order in which they are sent. The root has changed before the first one.
+  std::vector<GangMessage> arrive(uint32_t core, const GangArrival& arrival);
+  /// Empty: the tag has been aborted before.
+  std::vector<GangMessage> abort(const GangAbort& abort);
+  /// As after a reset of the root's core: it forgets barriers, but not aborts.
+  void reset() { barriers_.clear(); }
+
+  /// `cores`: a bit for each core of the board.
+  void visit_state(Archive& archive, uint32_t cores);
+
+ private:
+  struct Barrier {  // while arrivals are missing
+    uint32_t tag;
+    uint8_t kind;
+    uint32_t step;
+    uint32_t mask;
+    uint32_t arrived;
+    void visit_state(Archive& archive) { archive(tag, kind, step, mask, arrived); }
+  };
+  struct Aborted {
+    bool valid;
+    uint32_t tag;
+    uint8_t origin;
+    uint8_t code;
+    void visit_state(Archive& archive) { archive(valid, tag, origin, code); }
+  };
+
+  const Barrier* mismatch(uint32_t core, const GangArrival& arrival) const;
+  const Aborted* find_aborted(uint32_t tag) const;
+  void forget_old(uint32_t youngest);
+
+  static constexpr size_t kAbortedKept = 64;
+
+  std::vector<Barrier> barriers_;
+  std::array<Aborted, kAbortedKept> aborted_{};
+  size_t next_aborted_ = 0;
+};
+
+/// How a core answers an abort.
+enum class AbortAnswer : uint8_t {
+  kIgnore,  // it is not in the gang yet: the root answers its arrival
+  kDrain,   // it is past the gang, and arrives at the DRAIN barrier so that no core waits for it
+  kStop     // it ends its part
+};
+/// `tag`, `mask` and `aborted`: of the gang that the core is in.
+AbortAnswer answer_to_abort(uint32_t abort_tag, uint32_t tag, uint32_t mask, bool aborted);
+
+}  // namespace tpu::spec
