@@ -72,6 +72,8 @@ class Mgmt : public sc_core::sc_module,
   bool debug_read(uint32_t address, std::span<uint8_t> data);
   bool debug_write(uint32_t address, std::span<const uint8_t> data);
   bool bus_register(uint32_t address, bool write, uint32_t& value);  // as the hart, effects and all
+  // An access of the hart that need not wait for its cycle: nobody sees the difference.
+  bool untimed(const MmioAccess& access);
   const Hart& hart() const { return hart_unit_.hart(); }
   bool hart_runs() const { return hart_unit_.running(); }  // out of reset
   // Debug port: words from the hart's stack pointer up, at most so many.
@@ -91,7 +93,6 @@ class Mgmt : public sc_core::sc_module,
   // Hart side.
   void b_transport_bus(tlm::tlm_generic_payload& txn, sc_core::sc_time& delay);
   bool bus_hbm_window(uint32_t offset, std::span<uint8_t> data, bool write);
-  bool untimed(const MmioAccess& access);
   bool peek_register(uint32_t address, uint32_t& value);
   std::string text_at(uint32_t address, size_t most) const;
   uint32_t core_register(CoreSocket& socket, uint64_t offset);

@@ -207,6 +207,23 @@ TEST(Mgmt, UntimedAccessesTakeTheirTime) {
   EXPECT_EQ(bench.cores[0]->seq.written[spec::seq::kProgramLo].size(), kStores);
 }
 
+// An access to a part of a register fails: the register that holds the bytes does not see it.
+TEST(Mgmt, AccessesToAPartOfARegisterAreTimed) {
+  MgmtBench bench;
+  bench.call([&] {
+    const auto untimed = [&](uint32_t address) {
+      return bench.mgmt[0]->untimed({.addr = address, .data = 0, .size_bytes = 4, .write = true});
+    };
+    for (const uint32_t address : {TPU_HART_SEQ_BASE + spec::seq::kProgramLo,
+                                   TPU_HART_HOSTDMA_BASE + spec::hostdma::kPattern}) {
+      EXPECT_TRUE(untimed(address)) << std::hex << address;
+      for (uint32_t part = 1; part < 4; ++part) {
+        EXPECT_FALSE(untimed(address + part)) << std::hex << address + part;
+      }
+    }
+  });
+}
+
 TEST(HostDma, FetchesChecksAndPostsInOrder) {
   MgmtBench bench;
   std::array<uint32_t, 32> entries{};  // two command entries, the second one corrupt
