@@ -1,5 +1,5 @@
-// The wire format of protocol buffers: fields of (number, type, contents), of which we know a few
-// and skip the others.
+// The wire format of protocol buffers at the interface: reading with the interface's errors, and
+// writing.
 #pragma once
 
 #include <cstdint>
@@ -8,72 +8,37 @@
 #include <string_view>
 
 #include "errors.hpp"
+#include "format/proto_reader.hpp"
 
 namespace tpu::pjrt {
 
-enum Wire : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+using Field = spec::ProtoField;
+constexpr uint32_t kVarint = spec::kProtoVarint, kBytes = spec::kProtoBytes;
 
-struct Field {
-  uint32_t number = 0;
-  uint32_t wire = 0;
-  uint64_t value = 0;      // of a varint
-  std::string_view bytes;  // of a length-delimited one
-};
-
+/// spec::ProtoReader, whose errors are the caller's.
 class Reader {
+  template <typename Read>
+  static auto checked(const Read& read) {
+    try {
+      return read();
+    } catch (const spec::ProtoError& error) {
+      throw_invalid(std::string("invalid protocol buffer: ") + error.what());
+    }
+  }
+
  public:
-  explicit Reader(std::string_view bytes) : left_(bytes) {}
+  explicit Reader(std::string_view bytes) : reader_(bytes) {}
 
   std::optional<Field> next() {
-    if (left_.empty()) {
-      return std::nullopt;
-    }
-    const uint64_t tag = varint();
-    Field field{static_cast<uint32_t>(tag >> 3), static_cast<uint32_t>(tag & 7), 0, {}};
-    switch (field.wire) {
-      case kVarint:
-        field.value = varint();
-        break;
-      case kFixed64:
-        take(8);
-        break;
-      case kBytes:
-        field.bytes = take(varint());
-        break;
-      case kFixed32:
-        take(4);
-        break;
-      default:
-        throw_invalid("invalid protocol buffer: a field has an unknown wire type");
-    }
-    return field;
+    return checked([&] { return reader_.next(); });
   }
-
-  bool done() const { return left_.empty(); }
-
   uint64_t varint() {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      const auto byte = static_cast<unsigned char>(take(1)[0]);
-      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) {
-        return value;
-      }
-    }
-    throw_invalid("invalid protocol buffer: a number has more than 64 bits");
+    return checked([&] { return reader_.varint(); });
   }
+  bool done() const { return reader_.done(); }
 
  private:
-  std::string_view take(uint64_t count) {
-    if (count > left_.size()) {
-      throw_invalid("a protocol buffer: the bytes end inside a field");
-    }
-    const std::string_view taken = left_.substr(0, count);
-    left_.remove_prefix(count);
-    return taken;
-  }
-
-  std::string_view left_;
+  spec::ProtoReader reader_;
 };
 
 inline void put_varint(std::string& to, uint64_t value) {
