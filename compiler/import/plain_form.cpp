@@ -2,12 +2,12 @@
 #include "import/plain_form.hpp"
 
 #include <array>
-#include <cstring>
 #include <map>
 #include <utility>
 
 #include "import/attr_reader.hpp"
 #include "import/codes.hpp"
+#include "import/raw_builder.hpp"
 
 namespace tpu::compiler::bytecode {
 namespace {
@@ -122,7 +122,7 @@ bool names(std::string_view ops, std::string_view op) {
 
 class Former {
  public:
-  explicit Former(RawModule& module) : m_(module) {}
+  explicit Former(RawModule& module) : m_(module), build_(module) {}
 
   void run() {
     for (RawAttr& a : m_.attrs) {
@@ -150,7 +150,7 @@ class Former {
   void array_as_tensor(RawAttr& a) {
     if (a.dialect == Dialect::kBuiltin && a.code == builtin_attr::kDenseArray) {
       a.code = builtin_attr::kDense;
-      a.type = tensor_type(a.type, a.ints);
+      a.type = build_.tensor_type(a.type, a.ints);
       a.ints.clear();
     }
   }
@@ -198,7 +198,7 @@ class Former {
   std::string_view versioned(std::string_view name) {
     const auto [at, added] = names_.emplace(name, std::string_view());
     if (added) {
-      at->second = m_.texts.emplace_back(std::string(name) + "_v1");
+      at->second = build_.keep(std::string(name) + "_v1");
     }
     return at->second;
   }
@@ -218,12 +218,12 @@ class Former {
         size_t at = 0;  // the reader has put the length in front of each list
         for (const auto& [name, form] : fields.names) {
           if (form == 'i') {
-            to.emplace_back(name, integer(a.ints[at++]));
+            to.emplace_back(name, build_.integer(a.ints[at++]));
           } else {
             const auto begin = a.ints.begin() + static_cast<std::ptrdiff_t>(at) + 1;
             const auto end = begin + a.ints[at];
             at += static_cast<size_t>(a.ints[at]) + 1;
-            to.emplace_back(name, tensor(Ints(begin, end), {end - begin}));
+            to.emplace_back(name, build_.list(Ints(begin, end)));
           }
         }
         return true;
@@ -241,13 +241,10 @@ class Former {
     constexpr size_t kTypes = 3;
     for (size_t i = 0; i < kNames.size(); ++i) {
       if (i < kTypes) {
-        RawAttr type;
-        type.dialect = Dialect::kVhlo;
-        type.code = vhlo_attr::kType;
-        type.type = vhlo_float(static_cast<uint32_t>(a.ints[i]));
-        to.emplace_back(kNames[i], add(std::move(type)));
+        const uint32_t type = vhlo_float(static_cast<uint32_t>(a.ints[i]));
+        to.emplace_back(kNames[i], build_.of_type(type));
       } else {
-        to.emplace_back(kNames[i], integer(a.ints[i]));
+        to.emplace_back(kNames[i], build_.integer(a.ints[i]));
       }
     }
   }
@@ -260,13 +257,10 @@ class Former {
         {builtin_type::kF32, vhlo_type::kF32},
         {builtin_type::kF64, vhlo_type::kF64},
     }};
-    RawType made = m_.types[type];
+    const RawType& plain = m_.types[type];
     for (const auto& [builtin, vhlo] : kCodes) {
-      if (made.dialect == Dialect::kBuiltin && made.code == builtin) {
-        made.dialect = Dialect::kVhlo;
-        made.code = vhlo;
-        m_.types.push_back(std::move(made));
-        return static_cast<uint32_t>(m_.types.size() - 1);
+      if (plain.dialect == Dialect::kBuiltin && plain.code == builtin) {
+        return build_.plain_type(vhlo);
       }
     }
     return type;
@@ -276,27 +270,19 @@ class Former {
     const int64_t n = like == kNone ? 0 : length(m_.attrs[like]);
     switch (value) {
       case Default::kZero:
-        return like == kNone ? integer(0) : tensor(Ints(static_cast<size_t>(n), 0), {n});
+        return like == kNone ? build_.integer(0) : build_.list(Ints(static_cast<size_t>(n), 0));
       case Default::kMinusOne:
-        return integer(-1);
-      case Default::kNoType: {
-        RawAttr a;
-        a.dialect = Dialect::kVhlo;
-        a.code = vhlo_attr::kCompareType;
-        a.ints = {0};
-        return add(std::move(a));
-      }
+        return build_.integer(-1);
+      case Default::kNoType:
+        return build_.enumeration(vhlo_attr::kCompareType, 0);
       case Default::kEmptyList:
-      case Default::kEmptyText: {
-        RawAttr a;
-        a.dialect = Dialect::kVhlo;
-        a.code = value == Default::kEmptyList ? vhlo_attr::kArray : vhlo_attr::kString;
-        return add(std::move(a));
-      }
+        return build_.array({});
+      case Default::kEmptyText:
+        return build_.text("");
       case Default::kOnes:
-        return tensor(Ints(static_cast<size_t>(n), 1), {n});
+        return build_.list(Ints(static_cast<size_t>(n), 1));
       default:
-        return tensor(Ints(static_cast<size_t>(n) * 2, 0), {n, 2});
+        return build_.tensor(Ints(static_cast<size_t>(n) * 2, 0), {n, 2});
     }
   }
 
@@ -308,57 +294,9 @@ class Former {
     return n < 0 || n > kMost ? 0 : n;
   }
 
-  uint32_t add(RawAttr a) {
-    m_.attrs.push_back(std::move(a));
-    return static_cast<uint32_t>(m_.attrs.size() - 1);
-  }
-
-  uint32_t integer(int64_t value) {
-    RawAttr a;
-    a.dialect = Dialect::kVhlo;
-    a.code = vhlo_attr::kInteger;
-    a.ints = {value};
-    return add(std::move(a));
-  }
-
-  uint32_t tensor(const Ints& values, Ints shape) {
-    if (i64_ == kNone) {
-      RawType i64;
-      i64.dialect = Dialect::kVhlo;
-      i64.code = vhlo_type::kI64;
-      m_.types.push_back(std::move(i64));
-      i64_ = static_cast<uint32_t>(m_.types.size() - 1);
-    }
-    std::vector<std::byte>& bytes = m_.blobs.emplace_back(values.size() * sizeof(int64_t));
-    if (!values.empty()) {
-      std::memcpy(bytes.data(), values.data(), bytes.size());
-    }
-    RawAttr a;
-    a.dialect = Dialect::kVhlo;
-    a.code = vhlo_attr::kTensor;
-    a.blob = bytes;
-    a.type = tensor_type(i64_, std::move(shape));
-    return add(std::move(a));
-  }
-
-  uint32_t tensor_type(uint32_t elem, Ints shape) {
-    const auto [at, added] = tensor_types_.emplace(std::pair(elem, shape), 0);
-    if (added) {
-      RawType t;
-      t.dialect = Dialect::kBuiltin;
-      t.code = builtin_type::kTensor;
-      t.shape = std::move(shape);
-      t.types = {elem};
-      m_.types.push_back(std::move(t));
-      at->second = static_cast<uint32_t>(m_.types.size() - 1);
-    }
-    return at->second;
-  }
-
   RawModule& m_;
-  uint32_t i64_ = kNone;
+  RawBuilder build_;
   std::map<std::string_view, std::string_view> names_;
-  std::map<std::pair<uint32_t, Ints>, uint32_t> tensor_types_;
 };
 
 }  // namespace
