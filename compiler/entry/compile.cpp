@@ -74,12 +74,12 @@ exe::ExecutableT generate_in_loops(Module& module, const spec::BoardParams& boar
 Module imported(std::span<const std::byte> artifact, const std::string& name, ImportOptions options,
                 const FrameworkPartitioner& partitioner, uint64_t rng_seed = 0) {
   options.own_partitioning = static_cast<bool>(partitioner);
-  Module module = import_vhlo(artifact, name, options);
+  Module module = import_program(artifact, name, options);
   if (partitioner) {
     module.partitioner = [partitioner, rng_seed, cores = module.num_cores,
                           asked = uint64_t{0}](const PartitionRequest& request) mutable {
       FrameworkPart part = partitioner(request);
-      Module program = import_vhlo(part.artifact, request.target, {.partitions = cores});
+      Module program = import_program(part.artifact, request.target, {.partitions = cores});
       program.rng_seed = rng_seed + ++asked;  // other numbers than those of the program around it
       run_passes(program, part_passes());
       return PartitionedOp{std::move(program.main), std::move(part.operand_tiles),
@@ -204,7 +204,7 @@ std::string core_program_text(std::span<const std::byte> artifact, const spec::B
 }
 
 ProgramInterface interface_of(std::span<const std::byte> artifact) {
-  const Module module = import_vhlo(artifact, "");
+  const Module module = import_program(artifact, "");
   ProgramInterface found{module.num_cores, {}, module.main->results.size()};
   for (const ArgInfo& argument : module.main->args) {
     found.arguments.push_back(argument.name);
@@ -214,7 +214,7 @@ ProgramInterface interface_of(std::span<const std::byte> artifact) {
 
 std::vector<std::vector<Dims>> argument_parts(std::span<const std::byte> artifact,
                                               const ImportOptions& options) {
-  const Module module = import_vhlo(artifact, "", options);
+  const Module module = import_program(artifact, "", options);
   std::vector<std::vector<Dims>> all;
   for (size_t i = 0; i < module.main->args.size(); ++i) {
     const auto& wanted = module.main->args[i].wanted;

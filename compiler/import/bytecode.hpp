@@ -16,7 +16,7 @@
 
 namespace tpu::compiler::bytecode {
 
-enum class Dialect : uint8_t { kBuiltin, kVhlo, kSdy, kStablehlo, kFunc, kChlo, kOther };
+enum class Dialect : uint8_t { kBuiltin, kVhlo, kSdy, kStablehlo, kFunc, kChlo, kHlo, kOther };
 
 constexpr uint32_t kNone = 0xffffffff;
 

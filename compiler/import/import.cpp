@@ -1,10 +1,14 @@
-// Ties the bytecode reader, the normaliser and the verifier together.
+// Ties the readers, the normaliser and the verifier together.
 #include "import/import.hpp"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "import/bytecode.hpp"
 #include "import/file.hpp"
+#include "import/hlo/converter.hpp"
+#include "import/hlo/read_module.hpp"
 #include "import/normalise.hpp"
 #include "import/plain_form.hpp"
 #include "import/tuples.hpp"
@@ -22,6 +26,38 @@ std::string name_of(const bytecode::RawModule& raw) {
   return "main";
 }
 
+Module import_hlo(std::span<const std::byte> program, const std::string& name,
+                  const ImportOptions& options) {
+  const hlo::HloModule read = hlo::read_hlo_module(program);
+  const bytecode::RawModule raw = hlo::to_raw(read, options.replicas, options.partitions);
+  Module module = frontend::normalise(raw, name.empty() ? name_of(raw) : name, options);
+  verify(module);
+  return module;
+}
+
+// MLIR bytecode begins with "ML", a byte that is no text, and "R".
+bool is_bytecode(std::span<const std::byte> program) {
+  constexpr std::array kMagic = {std::byte{'M'}, std::byte{'L'}, std::byte{0xef}, std::byte{'R'}};
+  return program.size() >= kMagic.size() &&
+         std::equal(kMagic.begin(), kMagic.end(), program.begin());
+}
+
+// The module is named after the file.
+template <typename Import>
+Module of_file(const std::string& path, Import import) {
+  const std::vector<std::byte> bytes = read_file(path);
+  try {
+    std::filesystem::path name = std::filesystem::path(path).stem();
+    name = name.extension() == ".hlo" ? name.stem() : name;
+    return import(bytes, name.string(), ImportOptions{});
+  } catch (const Error& e) {
+    if (e.loc() != nullptr) {
+      throw;
+    }
+    throw Error(path + ": " + e.what());  // no source line says what it is about
+  }
+}
+
 }  // namespace
 
 Module import_vhlo(std::span<const std::byte> artifact, const std::string& name,
@@ -34,16 +70,17 @@ Module import_vhlo(std::span<const std::byte> artifact, const std::string& name,
   return module;
 }
 
-Module import_vhlo_file(const std::string& path) {
-  const std::vector<std::byte> bytes = read_file(path);
-  try {
-    return import_vhlo(bytes, std::filesystem::path(path).stem().string());
-  } catch (const Error& e) {
-    if (e.loc() != nullptr) {
-      throw;
-    }
-    throw Error(path + ": " + e.what());  // no source line says what it is about
-  }
+Module import_vhlo_file(const std::string& path) { return of_file(path, import_vhlo); }
+
+bool is_hlo(std::span<const std::byte> program) {
+  return !is_bytecode(program) && hlo::is_hlo_module(program);
 }
+
+Module import_program(std::span<const std::byte> program, const std::string& name,
+                      const ImportOptions& options) {
+  return is_hlo(program) ? import_hlo(program, name, options) : import_vhlo(program, name, options);
+}
+
+Module import_program_file(const std::string& path) { return of_file(path, import_program); }
 
 }  // namespace tpu::compiler

@@ -36,4 +36,14 @@ Module import_vhlo(std::span<const std::byte> artifact, const std::string& name,
 // The same from a file; the module is named after the file.
 Module import_vhlo_file(const std::string& path);
 
+// True of bytes that begin as a serialized HloModuleProto, the program form of PyTorch/XLA and of
+// XLA itself: "hlo" in PJRT, files .hlo.pb. HloProto, HloModuleProtoWithConfig and HloSnapshot,
+// which wrap one, are known too.
+bool is_hlo(std::span<const std::byte> program);
+
+// Either of the two, told by its first bytes.
+Module import_program(std::span<const std::byte> program, const std::string& name,
+                      const ImportOptions& options = {});
+Module import_program_file(const std::string& path);
+
 }  // namespace tpu::compiler

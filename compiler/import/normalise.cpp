@@ -131,6 +131,9 @@ void check_known(const OpReader& reader, const bytecode::RawModule& raw,
   if (op.dialect == Dialect::kChlo) {
     return;
   }
+  if (op.dialect == Dialect::kHlo) {
+    reader.fail("this instruction of HLO is not supported" + advice_for_op(op.name));
+  }
   if (op.dialect == Dialect::kOther) {
     reader.fail(
         "this op is not of StableHLO; write the program as a portable artifact "

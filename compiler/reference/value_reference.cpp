@@ -86,7 +86,7 @@ std::optional<ValueDifference> compare(const Op& op, const Tensor& made, const M
 }  // namespace
 
 ValueReference::ValueReference(std::span<const std::byte> artifact)
-    : module_(import_vhlo(artifact, "")) {
+    : module_(import_program(artifact, "")) {
   run_passes(module_, canonical_passes());
   kept_ = describe_kept(module_);
   for (const Value* value : values_to_keep(module_)) {
