@@ -16,14 +16,14 @@
 namespace tpu::client {
 namespace {
 
-// Bytecode begins with "ML", a byte that is no text, and "R".
+// Bytecode begins with "ML", a byte that is no text, and "R"; an HLO module is a protocol buffer.
 void refuse_text(std::span<const std::byte> artifact) {
   constexpr size_t kLooked = 8;
   const auto is_text = [](std::byte each) {
     const auto c = std::to_integer<unsigned char>(each);
     return (c >= ' ' && c <= '~') || c == '\t' || c == '\n' || c == '\r';
   };
-  if (!artifact.empty() &&
+  if (!artifact.empty() && !compiler::is_hlo(artifact) &&
       std::ranges::all_of(artifact.first(std::min(artifact.size(), kLooked)), is_text)) {
     throw driver::Error(driver::ErrorCode::kUnimplemented,
                         "the program is not MLIR bytecode: textual MLIR is not read; send a "

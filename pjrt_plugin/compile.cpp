@@ -1,5 +1,6 @@
 // Programs in, executables out: compiled, or taken from bytes that an executable was stored as.
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "call_log.hpp"
@@ -25,21 +26,28 @@ compiler::ImportOptions import_options(const BuildOptions& build) {
   return {.replicas = build.replicas, .partitions = build.partitions, .layouts = true};
 }
 
+// The compiler tells the forms by their first bytes.
+void check_format(std::string_view format, std::span<const std::byte> code) {
+  if (format != "mlir" && format != "hlo" && format != "hlo_with_config") {
+    throw_unimplemented("program format '" + std::string(format) +
+                        "'; the plugin reads \"mlir\", \"hlo\" and \"hlo_with_config\"");
+  }
+  if (format != "mlir" && !compiler::is_hlo(code)) {
+    throw_invalid("the program is of format '" + std::string(format) +
+                  "': expected a serialized HloModuleProto, found other bytes");
+  }
+}
+
 std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* program,
                                                        std::string_view options) {
   const PJRT_Program& source = need(program, "program");
   const std::string_view format(source.format, source.format_size);
-  if (format != "mlir") {
-    throw_unimplemented("program format '" + std::string(format) +
-                        "'; the plugin reads \"mlir\" (with PyTorch/XLA set "
-                        "XLA_STABLEHLO_COMPILE=1)");
-  }
+  const std::span code(reinterpret_cast<const std::byte*>(source.code), source.code_size);
+  check_format(format, code);
   const BuildOptions build = read_build_options(options);
-  auto compiled =
-      client::compile_program({reinterpret_cast<const std::byte*>(source.code), source.code_size},
-                              {.cores = build.devices,
-                               .import = import_options(build),
-                               .partitioner = framework_partitioner()});
+  auto compiled = client::compile_program(code, {.cores = build.devices,
+                                                 .import = import_options(build),
+                                                 .partitioner = framework_partitioner()});
   for (const std::string& line : compiled->moved) {
     CallLog::note(line);
   }

@@ -228,9 +228,13 @@ TEST(PjrtCompile, BadProgramsAreErrors) {
   EXPECT_EQ(compile(client, "module {}").second.code, PJRT_Error_Code_UNIMPLEMENTED);
   EXPECT_EQ(compile(client, "ML\xefR and then rubbish").second.code,
             PJRT_Error_Code_INVALID_ARGUMENT);
-  const Outcome hlo = compile(client, "x", "hlo").second;
-  EXPECT_EQ(hlo.code, PJRT_Error_Code_UNIMPLEMENTED);
-  EXPECT_NE(hlo.text.find("XLA_STABLEHLO_COMPILE=1"), std::string::npos) << hlo.text;
+  const Outcome text = compile(client, "x", "hlo").second;
+  EXPECT_EQ(text.code, PJRT_Error_Code_INVALID_ARGUMENT);
+  EXPECT_NE(text.text.find("expected a serialized HloModuleProto"), std::string::npos) << text.text;
+  const Outcome other = compile(client, "x", "jaxpr").second;
+  EXPECT_EQ(other.code, PJRT_Error_Code_UNIMPLEMENTED);
+  EXPECT_NE(other.text.find("\"mlir\", \"hlo\" and \"hlo_with_config\""), std::string::npos)
+      << other.text;
   const std::string add = graph("data/one_op/add.mlirbc");
   EXPECT_EQ(compile(client, add, "mlir", "\xff\xff").second.code, PJRT_Error_Code_INVALID_ARGUMENT);
   EXPECT_EQ(compile(client, add, "mlir", partitions(16)).second.code,
