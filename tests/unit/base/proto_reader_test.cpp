@@ -19,7 +19,7 @@ std::string error_of(const std::string& bytes) {
 
 TEST(ProtoReader, GivesFieldsOfAllWireTypes) {
   const std::string bytes(
-      "\x08\x96\x01\x11\x01\x02\x03\x04\x05\x06\x07\x08\x1a\x02hi\x25\x00\x00\x80\x3f", 22);
+      "\x08\x96\x01\x11\x01\x02\x03\x04\x05\x06\x07\x08\x1a\x02hi\x25\x00\x00\x80\x3f", 21);
   ProtoReader reader(bytes);
   const auto number = reader.next(), wide = reader.next(), text = reader.next(),
              narrow = reader.next();
