@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -104,6 +105,7 @@ compiler::Compiled compiled(std::span<const std::byte> artifact, const ProgramFo
   options.cores = form.cores;
   options.import = form.import;
   options.partitioner = form.partitioner;
+  options.core_text = form.text;
   compiler::Compiled made = of_compiler(
       [&] { return compiler::compile(artifact, form.name, ProcessBoard::params(), options); });
   std::vector<std::string>& notes = made.executable.notes;
@@ -147,24 +149,69 @@ std::vector<int> named_cores(const std::vector<int>& cores) {
   return {};
 }
 
-// Programs that somebody has, by fingerprint: one core or another, they are compiled once.
+// Programs that somebody has, by fingerprint: one core or another, they are compiled once, also when
+// several threads want one at the same time.
 class LivePrograms {
  public:
-  std::shared_ptr<const CompiledProgram> find(const std::string& fingerprint) {
+  using Program = std::shared_ptr<const CompiledProgram>;
+
+  // Calls `make` if nobody has the program or makes it. What that throws, all who wait throw.
+  template <typename Make>
+  Program get(const std::string& fingerprint, Make make) {
+    std::shared_ptr<Making> making;
+    {
+      const base::MutexLock lock(mutex_);
+      Entry& entry = programs_[fingerprint];
+      if (Program program = entry.program.lock()) {
+        return program;
+      }
+      if (entry.making) {
+        return made(*std::shared_ptr<Making>(entry.making));
+      }
+      entry.making = making = std::make_shared<Making>();
+    }
+    try {
+      making->program = make();
+    } catch (...) {
+      making->error = std::current_exception();
+    }
     const base::MutexLock lock(mutex_);
-    const auto it = programs_.find(fingerprint);
-    return it == programs_.end() ? nullptr : it->second.lock();
-  }
-  void add(const std::shared_ptr<const CompiledProgram>& program) {
-    const base::MutexLock lock(mutex_);
-    std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
-    programs_[program->fingerprint] = program;
+    making->over = true;
+    changed_.notify_all();
+    programs_[fingerprint] = {making->program, nullptr};
+    std::erase_if(programs_, [](const auto& entry) {
+      return entry.second.program.expired() && !entry.second.making;
+    });
+    if (making->error) {
+      std::rethrow_exception(making->error);
+    }
+    return making->program;
   }
 
  private:
+  struct Making {
+    bool over = false;
+    Program program;
+    std::exception_ptr error;
+  };
+  struct Entry {
+    std::weak_ptr<const CompiledProgram> program;
+    std::shared_ptr<Making> making;
+  };
+
+  Program made(const Making& making) TPU_REQUIRES(mutex_) {
+    while (!making.over) {
+      changed_.wait(mutex_);
+    }
+    if (making.error) {
+      std::rethrow_exception(making.error);
+    }
+    return making.program;
+  }
+
   base::Mutex mutex_;
-  std::unordered_map<std::string, std::weak_ptr<const CompiledProgram>> programs_
-      TPU_GUARDED_BY(mutex_);
+  base::CondVar changed_;
+  std::unordered_map<std::string, Entry> programs_ TPU_GUARDED_BY(mutex_);
 };
 
 // Never destroyed: threads may compile while the process exits.
@@ -192,35 +239,40 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
   refuse_text(artifact);
   const std::string fingerprint =
       program_key(artifact, ProcessBoard::params(), named.cores, form_text(form));
-  if (auto live = asks ? nullptr : live_programs().find(fingerprint)) {
-    return live;
-  }
-  auto program = std::make_shared<CompiledProgram>();
-  program->artifact.assign(artifact.begin(), artifact.end());
-  program->fingerprint = fingerprint;
-  program->import = named.import;
-  program->partitioner = named.partitioner;
-  if (auto kept = asks ? std::nullopt : program_cache().find(fingerprint)) {
-    program->executable = std::make_shared<exe::ExecutableT>(std::move(*kept));
-  } else {
+  const auto make = [&] {
+    auto program = std::make_shared<CompiledProgram>();
+    program->artifact.assign(artifact.begin(), artifact.end());
+    program->fingerprint = fingerprint;
+    program->import = named.import;
+    program->partitioner = named.partitioner;
+    if (auto kept = asks ? std::nullopt : program_cache().find(fingerprint)) {
+      program->executable = std::make_shared<exe::ExecutableT>(std::move(*kept));
+      return program;
+    }
     compiler::Compiled made = compiled(artifact, named);
     program->moved = compiler::describe_moved(made.report.moved);
     program->executable = std::make_shared<exe::ExecutableT>(std::move(made.executable));
+    {
+      const base::MutexLock lock(program->text_mutex);
+      program->text = std::move(made.report.core_text);
+    }
     if (!asks) {
       program_cache().keep(fingerprint, *program->executable);
     }
-  }
-  if (!asks) {
-    live_programs().add(program);
-  }
-  return program;
+    return program;
+  };
+  return asks ? make() : live_programs().get(fingerprint, make);
 }
 
 std::string program_text(const CompiledProgram& program) {
-  return of_compiler([&] {
-    return compiler::core_program_text(program.artifact, ProcessBoard::params(), program.import,
-                                       program.partitioner);
-  });
+  const base::MutexLock lock(program.text_mutex);
+  if (program.text.empty()) {
+    program.text = of_compiler([&] {
+      return compiler::core_program_text(program.artifact, ProcessBoard::params(), program.import,
+                                         program.partitioner);
+    });
+  }
+  return program.text;
 }
 
 std::vector<std::vector<std::vector<int64_t>>> argument_parts(const CompiledProgram& program) {

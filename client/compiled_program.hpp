@@ -10,6 +10,7 @@
 
 #include "entry/compile.hpp"
 #include "exe/executable.hpp"
+#include "sync/mutex.hpp"
 
 namespace tpu::client {
 
@@ -23,6 +24,7 @@ struct ProgramForm {
   // Of the custom calls that the framework partitions itself. What it gives is not in the program:
   // one with such calls is compiled anew each time.
   compiler::FrameworkPartitioner partitioner = {};
+  bool text = false;  // program_text() is going to be called
 };
 
 struct CompiledProgram {
@@ -33,10 +35,15 @@ struct CompiledProgram {
   std::string fingerprint;  // of artifact, board and compiler, in hexadecimal digits
   // What sharding makes the cores exchange, as lines of text; none where the cache had the program.
   std::vector<std::string> moved;
+
+  // Of program_text(), once it is known.
+  mutable base::Mutex text_mutex;
+  mutable std::string text TPU_GUARDED_BY(text_mutex);
 };
 
 // Compiles for the board of this process, or takes the executable from the folder of the cache; a
-// program that somebody holds already is given again.
+// program that somebody holds already is given again, and one that another thread compiles is
+// waited for.
 // Throws driver::Error: InvalidArgument (damaged artifact), Unimplemented (what the compiler does
 // not support; the text names op and source line), ResourceExhausted (more memory than a core has;
 // the text lists the largest buffers).
@@ -45,8 +52,8 @@ struct CompiledProgram {
 std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte> artifact,
                                                        const ProgramForm& form = {});
 
-// The program of one core as StableHLO in MLIR's text: what a framework can show of it. Made anew
-// at each call. Throws driver::Error as compile_program().
+// The program of one core as StableHLO in MLIR's text: what a framework can show of it. Made at the
+// first call, if it is not known from the compilation. Throws driver::Error as compile_program().
 std::string program_text(const CompiledProgram& program);
 
 // Which part each core has of each argument, as the program says it (compiler::argument_parts):

@@ -47,7 +47,8 @@ std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* progr
   const BuildOptions build = read_build_options(options);
   auto compiled = client::compile_program(code, {.cores = build.devices,
                                                  .import = import_options(build),
-                                                 .partitioner = framework_partitioner()});
+                                                 .partitioner = framework_partitioner(),
+                                                 .text = asks_for_texts});
   for (const std::string& line : compiled->moved) {
     CallLog::note(line);
   }

@@ -308,15 +308,16 @@ void call(PJRT_Executable_OptimizedProgram_Args& args) {
   PJRT_Program& program = need(args.program, "program");
   const ExecutableInfo& info = info_of(args.executable);
   static constexpr char kFormat[] = "mlir";
-  std::call_once(info.text_made, [&info] { info.text = client::program_text(*info.program); });
+  asks_for_texts = true;
+  const std::string text = client::program_text(*info.program);
   if (program.code != nullptr) {
-    if (program.code_size < info.text.size()) {
+    if (program.code_size < text.size()) {
       throw_invalid("code_size is " + std::to_string(program.code_size) + ", the program has " +
-                    std::to_string(info.text.size()) + " bytes");
+                    std::to_string(text.size()) + " bytes");
     }
-    std::memcpy(program.code, info.text.data(), info.text.size());
+    std::memcpy(program.code, text.data(), text.size());
   }
-  program.code_size = info.text.size();
+  program.code_size = text.size();
   program.format = kFormat;
   program.format_size = sizeof kFormat - 1;
 }

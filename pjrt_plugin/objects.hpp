@@ -102,9 +102,6 @@ struct ExecutableInfo {
   std::vector<PJRT_Layouts_MemoryLayout> owned_layouts;
   std::vector<PJRT_Layouts_MemoryLayout*> output_layouts, parameter_layouts;
   std::vector<PJRT_NamedValue> costs;
-  mutable std::once_flag text_made;  ///< of what follows: few ask for it
-  mutable std::string text;          ///< of the program, as StableHLO
-
   /// The number of replicas and partitions that an array of the program is of.
   BuildOptions array_build() const;
 };
@@ -112,6 +109,10 @@ struct ExecutableInfo {
 /// Throws driver::Error for options that do not fit the program.
 std::shared_ptr<const ExecutableInfo> executable_info(
     std::shared_ptr<const client::CompiledProgram> program, std::string build_bytes);
+
+/// Somebody has asked for the text of a program, as PyTorch/XLA does for each: the next programs are
+/// compiled with theirs.
+inline std::atomic<bool> asks_for_texts{false};
 
 }  // namespace tpu::pjrt
 

@@ -71,6 +71,30 @@ exe::ExecutableT generate_in_loops(Module& module, const spec::BoardParams& boar
 }
 
 // With whoever partitions its custom calls.
+// What the text of a partitioned program says.
+Module copy_of_main(const Module& m) {
+  Module copy;
+  copy.name = m.name;
+  copy.mesh = m.mesh;
+  copy.num_cores = m.num_cores;
+  copy.main = std::make_unique<Function>();
+  copy.main->args = m.main->args;
+  copy.main->results = m.main->results;
+  ValueMap same;
+  for (const auto& arg : m.main->body.args) {
+    same[arg.get()] = copy.main->body.add_arg(arg->type);
+  }
+  for (const auto& op : m.main->body.ops) {
+    clone_op(*op, copy.main->body, same);
+  }
+  return copy;
+}
+
+std::string text_with_joined_sums(Module module, const spec::BoardParams& board) {
+  join_buckets(module.main->body, exchange_piece_bytes(board));
+  return stablehlo_text(module);
+}
+
 Module imported(std::span<const std::byte> artifact, const std::string& name, ImportOptions options,
                 const FrameworkPartitioner& partitioner, uint64_t rng_seed = 0) {
   options.own_partitioning = static_cast<bool>(partitioner);
@@ -165,6 +189,9 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
   passes.before = [&](const Pass& pass) { progress.begin(pass.name()); };
   passes.after = [&](const std::string& pass, const Module& m) {
     if (wants_dump(options, pass)) {
+    if (options.core_text && pass == canonical_passes().back().name()) {
+      out.report.core_text = text_with_joined_sums(copy_of_main(m), board);
+    }
       options.dump(pass, print(m, true));
     }
   };
@@ -199,8 +226,7 @@ std::string core_program_text(std::span<const std::byte> artifact, const spec::B
                               const FrameworkPartitioner& partitioner) {
   Module module = imported(artifact, "", options, partitioner);
   run_passes(module, canonical_passes());
-  join_buckets(module.main->body, exchange_piece_bytes(board));
-  return stablehlo_text(module);
+  return text_with_joined_sums(std::move(module), board);
 }
 
 ProgramInterface interface_of(std::span<const std::byte> artifact) {

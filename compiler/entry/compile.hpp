@@ -27,8 +27,9 @@ struct CompileReport {
   std::vector<std::string> unsharded;
   // What the sharding pass made the cores exchange; see describe_moved().
   std::vector<MovedArray> moved;
-  FiniteWatch finite;  // with CompileOptions::watch_finite
-  PassReport passes;   // with CompileOptions::stats
+  FiniteWatch finite;     // with CompileOptions::watch_finite
+  PassReport passes;      // with CompileOptions::stats
+  std::string core_text;  // with CompileOptions::core_text
 };
 
 // Why these options cannot be had together; empty: they can.

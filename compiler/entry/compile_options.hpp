@@ -52,6 +52,8 @@ struct CompileOptions {
   std::function<void(const std::string& stage, const std::string& text)> dump;
   // The report says of each pass how often and how long it ran, what it changed, why it gave up.
   bool stats = false;
+  // The report has what core_program_text() gives.
+  bool core_text = false;
   // Called as the work goes on, some thousand times for a large program: what is done next, and the
   // share of the work that is behind, from 0 to 1, by the shares that stages usually have.
   std::function<void(const std::string& stage, double done)> progress;

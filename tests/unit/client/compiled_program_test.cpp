@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <set>
+#include <thread>
 
 #include "file/whole_file.hpp"
+#include "tpu/error.hpp"
 
 namespace tpu::client {
 namespace {
@@ -36,6 +40,51 @@ TEST(CompiledProgram, HasATextWithoutShardings) {
   const auto program = compile_program(artifact("one_op/add"));
   EXPECT_NE(program_text(*program).find("\"stablehlo.add\"(%0, %1)"), std::string::npos)
       << program_text(*program);
+}
+
+// The first, which keeps it, is asked in the middle of the compilation; the second behind it.
+TEST(CompiledProgram, HasTheSameTextFromItsCompilation) {
+  const std::string path = "../../examples/mnist_mlp/train_step";
+  std::string kept;
+  {
+    const auto program = compile_program(artifact(path), {.text = true});
+    const base::MutexLock lock(program->text_mutex);
+    kept = program->text;
+  }
+  EXPECT_NE(kept, "");
+  EXPECT_EQ(program_text(*compile_program(artifact(path))), kept);
+}
+
+TEST(CompiledProgram, ThreadsThatWantOneProgramWaitForOneCompilation) {
+  const std::vector<std::byte> step = artifact("../../examples/mnist_mlp/train_step");
+  std::vector<std::shared_ptr<const CompiledProgram>> programs(8);
+  std::vector<std::thread> threads;
+  for (auto& program : programs) {
+    threads.emplace_back([&] { program = compile_program(step); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(std::set(programs.begin(), programs.end()).size(), 1U);
+}
+
+TEST(CompiledProgram, ThreadsThatWantAWrongProgramAllGetItsError) {
+  const std::vector<std::byte> wrong = artifact("bad_f16");
+  std::atomic<int> refused{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      try {
+        compile_program(wrong);
+      } catch (const driver::Error& error) {
+        refused += error.code() == driver::ErrorCode::kUnimplemented ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(refused, 8);
 }
 
 }  // namespace
