@@ -50,12 +50,53 @@ std::string loc_text(const Loc& loc) {
   return quoted(loc.path) + (stack.empty() ? "" : "(" + stack + ")");
 }
 
+// Numbers with commas between them.
+std::string list_text(const Dims& numbers) {
+  std::string text;
+  for (const int64_t number : numbers) {
+    text += (text.empty() ? "" : ",") + std::to_string(number);
+  }
+  return text;
+}
+
+// As XLA writes HloSharding.
+std::string sharding_text(const Module& m, const Sharding& sharding, size_t rank) {
+  if (!sharding.unreduced.empty()) {
+    return "{unknown}";
+  }
+  const TileList list = tiles_of(m.mesh, sharding, rank);
+  if (list.tiles.empty()) {
+    return "{replicated}";
+  }
+  return "{devices=[" + list_text(list.tiles) + "]" + list_text(list.cores) +
+         (list.copies ? " last_tile_dim_replicate" : "") + "}";
+}
+
+// Replicas are partitions here, with arrays that have an entry for each.
+std::string spmd_attributes(const Module& m) {
+  if (m.num_cores == 1) {
+    return {};
+  }
+  std::string parameters, outputs;
+  for (size_t i = 0; i < m.main->args.size(); ++i) {
+    const size_t rank = m.main->body.args[i]->type.dims.size();
+    parameters += (i ? ", " : "") + quoted(sharding_text(m, m.main->args[i].sharding, rank));
+  }
+  const auto& results = m.main->body.terminator()->operands;
+  for (size_t i = 0; i < results.size() && i < m.main->results.size(); ++i) {
+    outputs += (i ? ", " : "") +
+               sharding_text(m, m.main->results[i].sharding, results[i]->type.dims.size());
+  }
+  return ", mhlo.spmd_output_sharding = " + quoted("{" + outputs + "}") +
+         ", mhlo.spmd_parameters_shardings = [" + parameters + "]";
+}
+
 class TextWriter {
  public:
   std::string write(const Module& m) {
     out_ = "module @" + quoted(m.name) +
            " attributes {mhlo.num_partitions = " + std::to_string(m.num_cores) +
-           " : i32, mhlo.num_replicas = 1 : i32} {\n";
+           " : i32, mhlo.num_replicas = 1 : i32" + spmd_attributes(m) + "} {\n";
     write_main(*m.main);
     out_ += "}\n";
     for (const auto& [text, number] : locs_) {

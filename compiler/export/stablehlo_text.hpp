@@ -2,7 +2,9 @@
 // their own (a PJRT client makes HLO of it). Ops are in generic form; locations are kept. What
 // StableHLO has no op for is a custom_call: `Qr`, `Eigh`, `LuDecomposition`,
 // `ProductOfElementaryHouseholderReflectors`, `mhlo.erf`; multiply_add, which rounds once, is a
-// multiply and an add.
+// multiply and an add. How whole arrays lie on the cores of a partitioned program, whose own arrays
+// are those of a core, is in attributes of the module (mhlo.spmd_parameters_shardings and
+// mhlo.spmd_output_sharding), where XLA has it: PyTorch/XLA learns from there what a step gives.
 #pragma once
 
 #include <string>

@@ -124,6 +124,13 @@ def main() -> None:
     # What sharding makes of a plain product: shapes of one core, and one sum.
     text = jax.jit(lambda a: jnp.sin(a).sum()).lower(x).compile().as_text()
     assert text.count("all-reduce(") == 1 and "sine(" in text and "text_test.py" in text, text
+    # Where PyTorch/XLA learns how the results of a step lie.
+    program = jax.jit(lambda a: (a * 2, a.sum(), a.sum(1))).lower(x).compile()
+    module = program.runtime_executable().hlo_modules()[0]
+    outputs = [list(each.tile_assignment_dimensions) for each in module.spmd_output_sharding.tuple_shardings]
+    assert outputs == [[4, 2], [], [4, 2]], outputs  # the last in two copies
+    parameters = [list(each.tile_assignment_dimensions) for each in module.spmd_parameters_shardings]
+    assert parameters == [[4, 2]], parameters
     donated = jax.jit(lambda a: a + 1, donate_argnums=0).lower(X).compile().as_text()
     assert "input_output_alias={ {}: (0" in donated, donated
     print("passed")

@@ -22,7 +22,7 @@ TEST(StablehloText, HasRegionsCollectivesAndLocations) {
       b.op(Kind::kAllReduce, {x}, f32({2, 3}), CollectiveAttrs{{{0, 1}}, 0, 0, 0, 0}), Kind::kAdd);
   EXPECT_EQ(
       stablehlo_text(b.done({sum})),
-      R"(module @"test" attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
+      R"(module @"test" attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32, mhlo.spmd_output_sharding = "{{replicated}}", mhlo.spmd_parameters_shardings = ["{replicated}"]} {
   func.func public @main(%0: tensor<2x3xf32> {tf.aliasing_output = 0 : i32} loc("w[\22a\22]")) -> (tensor<2x3xf32>) {
     %1 = "stablehlo.all_reduce"(%0) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, use_global_device_ids}> ({
     ^bb0(%2: tensor<f32>, %3: tensor<f32>):
@@ -37,6 +37,23 @@ TEST(StablehloText, HasRegionsCollectivesAndLocations) {
 #loc2 = loc("test.py":3:1)
 #loc4 = loc("test.py":4:1)
 )");
+}
+
+TEST(StablehloText, SaysHowWholeArraysLieOnTheCores) {
+  GraphBuilder b(4);
+  b.module().mesh = {"", {{"x", 2}, {"y", 2}}, {}};
+  Value* x = b.arg(f32({3, 4}));
+  Module& m = b.done({x});
+  m.main->args[0].sharding.dim_axes = {{}, {1, 0}};
+  m.main->results[0].sharding.dim_axes = {{1}, {}};
+  const std::string text = stablehlo_text(m);
+  EXPECT_NE(text.find(R"(mhlo.spmd_parameters_shardings = ["{devices=[1,4]0,2,1,3}"])"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find(R"(mhlo.spmd_output_sharding = "{{devices=[2,1,2]0,2,1,3 )"
+                      R"(last_tile_dim_replicate}}")"),
+            std::string::npos)
+      << text;
 }
 
 std::string constant_text(const Dense& value) {
