@@ -37,46 +37,46 @@ class Words {
 
 }  // namespace
 
-// The f32 next to the number, from its upper bits and one more or not; what is left of the number
-// then is an integer of 29 bits and a sign, times a power of two.
+// The f32 next to the number: its upper bits without the difference of the biases, plus one where
+// the rest is more than half of the last place, or half of an odd one. A carry into the exponent is
+// right, also into that of infinity. What is left of the number then is an integer of 29 bits and a
+// sign, times a power of two.
 Pair DoubleMath::from_bits(Value* bits) {
-  const Dims& dims = bits->type.dims;
-  Words w(b_, dims);
+  Words w(b_, bits->type.dims);
+  constexpr int64_t kOffset = kWideBias - kBias, kWideUnit = int64_t{1} << (kWideFraction - 32);
+  constexpr int64_t kLeast = int64_t{1} << kFraction, kInfinite = 0x7f800000, kNan = 0x7fc00000;
   Value* low = b_.convert(bits, Elem::kU32);
   Value* high = b_.convert(b_.binary(Kind::kShiftRightLogical, bits, b_.splat_int(bits->type, 32)),
                            Elem::kU32);
-  Value* exponent = w.masked(w.right(high, kWideFraction - 32), 0x7ff);
-  Value* fraction = b_.logical_or(w.left(w.masked(high, 0xfffff), 32 - kRest), w.right(low, kRest));
+  Value* upper = w.masked(high, 0x7fffffff);
+  Value* size = b_.sub(b_.logical_or(w.left(high, 32 - kRest), w.right(low, kRest)),
+                       w.number(kOffset << kFraction));  // of any exponent, wraps where too small
   Value* rest = w.masked(low, (int64_t{1} << kRest) - 1);
-  const int64_t half = int64_t{1} << (kRest - 1);
-  Value* tie_up = b_.logical_and(w.test(Direction::kEq, rest, half),
-                                 w.test(Direction::kNe, w.masked(fraction, 1), 0));
-  Value* up = w.flag(b_.logical_or(w.test(Direction::kGt, rest, half), tie_up));
-  constexpr int64_t kOffset = kWideBias - kBias;
-  Value* field = b_.sub(exponent, w.number(kOffset));  // wraps where the number is too small
-  Value* size = b_.add(b_.logical_or(w.left(field, kFraction), fraction), up);
-  Value* small = w.test(Direction::kLt, exponent, kOffset);
-  Value* large = b_.logical_or(
-      w.test(Direction::kGe, exponent, kOffset + 2 * kBias + 1),
-      b_.logical_and(b_.logical_not(small), w.test(Direction::kGe, size, 0x7f800000)));
-  // NaN: all exponent bits, and one of the fraction.
-  Value* is_nan = b_.logical_and(w.test(Direction::kEq, exponent, 0x7ff),
-                                 w.test(Direction::kNe, b_.logical_or(fraction, rest), 0));
-  size = b_.select(large, b_.select(is_nan, w.number(0x7fc00000), w.number(0x7f800000)), size);
-  size = b_.select(small, w.number(0), size);
+  Value* below_half = b_.add(w.masked(size, 1), w.number((int64_t{1} << (kRest - 1)) - 1));
+  Value* up = w.right(b_.add(rest, below_half), kRest);
+  Value* field = w.masked(size, kInfinite);
+  size = b_.add(size, up);
+  Value* sticky = b_.logical_or(upper, w.flag(w.test(Direction::kNe, low, 0)));
+  Value* is_nan = w.test(Direction::kGt, sticky, 0x7ff * kWideUnit);
+  Value* large = w.test(Direction::kGe, upper, (kOffset + 2 * kBias + 1) * kWideUnit);
+  size = b_.select(large, b_.select(is_nan, w.number(kNan), w.number(kInfinite)), size);
   // A field of 0 is a subnormal number, which is zero.
-  size = b_.select(w.test(Direction::kLt, size, 0x800000), w.number(0), size);
-  Value* sign = b_.select(is_nan, w.number(0), w.sign_of(high));
-  Value* hi = w.as_float(b_.logical_or(sign, size));
+  Value* small = b_.logical_or(w.test(Direction::kLt, upper, kOffset * kWideUnit),
+                               w.test(Direction::kLt, size, kLeast));
+  size = b_.select(small, w.number(0), size);
+  Value* sign = w.sign_of(high);
+  Value* hi = w.as_float(b_.logical_or(b_.select(is_nan, w.number(0), sign), size));
   // rest * 2^(exponent - 52): as a fraction of 2^28, times 2^(exponent - 24).
+  constexpr int64_t kShift = 24;
   Value* signed_rest = b_.convert(b_.sub(rest, w.left(up, kRest)), Elem::kI32);
   Value* lo = b_.mul(b_.convert(signed_rest, Elem::kF32), number(hi, std::ldexp(1.0, -28)));
-  constexpr int64_t kShift = 24;
-  Value* has_rest = b_.logical_and(w.test(Direction::kGt, field, kShift),
-                                   b_.logical_not(b_.logical_or(small, large)));
-  Value* power = w.power(b_.select(has_rest, b_.sub(field, w.number(kShift)), w.number(1)));
-  lo = b_.mul(lo, power);
-  lo = b_.select(w.test(Direction::kNe, w.sign_of(high), 0), negate(lo), lo);
+  Value* has_rest =
+      b_.logical_and(w.test(Direction::kGe, upper, (kOffset + kShift + 1) * kWideUnit),
+                     w.test(Direction::kLt, size, kInfinite));
+  Value* power =
+      b_.select(has_rest, b_.sub(field, w.number(kShift << kFraction)), w.number(kLeast));
+  lo = b_.mul(lo, w.as_float(power));
+  lo = w.as_float(b_.binary(Kind::kXor, w.of_float(lo), sign));
   return {hi, b_.select(has_rest, lo, b_.zeros_like(lo))};
 }
 
@@ -89,17 +89,26 @@ Value* DoubleMath::to_bits(const Pair& a) {
   Value* sign = w.sign_of(bits);
   Value* size = w.masked(bits, 0x7fffffff);
   Value* field = w.right(size, kFraction);
-  Value* fraction = w.masked(size, 0x7fffff);
   Value* special = w.test(Direction::kEq, field, 0xff);
   Value* is_zero_value = w.test(Direction::kEq, field, 0);
-  Value* wide = b_.add(field, w.number(kWideBias - kBias));
-  wide = b_.select(special, w.number(0x7ff), wide);
-  Value* high = b_.logical_or(w.left(wide, kWideFraction - 32), w.right(fraction, 32 - kRest));
+  const auto offset = [&](int64_t bias) { return w.number(bias << (kWideFraction - 32)); };
+  Value* high = b_.add(w.right(size, 32 - kRest),
+                       b_.select(special, offset(0x7ff - 0xff), offset(kWideBias - kBias)));
   high = b_.select(is_zero_value, w.number(0), high);
-  Value* low = b_.select(is_zero_value, w.number(0), w.left(fraction, kRest));
+  Value* low = b_.select(is_zero_value, w.number(0), w.left(size, kRest));
+  const Type wide_type{Elem::kU64, dims};
+  const auto joined = [&](Value* upper, Value* lower) {
+    Value* shifted =
+        b_.binary(Kind::kShiftLeft, b_.convert(upper, Elem::kU64), b_.splat_int(wide_type, 32));
+    return lower == nullptr ? shifted : b_.logical_or(shifted, b_.convert(lower, Elem::kU64));
+  };
+  if (is_zero(a.lo)) {
+    return joined(b_.logical_or(high, sign), low);
+  }
   // The low part with the sign of the high one taken out, in units of the last place.
-  Value* part = b_.select(w.test(Direction::kNe, sign, 0), negate(a.lo), a.lo);
-  Value* below = b_.logical_and(w.test(Direction::kEq, fraction, 0), test(Direction::kLt, part, 0));
+  Value* part = w.as_float(b_.binary(Kind::kXor, w.of_float(a.lo), sign));
+  Value* below = b_.logical_and(w.test(Direction::kEq, w.masked(size, 0x7fffff), 0),
+                                test(Direction::kLt, part, 0));
   Value* unit = b_.sub(field, w.flag(below));
   constexpr int64_t kScaled = 2 * kBias + 24;  // field of 2^(24 - exponent): 278 - field
   Value* scale_field = b_.binary(Kind::kMaximum, unit, w.number(kScaled - 2 * kBias));
@@ -108,14 +117,8 @@ Value* DoubleMath::to_bits(const Pair& a) {
   part = b_.unary(Kind::kRoundEven, part);
   Value* finite = b_.logical_not(b_.logical_or(special, is_zero_value));
   part = b_.select(finite, part, b_.zeros_like(part));
-  const Type wide_type{Elem::kU64, dims};
-  const auto widened = [&](Value* x) { return b_.convert(x, Elem::kU64); };
   Value* units = b_.convert(b_.convert(b_.convert(part, Elem::kI32), Elem::kI64), Elem::kU64);
-  Value* thirty_two = b_.splat_int(wide_type, 32);
-  Value* total =
-      b_.logical_or(b_.binary(Kind::kShiftLeft, widened(high), thirty_two), widened(low));
-  total = b_.add(total, units);
-  return b_.logical_or(total, b_.binary(Kind::kShiftLeft, widened(sign), thirty_two));
+  return b_.logical_or(b_.add(joined(high, low), units), joined(sign, nullptr));
 }
 
 Pair DoubleMath::from_word(Value* x) {
