@@ -54,7 +54,8 @@ const GraphPasses& canonical_passes() {
 const GraphPasses& part_passes() {
   static const GraphPasses passes = [] {
     GraphPasses all = canonical_passes().before("splice");
-    all.replace({"split_complex", [](Module& m) { split_complex(m, ComplexBorder::kParts); }});
+    all.replace({"split_double", [](Module& m) { split_double(m, SplitBorder::kParts); }});
+    all.replace({"split_complex", [](Module& m) { split_complex(m, SplitBorder::kParts); }});
     return all;
   }();
   return passes;

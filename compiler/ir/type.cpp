@@ -50,6 +50,7 @@ void store_int(Elem e, int64_t value, std::byte* p) {
 
 bool is_supported(Elem e) { return e <= Elem::kF64; }
 bool is_complex(Elem e) { return e == Elem::kComplex64; }
+bool has_parts(Elem e) { return is_complex(e) || e == Elem::kF64; }
 bool is_float(Elem e) { return e == Elem::kBf16 || e == Elem::kF32 || e == Elem::kF64; }
 bool is_signed(Elem e) { return e >= Elem::kI8 && e <= Elem::kI64; }
 bool is_unsigned(Elem e) { return e >= Elem::kU8 && e <= Elem::kU64; }

@@ -42,6 +42,7 @@ enum class Elem : uint8_t {
 bool is_supported(Elem e);
 bool is_float(Elem e);       // bf16, f32, f64
 bool is_complex(Elem e);     // complex64
+bool has_parts(Elem e);      // complex64, f64: behind `split_complex` and `split_double` two arrays
 bool is_signed(Elem e);      // i8 .. i64
 bool is_unsigned(Elem e);    // ui8 .. ui64
 bool is_integer(Elem e);     // signed or unsigned, without i1

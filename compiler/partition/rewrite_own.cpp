@@ -41,7 +41,7 @@ void check_type(const Op& op, const Type& have, const Type& want, const std::str
 std::vector<size_t> array_numbers(const std::vector<Type>& arrays) {
   std::vector<size_t> numbers;
   for (size_t i = 0; i < arrays.size(); ++i) {
-    numbers.insert(numbers.end(), is_complex(arrays[i].elem) ? 2 : 1, i);
+    numbers.insert(numbers.end(), has_parts(arrays[i].elem) ? 2 : 1, i);
   }
   return numbers;
 }

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 jax.config.update("jax_enable_x64", True)
@@ -68,11 +69,28 @@ def sharded() -> None:
     near("psum", total(placed), X.reshape(8, 2, 24).sum(0))
 
 
+def cut_by_the_program() -> None:
+    """jax.experimental.custom_partitioning: the function sees f64 arrays."""
+    seen = []
+
+    def partition(mesh: Mesh, arg_shapes: tuple, result_shape: jax.ShapeDtypeStruct) -> tuple:
+        seen.append((arg_shapes[0].dtype, result_shape.dtype))
+        return mesh, lambda x: x * 3 + 0.1, arg_shapes[0].sharding, (arg_shapes[0].sharding,)
+
+    function = custom_partitioning(lambda x: x * 3 + 0.1)
+    function.def_partition(partition, sharding_rule="i j -> i j")
+    mesh = Mesh(np.array(jax.devices()), "i")
+    placed = jax.device_put(X, NamedSharding(mesh, P("i")))
+    near("custom_partitioning", jax.jit(lambda x: function(x - 1) / 7)(placed), ((X - 1) * 3 + 0.1) / 7)
+    assert seen == [(np.float64, np.float64)], seen
+
+
 def main() -> int:
     """All of them."""
     buffers()
     programs()
     sharded()
+    cut_by_the_program()
     print("f64 passed")
     return 0
 

@@ -1,10 +1,6 @@
 // Splits complex64 values: see split_complex.hpp. The arithmetic is in complex_math.cpp.
 #include "legalize/complex/split_complex.hpp"
 
-#include <algorithm>
-#include <array>
-#include <unordered_map>
-
 #include "ir/op_traits.hpp"
 #include "legalize/complex/complex_functions.hpp"
 #include "legalize/complex/complex_ops.hpp"
@@ -16,20 +12,6 @@ namespace tpu::compiler {
 namespace {
 
 bool is_complex(const Value* v) { return is_complex(v->type.elem); }
-
-[[noreturn]] void refuse_complex(const Op& op, const std::string& why) {
-  throw Error(why, source_name(op.kind), op.loc);
-}
-
-constexpr std::string_view kNotOnComplex =
-    "not supported on complex64; use the real and imaginary parts (jnp.real, jnp.imag)";
-
-bool touches_complex(const Op& op) {
-  return std::any_of(op.operands.begin(), op.operands.end(),
-                     [](const Value* v) { return is_complex(v); }) ||
-         std::any_of(op.results.begin(), op.results.end(),
-                     [](const auto& r) { return is_complex(r.get()); });
-}
 
 // What is said of an array [..] said of [.., 2].
 void add_parts(std::optional<ShardingAttrs>& wanted, size_t rank) {
@@ -54,150 +36,35 @@ void add_parts(Info& info) {
   info.is_complex = true;
 }
 
-class ComplexSplitter {
+class ComplexSplitter : public PairSplitter {
  public:
-  explicit ComplexSplitter(ComplexBorder border) : border_(border) {}
-
-  bool run(Function& main) {
-    if (border_ == ComplexBorder::kParts) {
-      main.args = expanded(main.args, main.body.args);
-      main.results = expanded(main.results, main.body.terminator()->operands);
-      Region old;
-      old.args.swap(main.body.args);
-      region_arguments(old, main.body, 1);
-      old_arguments_ = std::move(old.args);
-      region(main.body);
-    } else {
-      arguments(main);
-      region(main.body, &main);
-    }
-    return any_;
-  }
+  explicit ComplexSplitter(SplitBorder border)
+      : PairSplitter(
+            Elem::kComplex64, border,
+            "not supported on complex64; use the real and imaginary parts (jnp.real, jnp.imag)") {}
 
  private:
-  void arguments(Function& main) {
-    std::vector<std::unique_ptr<Op>> later;
-    later.swap(main.body.ops);
-    for (size_t i = 0; i < main.args.size(); ++i) {
-      auto& arg = main.body.args[i];
-      if (!is_complex(arg.get())) {
-        continue;
-      }
-      any_ = true;
-      add_parts(main.args[i]);
-      auto fresh = std::make_unique<Value>(*arg);
-      fresh->type = main.args[i].global;
-      rw_.place(main.body, *later.back());
-      parts_[arg.get()] = unpack_complex(fresh.get(), rw_);
-      whole_[arg.get()] = fresh.get();
-      arg.swap(fresh);
-      old_arguments_.push_back(std::move(fresh));
-    }
-    for (auto& op : later) {
-      main.body.ops.push_back(std::move(op));
-    }
+  bool takes_part(const Op& op) const override {
+    return op.kind == Kind::kReal || op.kind == Kind::kImag || touches(op, Elem::kComplex64);
+  }
+  Type memory_type(const Type& type) const override {
+    Type words = part_type(type);
+    words.dims.push_back(2);
+    return words;
+  }
+  void mark(ArgInfo& info) const override { add_parts(info); }
+  void mark(ResultInfo& info) const override { add_parts(info); }
+  Parts unpacked(Value* memory) override { return parts_of(unpack_complex(memory, rw_)); }
+  Value* packed(const Parts& parts) override {
+    return pack_complex({parts.first, parts.second}, rw_);
   }
 
-  // Of two values, where `values` has a complex one.
-  template <typename Info, typename Values>
-  static std::vector<Info> expanded(const std::vector<Info>& infos, const Values& values) {
-    std::vector<Info> all;
-    for (size_t i = 0; i < infos.size(); ++i) {
-      Info info = infos[i];
-      const bool split = is_complex(info.global.elem) && is_complex(&*values[i]);
-      info.global = split ? part_type(info.global) : info.global;
-      all.insert(all.end(), split ? 2 : 1, info);
-    }
-    return all;
-  }
+  static Parts parts_of(const Complex& c) { return {c.re, c.im}; }
+  Complex complex(const Value* v) const { return {parts(v).first, parts(v).second}; }
+  using PairSplitter::set;
+  void set(const Op& op, const Complex& c) { PairSplitter::set(op, parts_of(c)); }
 
-  // `main`: of whose body the region is, or null.
-  void region(Region& r, Function* main = nullptr) {
-    std::vector<std::unique_ptr<Op>> old;
-    old.swap(r.ops);
-    for (auto& op : old) {
-      op->operands = mapped(std::move(op->operands), replaced_);
-      rw_.place(r, *op);
-      if (op->kind == Kind::kReturn) {
-        op->operands = main != nullptr ? returned(op->operands, *main) : expanded(op->operands);
-        r.ops.push_back(std::move(op));
-      } else if (!op->regions.empty()) {
-        with_regions(std::move(op), r);
-      } else if (op->kind == Kind::kReal || op->kind == Kind::kImag || touches_complex(*op)) {
-        any_ = true;
-        placed(*op, [&] { one(*op); });
-        graveyard_.push_back(std::move(op));
-      } else {
-        r.ops.push_back(std::move(op));
-      }
-    }
-  }
-
-  // Errors without a place are of the op.
-  template <typename Fn>
-  static void placed(const Op& op, Fn&& fn) {
-    try {
-      fn();
-    } catch (const Error& e) {
-      if (e.op().empty()) {
-        refuse_complex(op, e.message());
-      }
-      throw;
-    }
-  }
-
-  const Complex& complex(const Value* v) const { return parts_.at(v); }
-
-  std::vector<Value*> returned(const std::vector<Value*>& values, Function& main) {
-    std::vector<Value*> out;
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (is_complex(values[i])) {
-        add_parts(main.results[i]);
-      }
-      out.push_back(packed(values[i]));
-    }
-    return out;
-  }
-  Value* packed(Value* v) {
-    return whole_.contains(v) ? whole_.at(v) : is_complex(v) ? pack_complex(complex(v), rw_) : v;
-  }
-  std::vector<Value*> expanded(const std::vector<Value*>& values) const {
-    std::vector<Value*> out;
-    for (Value* v : values) {
-      if (is_complex(v)) {
-        out.push_back(complex(v).re);
-        out.push_back(complex(v).im);
-      } else {
-        out.push_back(v);
-      }
-    }
-    return out;
-  }
-  static std::vector<Type> expanded_types(const Op& op) {
-    std::vector<Type> types;
-    for (const auto& r : op.results) {
-      const bool split = is_complex(r.get());
-      types.insert(types.end(), split ? 2 : 1, split ? part_type(r->type) : r->type);
-    }
-    return types;
-  }
-
-  void set(const Op& op, const Complex& c) { parts_[op.result()] = c; }
-  void set(const Op& op, Value* v) { replaced_[op.result()] = v; }
-  // Results of an op whose complex ones are two.
-  void set_expanded(const Op& op, const Op& fresh) {
-    size_t at = 0;
-    for (const auto& r : op.results) {
-      if (is_complex(r.get())) {
-        parts_[r.get()] = {fresh.result(at), fresh.result(at + 1)};
-        at += 2;
-      } else {
-        replaced_[r.get()] = fresh.result(at++);
-      }
-    }
-  }
-
-  void one(const Op& op) {
+  void one(const Op& op) override {
     switch (op.kind) {
       case Kind::kConstant:
         return set(op, complex_constant(op.as<ConstantAttrs>().value, rw_));
@@ -227,13 +94,9 @@ class ComplexSplitter {
         return op.type().elem == Elem::kF32 ? set(op, out.re) : set(op, out);
       }
       case Kind::kSend:
-        rw_.make_op(op.kind, {packed(op.operands[0])}, {}, op.attrs);
-        return;
-      case Kind::kRecv: {
-        Type words = part_type(op.type());
-        words.dims.push_back(2);
-        return set(op, unpack_complex(rw_.make(op.kind, {}, words, op.attrs), rw_));
-      }
+        return send(op);
+      case Kind::kRecv:
+        return recv(op);
       default:  // rejects what it does not know
         return structural(op);
     }
@@ -244,14 +107,9 @@ class ComplexSplitter {
       case Kind::kAllGather:
       case Kind::kAllToAll:
       case Kind::kOptimizationBarrier:
-        if (op.results.size() > 1) {
-          return set_expanded(
-              op, *rw_.make_op(op.kind, expanded(op.operands), expanded_types(op), op.attrs));
-        }
-        return by_parts(op);
+        return op.results.size() > 1 ? on_all_parts(op) : by_parts(op);
       case Kind::kCustomCall:
-        return set_expanded(
-            op, *rw_.make_op(op.kind, expanded(op.operands), expanded_types(op), op.attrs));
+        return on_all_parts(op);
       default:  // by parts, of matrices, elementwise, or rejected below
         break;
     }
@@ -265,29 +123,15 @@ class ComplexSplitter {
       return set(op, complex(op.operands[0]));
     }
     if (!is_elementwise(op.kind) || !is_complex(op.operands[0])) {
-      refuse_complex(op, std::string(kNotOnComplex));
+      refuse(op);
     }
     const auto made = op.operands.size() == 1
                           ? math_.unary(op.kind, complex(op.operands[0]))
                           : math_.binary(op.kind, complex(op.operands[0]), complex(op.operands[1]));
     if (!made) {
-      refuse_complex(op, std::string(kNotOnComplex));
+      refuse(op);
     }
     set(op, *made);
-  }
-
-  // The op on each part; operands that are not complex are shared.
-  void by_parts(const Op& op) {
-    std::array<Value*, 2> made{};
-    for (const bool imaginary : {false, true}) {
-      std::vector<Value*> operands;
-      for (Value* v : op.operands) {
-        operands.push_back(!is_complex(v) ? v : imaginary ? complex(v).im : complex(v).re);
-      }
-      made[imaginary ? 1 : 0] =
-          rw_.make(op.kind, std::move(operands), part_type(op.type()), op.attrs);
-    }
-    set(op, Complex{made[0], made[1]});
   }
 
   void part(const Op& op) {
@@ -325,7 +169,7 @@ class ComplexSplitter {
       return is_complex(v) ? complex(v) : math_.from_real(b_.convert(v, Elem::kF32));
     };
     if (!is_complex(op.type().elem)) {
-      refuse_complex(op, "the result of complex operands must be complex64");
+      refuse(op, "the result of complex operands must be complex64");
     }
     set(op, op.kind == Kind::kDotGeneral ? complex_dot(op, operand(0), operand(1), rw_)
                                          : complex_convolution(op, operand(0), operand(1), rw_));
@@ -339,24 +183,14 @@ class ComplexSplitter {
     const std::vector<Complex> made = complex_matrix_op(op, operands, rw_);
     for (size_t i = 0; i < op.results.size(); ++i) {
       if (is_complex(op.result(i))) {
-        parts_[op.result(i)] = made.at(i);
+        set_result(op.result(i), parts_of(made.at(i)));
       } else {
-        replaced_[op.result(i)] = made.at(i).re;
+        set_result(op.result(i), made.at(i).re);
       }
     }
   }
 
-  // ---- ops with regions: two values for each complex one, on both sides of the region's boundary
-  void with_regions(std::unique_ptr<Op> op, Region& to) {
-    if (!touches_complex(*op)) {
-      for (auto& inner : op->regions) {
-        region(*inner);
-      }
-      rw_.place(to, *op);
-      to.ops.push_back(std::move(op));
-      return;
-    }
-    any_ = true;
+  void one_with_regions(std::unique_ptr<Op> op, Region& to) override {
     switch (op->kind) {
       case Kind::kWhile:
       case Kind::kIf:
@@ -374,11 +208,11 @@ class ComplexSplitter {
       case Kind::kAllReduce:
       case Kind::kReduceScatter:
         if (!has_bodies_of_parts(*op)) {
-          refuse_complex(*op, "over cores complex64 arrays can only be summed (jax.lax.psum)");
+          refuse(*op, "over cores complex64 arrays can only be summed (jax.lax.psum)");
         }
         return bodies_of_parts(std::move(op));
       default:
-        refuse_complex(*op, std::string(kNotOnComplex));
+        refuse(*op);
     }
   }
 
@@ -393,89 +227,21 @@ class ComplexSplitter {
       part_body(*op, *complex(op->result()).re->def);
       part_body(*op, *complex(op->result()).im->def);
     }
-    graveyard_.push_back(std::move(op));
+    bury(std::move(op));
   }
 
-  Attrs expanded_attrs(const Op& op) const {
-    if (op.kind != Kind::kManualComputation) {
-      return op.attrs;
-    }
-    ManualAttrs attrs = op.as<ManualAttrs>();
-    const auto twice = [](std::vector<ShardingAttrs>& list, const auto& values) {
-      std::vector<ShardingAttrs> all;
-      for (size_t i = 0; i < list.size(); ++i) {
-        all.insert(all.end(), is_complex(&*values[i]) ? 2 : 1, list[i]);
-      }
-      list = std::move(all);
-    };
-    twice(attrs.in, op.operands);
-    twice(attrs.out, op.results);
-    return attrs;
-  }
-
-  void expand(std::unique_ptr<Op> op, Region& to) {
-    Op* fresh = to.append(op->kind, expanded(op->operands), expanded_types(*op),
-                          expanded_attrs(*op), op->loc);
-    for (auto& inner : op->regions) {
-      Region* copy = fresh->add_region();
-      region_arguments(*inner, *copy, op->kind == Kind::kSort ? 2 : 1);
-      for (auto& body : inner->ops) {
-        body->parent = copy;
-        copy->ops.push_back(std::move(body));
-      }
-      inner->ops.clear();
-      region(*copy);
-    }
-    rw_.place(to, *op);
-    set_expanded(*op, *fresh);
-    graveyard_.push_back(std::move(op));
-  }
-
-  // `together` arguments belong to one operand (sort: left and right): all real parts of such a
-  // group stand before its imaginary parts.
-  void region_arguments(const Region& from, Region& to, size_t together) {
-    for (size_t i = 0; i < from.args.size(); i += together) {
-      const bool split = is_complex(from.args[i].get());
-      std::vector<Value*> re, im;
-      for (size_t k = 0; k < together; ++k) {
-        const Type& t = from.args[i + k]->type;
-        re.push_back(to.add_arg(split ? part_type(t) : t));
-      }
-      for (size_t k = 0; split && k < together; ++k) {
-        im.push_back(to.add_arg(part_type(from.args[i + k]->type)));
-      }
-      for (size_t k = 0; k < together; ++k) {
-        const Value* old = from.args[i + k].get();
-        if (split) {
-          parts_[old] = {re[k], im[k]};
-        } else {
-          replaced_[old] = re[k];
-        }
-      }
-    }
-  }
-
-  const ComplexBorder border_;
-  Rewriter rw_;
-  Builder b_{rw_};
   ComplexFunctions math_{rw_};
-  bool any_ = false;
-  std::unordered_map<const Value*, Complex> parts_;
-  ValueMap replaced_;
-  ValueMap whole_;  // arguments of main, as they lie in memory
-  std::vector<std::unique_ptr<Value>> old_arguments_;
-  std::vector<std::unique_ptr<Op>> graveyard_;  // keeps the keys alive
 };
 
 // A body of scalars on whole arrays.
 std::vector<Value*> complex_map(Op& op, Rewriter& rw) {
-  return op.kind == Kind::kMap && touches_complex(op) ? legalization::map(op, rw)
-                                                      : std::vector<Value*>{};
+  return op.kind == Kind::kMap && touches(op, Elem::kComplex64) ? legalization::map(op, rw)
+                                                                : std::vector<Value*>{};
 }
 
 }  // namespace
 
-bool split_complex(Module& module, ComplexBorder border) {
+bool split_complex(Module& module, SplitBorder border) {
   Rewriter().run(module.main->body, complex_map);
   return ComplexSplitter(border).run(*module.main);
 }

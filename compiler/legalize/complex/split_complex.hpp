@@ -7,14 +7,11 @@
 // take two values for each complex one.
 #pragma once
 
-#include "ir/graph.hpp"
+#include "legalize/pair_splitter.hpp"
 
 namespace tpu::compiler {
 
-// How complex arguments and results of main lie: as above, or as two values each, as in regions.
-enum class ComplexBorder : uint8_t { kMemory, kParts };
-
 // True if anything was split.
-bool split_complex(Module& module, ComplexBorder border = ComplexBorder::kMemory);
+bool split_complex(Module& module, SplitBorder border = SplitBorder::kMemory);
 
 }  // namespace tpu::compiler

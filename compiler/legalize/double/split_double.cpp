@@ -1,10 +1,6 @@
 // See split_double.hpp. The arithmetic is in double_math.cpp and double_functions.cpp.
 #include "legalize/double/split_double.hpp"
 
-#include <algorithm>
-#include <array>
-#include <unordered_map>
-
 #include "ir/op_traits.hpp"
 #include "legalize/double/double_functions.hpp"
 #include "legalize/double/double_math.hpp"
@@ -14,132 +10,30 @@ namespace tpu::compiler {
 
 namespace {
 
-bool is_double(const Value* v) { return v->type.elem == Elem::kF64; }
-
-Type bits_type(const Type& t) { return {Elem::kU64, t.dims}; }
-
-[[noreturn]] void refuse_double(const Op& op, const std::string& why) {
-  throw Error(why, source_name(op.kind), op.loc);
-}
-
-constexpr std::string_view kNotOnDouble = "not supported on f64; use float32 for this operation";
-
-bool touches_double(const Op& op) {
-  return std::any_of(op.operands.begin(), op.operands.end(),
-                     [](const Value* v) { return is_double(v); }) ||
-         std::any_of(op.results.begin(), op.results.end(),
-                     [](const auto& r) { return is_double(r.get()); });
-}
-
-class DoubleSplitter {
+class DoubleSplitter : public PairSplitter {
  public:
-  bool run(Function& main) {
-    arguments(main);
-    region(main.body, &main);
-    return any_;
-  }
+  explicit DoubleSplitter(SplitBorder border)
+      : PairSplitter(Elem::kF64, border, "not supported on f64; use float32 for this operation") {}
 
  private:
-  // Bits in memory, taken apart in front of all other ops.
-  void arguments(Function& main) {
-    std::vector<std::unique_ptr<Op>> later;
-    later.swap(main.body.ops);
-    for (size_t i = 0; i < main.args.size(); ++i) {
-      auto& arg = main.body.args[i];
-      if (!is_double(arg.get())) {
-        continue;
-      }
-      any_ = true;
-      main.args[i].global.elem = Elem::kU64;
-      main.args[i].is_double = true;
-      auto fresh = std::make_unique<Value>(*arg);
-      fresh->type = bits_type(arg->type);
-      rw_.place(main.body, *later.back());
-      pairs_[arg.get()] = math_.from_bits(fresh.get());
-      bits_[arg.get()] = fresh.get();
-      arg.swap(fresh);
-      old_arguments_.push_back(std::move(fresh));
-    }
-    for (auto& op : later) {
-      main.body.ops.push_back(std::move(op));
-    }
+  Type memory_type(const Type& type) const override { return {Elem::kU64, type.dims}; }
+  template <typename Info>
+  static void mark_bits(Info& info) {
+    info.global.elem = Elem::kU64;
+    info.is_double = true;
   }
+  void mark(ArgInfo& info) const override { mark_bits(info); }
+  void mark(ResultInfo& info) const override { mark_bits(info); }
+  Parts unpacked(Value* memory) override { return parts_of(math_.from_bits(memory)); }
+  Value* packed(const Parts& parts) override { return math_.to_bits({parts.first, parts.second}); }
 
-  // `main`: of whose body the region is, or null.
-  void region(Region& r, Function* main = nullptr) {
-    std::vector<std::unique_ptr<Op>> old;
-    old.swap(r.ops);
-    for (auto& op : old) {
-      op->operands = mapped(std::move(op->operands), replaced_);
-      rw_.place(r, *op);
-      if (op->kind == Kind::kReturn) {
-        op->operands = main != nullptr ? returned(op->operands, *main) : expanded(op->operands);
-        r.ops.push_back(std::move(op));
-      } else if (!op->regions.empty()) {
-        with_regions(std::move(op), r);
-      } else if (touches_double(*op)) {
-        any_ = true;
-        one(*op);
-        graveyard_.push_back(std::move(op));
-      } else {
-        r.ops.push_back(std::move(op));
-      }
-    }
-  }
+  static Parts parts_of(const Pair& p) { return {p.hi, p.lo}; }
+  Pair pair(const Value* v) const { return {parts(v).first, parts(v).second}; }
+  using PairSplitter::set;
+  void set(const Op& op, const Pair& p) { PairSplitter::set(op, parts_of(p)); }
+  bool is_double(const Value* v) const { return is_split(v); }
 
-  const Pair& pair(const Value* v) const { return pairs_.at(v); }
-  Value* bits(Value* v) { return bits_.contains(v) ? bits_.at(v) : math_.to_bits(pair(v)); }
-
-  std::vector<Value*> returned(const std::vector<Value*>& values, Function& main) {
-    std::vector<Value*> out;
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (!is_double(values[i])) {
-        out.push_back(values[i]);
-        continue;
-      }
-      main.results[i].global.elem = Elem::kU64;
-      main.results[i].is_double = true;
-      out.push_back(bits(values[i]));
-    }
-    return out;
-  }
-  std::vector<Value*> expanded(const std::vector<Value*>& values) const {
-    std::vector<Value*> out;
-    for (Value* v : values) {
-      if (is_double(v)) {
-        out.push_back(pair(v).hi);
-        out.push_back(pair(v).lo);
-      } else {
-        out.push_back(v);
-      }
-    }
-    return out;
-  }
-  static std::vector<Type> expanded_types(const Op& op) {
-    std::vector<Type> types;
-    for (const auto& r : op.results) {
-      const bool split = is_double(r.get());
-      types.insert(types.end(), split ? 2 : 1, split ? pair_part(r->type) : r->type);
-    }
-    return types;
-  }
-
-  void set(const Op& op, const Pair& p) { pairs_[op.result()] = p; }
-  void set(const Op& op, Value* v) { replaced_[op.result()] = v; }
-  // Results of an op whose f64 ones are two.
-  void set_expanded(const Op& op, const Op& fresh) {
-    size_t at = 0;
-    for (const auto& r : op.results) {
-      if (is_double(r.get())) {
-        pairs_[r.get()] = {fresh.result(at), fresh.result(at + 1)};
-        at += 2;
-      } else {
-        replaced_[r.get()] = fresh.result(at++);
-      }
-    }
-  }
-
-  void one(const Op& op) {
+  void one(const Op& op) override {
     switch (op.kind) {
       case Kind::kConstant:
         return set(op, math_.constant(op.as<ConstantAttrs>().value));
@@ -163,17 +57,16 @@ class DoubleSplitter {
       case Kind::kReducePrecision:
         return reduce_precision(op);
       case Kind::kSend:
-        rw_.make_op(op.kind, {bits(op.operands[0])}, {}, op.attrs);
-        return;
+        return send(op);
       case Kind::kRecv:
-        return set(op, math_.from_bits(rw_.make(op.kind, {}, bits_type(op.type()), op.attrs)));
+        return recv(op);
       case Kind::kWindow:
         return by_parts(op);
       case Kind::kAllGather:
       case Kind::kAllToAll:
+      case Kind::kCustomCall:
       case Kind::kOptimizationBarrier:
-        return set_expanded(
-            op, *rw_.make_op(op.kind, expanded(op.operands), expanded_types(op), op.attrs));
+        return on_all_parts(op);
       default:  // by parts, elementwise, or rejected below
         return structural(op);
     }
@@ -191,22 +84,9 @@ class DoubleSplitter {
       made = functions_.binary(op.kind, pair(op.operands[0]), pair(op.operands[1]));
     }
     if (!made) {
-      refuse_double(op, std::string(kNotOnDouble));
+      refuse(op);
     }
     set(op, *made);
-  }
-
-  // The op on each part; operands that are not f64 are shared.
-  void by_parts(const Op& op) {
-    std::array<Value*, 2> made{};
-    for (const bool low : {false, true}) {
-      std::vector<Value*> operands;
-      for (Value* v : op.operands) {
-        operands.push_back(!is_double(v) ? v : low ? pair(v).lo : pair(v).hi);
-      }
-      made[low ? 1 : 0] = rw_.make(op.kind, std::move(operands), pair_part(op.type()), op.attrs);
-    }
-    set(op, Pair{made[0], made[1]});
   }
 
   void convert(const Op& op) {
@@ -227,12 +107,12 @@ class DoubleSplitter {
   void bitcast(const Op& op) {
     Value* x = op.operands[0];
     if (!is_double(x)) {
-      return set(op, math_.from_bits(b_.bitcast(x, bits_type(op.type()))));
+      return set(op, math_.from_bits(b_.bitcast(x, memory_type(op.type()))));
     }
     if (op.type().elem == Elem::kF64) {
       return set(op, pair(x));
     }
-    set(op, b_.bitcast(bits(x), op.type()));
+    set(op, b_.bitcast(whole(x), op.type()));
   }
 
   void clamp(const Op& op) {
@@ -255,24 +135,14 @@ class DoubleSplitter {
       return set(op, x);
     }
     if (a.mantissa_bits > kF32Bits) {
-      refuse_double(op,
-                    "f64 can be reduced to at most 23 bits of mantissa, or to at least 48 and "
-                    "an exponent of at least 8; use one of these formats");
+      refuse(op,
+             "f64 can be reduced to at most 23 bits of mantissa, or to at least 48 and "
+             "an exponent of at least 8; use one of these formats");
     }
     set(op, math_.from_f32(rw_.make(op.kind, {x.hi}, x.hi->type, op.attrs)));
   }
 
-  // ---- ops with regions: two values for each f64, on both sides of the region's boundary
-  void with_regions(std::unique_ptr<Op> op, Region& to) {
-    if (!touches_double(*op)) {
-      for (auto& inner : op->regions) {
-        region(*inner);
-      }
-      rw_.place(to, *op);
-      to.ops.push_back(std::move(op));
-      return;
-    }
-    any_ = true;
+  void one_with_regions(std::unique_ptr<Op> op, Region& to) override {
     switch (op->kind) {
       case Kind::kWhile:
       case Kind::kIf:
@@ -284,86 +154,19 @@ class DoubleSplitter {
       case Kind::kManualComputation:
         return expand(std::move(op), to);
       default:  // has no pairs
-        refuse_double(*op, std::string(kNotOnDouble));
+        refuse(*op);
     }
   }
 
-  Attrs expanded_attrs(const Op& op) const {
-    if (op.kind != Kind::kManualComputation) {
-      return op.attrs;
-    }
-    ManualAttrs attrs = op.as<ManualAttrs>();
-    const auto twice = [](std::vector<ShardingAttrs>& list, const auto& values) {
-      std::vector<ShardingAttrs> all;
-      for (size_t i = 0; i < list.size(); ++i) {
-        all.insert(all.end(), is_double(&*values[i]) ? 2 : 1, list[i]);
-      }
-      list = std::move(all);
-    };
-    twice(attrs.in, op.operands);
-    twice(attrs.out, op.results);
-    return attrs;
-  }
-
-  void expand(std::unique_ptr<Op> op, Region& to) {
-    Op* fresh = to.append(op->kind, expanded(op->operands), expanded_types(*op),
-                          expanded_attrs(*op), op->loc);
-    for (auto& inner : op->regions) {
-      Region* copy = fresh->add_region();
-      region_arguments(*inner, *copy, op->kind == Kind::kSort ? 2 : 1);
-      for (auto& body : inner->ops) {
-        body->parent = copy;
-        copy->ops.push_back(std::move(body));
-      }
-      inner->ops.clear();
-      region(*copy);
-    }
-    rw_.place(to, *op);
-    set_expanded(*op, *fresh);
-    graveyard_.push_back(std::move(op));
-  }
-
-  // `together` arguments belong to one operand (sort: left and right): all high parts of such a
-  // group stand before its low parts.
-  void region_arguments(const Region& from, Region& to, size_t together) {
-    for (size_t i = 0; i < from.args.size(); i += together) {
-      const bool split = is_double(from.args[i].get());
-      std::vector<Value*> high, low;
-      for (size_t k = 0; k < together; ++k) {
-        const Type& t = from.args[i + k]->type;
-        high.push_back(to.add_arg(split ? pair_part(t) : t));
-      }
-      for (size_t k = 0; split && k < together; ++k) {
-        low.push_back(to.add_arg(pair_part(from.args[i + k]->type)));
-      }
-      for (size_t k = 0; k < together; ++k) {
-        const Value* old = from.args[i + k].get();
-        if (split) {
-          pairs_[old] = {high[k], low[k]};
-        } else {
-          replaced_[old] = high[k];
-        }
-      }
-    }
-  }
-
-  Rewriter rw_;
-  Builder b_{rw_};
   DoubleMath math_{rw_};
   DoubleFunctions functions_{math_};
-  bool any_ = false;
-  std::unordered_map<const Value*, Pair> pairs_;
-  ValueMap replaced_;
-  ValueMap bits_;  // arguments as they are in memory
-  std::vector<std::unique_ptr<Value>> old_arguments_;
-  std::vector<std::unique_ptr<Op>> graveyard_;  // keeps the keys alive
 };
 
 }  // namespace
 
-bool split_double(Module& module) {
+bool split_double(Module& module, SplitBorder border) {
   legalize_double(module);
-  return DoubleSplitter().run(*module.main);
+  return DoubleSplitter(border).run(*module.main);
 }
 
 }  // namespace tpu::compiler

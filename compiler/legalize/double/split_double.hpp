@@ -6,11 +6,11 @@
 // this pass; what the host sees is in ArgInfo::is_double. Regions take two values for each f64.
 #pragma once
 
-#include "ir/graph.hpp"
+#include "legalize/pair_splitter.hpp"
 
 namespace tpu::compiler {
 
 // True if anything was split.
-bool split_double(Module& module);
+bool split_double(Module& module, SplitBorder border = SplitBorder::kMemory);
 
 }  // namespace tpu::compiler
