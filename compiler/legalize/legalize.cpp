@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "legalize/builder.hpp"
+#include "legalize/double/double_contraction.hpp"
 #include "legalize/int64/split_wide.hpp"
 #include "legalize/int64/wide_collectives.hpp"
 #include "legalize/linalg/linalg.hpp"
+#include "legalize/pair_splitter.hpp"
 
 namespace tpu::compiler {
 namespace {
@@ -143,10 +145,7 @@ std::vector<Value*> legalize_wide_op(Op& op, Rewriter& rw, int64_t cores) {
 }
 
 std::vector<Value*> legalize_double_op(Op& op, Rewriter& rw, const Module& module) {
-  const auto is_double = [](const Value* v) { return v->type.elem == Elem::kF64; };
-  const bool any = std::any_of(op.operands.begin(), op.operands.end(), is_double) ||
-                   (!op.results.empty() && is_double(op.result(0)));
-  if (!any) {
+  if (!touches(op, Elem::kF64)) {
     return {};
   }
   if (is_matrix_op(op.kind)) {
@@ -154,13 +153,10 @@ std::vector<Value*> legalize_double_op(Op& op, Rewriter& rw, const Module& modul
   }
   switch (op.kind) {
     case Kind::kConvolution:
-    case Kind::kSelectAndScatter:
-      if (module.num_cores > 1) {
-        throw Error("not supported on f64 over several cores; use float32 or one core",
-                    source_name(op.kind), op.loc);
-      }
-      return legalize_op(op, rw, module.num_cores);
     case Kind::kDotGeneral:
+      return contracts_by_slices(op, module.num_cores) ? std::vector<Value*>{}
+                                                       : legalize_op(op, rw, module.num_cores);
+    case Kind::kSelectAndScatter:
     case Kind::kMap:
     case Kind::kBatchNormTraining:
     case Kind::kBatchNormInference:

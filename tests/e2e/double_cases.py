@@ -68,13 +68,46 @@ def arrays() -> list[Case]:
         Case("update", lambda x, i: lax.dynamic_update_slice(x, x[:2, :2] * 3, (i, i)), (X, np.int32(4)), l2=NEAR),
         Case("loop", lambda x: lax.fori_loop(0, 5, lambda i, v: v * 1.1 + i, x), (X,), l2=near),
         Case("branch", lambda x, p: lax.cond(p, jnp.sin, lambda v: v / 3, x), (X, np.bool_(True)), l2=NEAR),
-        Case("dot", lambda x, y: x @ y.T, (X, Y), l2=near), Case("matvec", lambda x, y: x @ y[0], (X, Y), l2=near),
+        Case("dot", lambda x, y: x @ y.T, (X, Y), l2=near),
+        Case("dot_highest", lambda x, y: jnp.dot(x, y.T, precision="highest"), (X, Y), l2=near),
+        Case("matvec", lambda x, y: x @ y[0], (X, Y), l2=near),
         Case("convolve", lambda x, y: jnp.convolve(x[0], y[0, :5], mode="same"), (X, Y), l2=near),
         Case("max_pool", lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (2, 3), (1, 1), "VALID"), (X,), l2=NEAR),
         Case("softmax", jax.nn.softmax, (X,), l2=near),
         Case("adam_scalars", lambda x, t: x * jnp.sqrt(1 - 0.999 ** t) / (1 - 0.9 ** t),
              (X.astype(np.float32), np.float64(3)), l2=1e-6)]
     return cases
+
+
+def _convolve(x: jax.Array, w: jax.Array, strides: tuple = (1, 1), **more: object) -> jax.Array:
+    return lax.conv_general_dilated(x, w, strides, ((1, 1), (1, 1)), dimension_numbers=("NHWC", "HWIO", "NHWC"), **more)
+
+
+def _max_pool(x: jax.Array) -> jax.Array:
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+
+def contractions() -> list[Case]:
+    """Products on the matrix units."""
+    near = NEAR * 10
+    images, kernel = _random(4, 12, 12, 8, seed=5), _random(3, 3, 8, 6, seed=6)
+    a, b = _random(48, 160, seed=7), _random(160, 40, seed=8, scale=1e8)
+    return [
+        Case("matmul", lambda x, y: x @ y, (a, b), l2=near),
+        Case("mixed", lambda x, y: x.astype(jnp.float64) @ y, (a.astype(np.float32), b), l2=near),
+        Case("batched", lambda x, y: jnp.einsum("bij,bkj->bik", x, y),
+             (_random(3, 40, 100), _random(3, 40, 100, seed=9)), l2=near),
+        Case("gram", lambda x: jnp.einsum("ij,ik->jk", x, x), (a,), l2=near),
+        Case("convolution", _convolve, (images, kernel), l2=near),
+        Case("strided", lambda x, w: _convolve(x, w, (2, 2), rhs_dilation=(2, 2)), (images, kernel), l2=near),
+        Case("transposed", lambda x, w: _convolve(x, w, lhs_dilation=(2, 2)), (images, kernel), l2=near),
+        Case("groups", lambda x, w: _convolve(x, w, feature_group_count=2), (images, _random(3, 3, 4, 6)), l2=near),
+        Case("depthwise", lambda x, w: _convolve(x, w, feature_group_count=8), (images, _random(3, 3, 1, 8)), l2=near),
+        Case("gradients", jax.grad(lambda x, w: jnp.sum(jnp.sin(_convolve(x, w))), (0, 1)), (images, kernel), l2=near),
+        Case("group_gradients",
+             jax.grad(lambda x, w: jnp.sum(jnp.sin(_convolve(x, w, feature_group_count=2))), (0, 1)),
+             (images, _random(3, 3, 4, 6)), l2=near),
+        Case("pool_gradient", jax.grad(lambda x: jnp.sum(_max_pool(x) ** 3)), (images,), l2=near)]
 
 
 def matrices() -> list[Case]:
@@ -92,7 +125,13 @@ def matrices() -> list[Case]:
 def sharded() -> list[Case]:
     """Over cores."""
     mesh = {"i": 4}
+    images, kernel = _random(8, 8, 8, 4, seed=5), _random(12, 3, 4, 6, seed=6)
     return [Case("psum", lambda x: lax.psum(x, "i"), (X,), l2=NEAR, mesh=mesh),
+            Case("dot_of_parts", lambda x, y: lax.psum(x @ y, "i"), (_random(320, 80), _random(320, 64)), l2=NEAR * 10,
+                 mesh=mesh),
+            Case("convolution_of_parts", lambda x, w: _convolve(x, w), (images, kernel), l2=NEAR * 10, mesh=mesh),
+            Case("pool_gradient_of_parts", jax.grad(lambda x: jnp.sum(_max_pool(x) ** 3)), (images,), l2=NEAR * 10,
+                 mesh=mesh),
             Case("pmax", lambda x: lax.pmax(x, "i"), (X,), l2=NEAR, mesh=mesh),
             Case("all_gather", lambda x: lax.all_gather(x, "i").sum(0), (X,), l2=NEAR, mesh=mesh),
             Case("ppermute", lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 3), (3, 0)]), (X,), l2=NEAR,
@@ -101,4 +140,4 @@ def sharded() -> list[Case]:
 
 def all_cases() -> list[Case]:
     """All of them."""
-    return elementwise() + arrays() + matrices() + sharded()
+    return elementwise() + arrays() + contractions() + matrices() + sharded()

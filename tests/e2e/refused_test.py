@@ -121,6 +121,14 @@ def from_text() -> list[Case]:
          ": (tensor<8xf32>, tensor<i32>) -> tensor<8xf32>", "%0", "8xf32"),
         ("convert", "use bfloat16", "%d = stablehlo.convert %a : (tensor<8xf32>) -> tensor<8xf16> "
          "%0 = stablehlo.is_finite %d : (tensor<8xf16>) -> tensor<8xi1>", "%0", "8xi1"),
+        ("fft", "complex128 is not supported by the TPU; use complex64",
+         "%d = stablehlo.convert %a : (tensor<8xf32>) -> tensor<8xf64> "
+         "%f = stablehlo.fft %d, type = RFFT, length = [8] : (tensor<8xf64>) -> tensor<5xcomplex<f64>> "
+         "%r = stablehlo.real %f : (tensor<5xcomplex<f64>>) -> tensor<5xf64> "
+         "%0 = stablehlo.convert %r : (tensor<5xf64>) -> tensor<5xf32>", "%0", "5xf32"),
+        ("reduce_precision", "at least 48", "%d = stablehlo.convert %a : (tensor<8xf32>) -> tensor<8xf64> "
+         "%r = stablehlo.reduce_precision %d, format = e11m30 : tensor<8xf64> "
+         "%0 = stablehlo.convert %r : (tensor<8xf64>) -> tensor<8xf32>", "%0", "8xf32"),
         ("reduce", "before it", number + "%n = stablehlo.constant dense<> : tensor<0xi64> "
          "%0 = stablehlo.reduce(%a init: %s) across dimensions = [0] : (tensor<8xf32>, tensor<f32>) -> tensor<f32> "
          "reducer(%p: tensor<f32>, %q: tensor<f32>) { %r = stablehlo.rng %p, %q, %n, distribution = UNIFORM "

@@ -69,6 +69,32 @@ def sharded() -> None:
     near("psum", total(placed), X.reshape(8, 2, 24).sum(0))
 
 
+def contractions() -> None:
+    """Products over devices: rows, columns, terms; images, features; gradients."""
+    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
+    random = np.random.default_rng(3)
+    a, b = random.standard_normal((64, 160)), random.standard_normal((160, 48))
+
+    def on(array: np.ndarray, *spec: str | None) -> jax.Array:
+        return jax.device_put(array, NamedSharding(mesh, P(*spec)))
+
+    for left, right in ((("x", None), (None, "y")), ((None, "x"), ("x", None)), (("y", "x"), ("x", None))):
+        near(f"product of {left} and {right}", jax.jit(jnp.matmul)(on(a, *left), on(b, *right)), a @ b)
+    images, kernel = random.standard_normal((8, 12, 12, 8)), random.standard_normal((3, 3, 8, 16))
+
+    def loss(x: jax.Array, w: jax.Array) -> jax.Array:
+        y = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return jnp.sum(jnp.sin(lax.reduce_window(y, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")))
+
+    step = jax.jit(jax.value_and_grad(loss, (0, 1)))
+    value, (of_images, of_kernel) = step(jax.device_put(images, CPU), jax.device_put(kernel, CPU))
+    for at, wt in ((("x",), ()), (("x", None, None, "y"), (None, None, "y")), ((None, "x"), (None, None, None, "y"))):
+        ours, (g, h) = step(on(images, *at), on(kernel, *wt))
+        near(f"loss at {at}, {wt}", ours, value)
+        near(f"gradient at {at}, {wt}", g, of_images)
+        near(f"gradient of the kernel at {at}, {wt}", h, of_kernel)
+
+
 def cut_by_the_program() -> None:
     """jax.experimental.custom_partitioning: the function sees f64 arrays."""
     seen = []
@@ -90,6 +116,7 @@ def main() -> int:
     buffers()
     programs()
     sharded()
+    contractions()
     cut_by_the_program()
     print("f64 passed")
     return 0

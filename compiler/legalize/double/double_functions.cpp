@@ -55,18 +55,6 @@ DoubleFunctions::Reduced DoubleFunctions::reduced(const Pair& x, double step, do
   return {m_.add(rest, m_.exact_product(minus_k, m_.number(k, third))), k};
 }
 
-// x 2^k, |k| <= 252, in two steps.
-Pair DoubleFunctions::with_power_of_two(const Pair& x, Value* k) {
-  const Type integers{Elem::kI32, k->type.dims};
-  Value* n = b_.convert(k, Elem::kI32);
-  Value* half = b_.binary(Kind::kShiftRightArith, n, b_.splat_int(integers, 1));
-  const auto power = [&](Value* e) {
-    Value* field = b_.add(e, b_.splat_int(integers, 127));
-    return b_.bitcast(b_.binary(Kind::kShiftLeft, field, b_.splat_int(integers, 23)), k->type);
-  };
-  return m_.scale(m_.scale(x, power(half)), power(b_.sub(n, half)));
-}
-
 // Of r / 8, then three times e^2r - 1 = (e^r - 1) (2 + (e^r - 1)).
 Pair DoubleFunctions::expm1_near_zero(const Pair& r) {
   constexpr int kExact = 4, kTerms = 9, kDoublings = 3;
@@ -89,7 +77,7 @@ Pair DoubleFunctions::expm1_near_zero(const Pair& r) {
 
 Pair DoubleFunctions::exp(const Pair& x) {
   const Reduced by_ln2 = reduced(x, std::numbers::ln2, 170);
-  const Pair y = with_power_of_two(plus(expm1_near_zero(by_ln2.rest), 1), by_ln2.k);
+  const Pair y = m_.times_power_of_two(plus(expm1_near_zero(by_ln2.rest), 1), by_ln2.k);
   Value* plain = b_.unary(Kind::kExp, x.hi);
   return or_plain(y, plain, b_.logical_not(b_.unary(Kind::kIsFinite, x.hi)));
 }
@@ -100,10 +88,10 @@ Pair DoubleFunctions::expm1(const Pair& x) {
   // 2^k (near + 1) - 1 = 2^k near + (2^k - 1)
   Value* k = b_.min(by_ln2.k, m_.number(by_ln2.k, 100));
   const Pair one = num(x, 1);
-  const Pair far = m_.add(with_power_of_two(near, k), plus(with_power_of_two(one, k), -1));
+  const Pair far = m_.add(m_.times_power_of_two(near, k), plus(m_.times_power_of_two(one, k), -1));
   Pair y = m_.select(m_.test(Direction::kEq, k, 0), near, far);
-  y = m_.select(m_.test(Direction::kGt, by_ln2.k, 100), with_power_of_two(plus(near, 1), by_ln2.k),
-                y);
+  y = m_.select(m_.test(Direction::kGt, by_ln2.k, 100),
+                m_.times_power_of_two(plus(near, 1), by_ln2.k), y);
   Value* plain = b_.unary(Kind::kExpm1, x.hi);
   return or_plain(y, plain, b_.logical_not(b_.unary(Kind::kIsFinite, x.hi)));
 }
@@ -126,7 +114,7 @@ Pair DoubleFunctions::log(const Pair& x) {
       b_.convert(b_.binary(Kind::kShiftRightArith, biased, b_.splat_int(integers, 23)), Elem::kF32);
   // Finite and positive numbers only, so that the power exists.
   k = b_.min(b_.max(k, m_.number(k, -127)), m_.number(k, 128));
-  const Pair mantissa = with_power_of_two(x, m_.negate(k));
+  const Pair mantissa = m_.times_power_of_two(x, m_.negate(k));
   const Pair near = log1p_near_zero(plus(mantissa, -1));
   const Pair ln2{m_.number(k, std::numbers::ln2),
                  m_.number(k, std::numbers::ln2 - static_cast<float>(std::numbers::ln2))};
@@ -254,7 +242,7 @@ Pair DoubleFunctions::atan2(const Pair& y, const Pair& x) {
   Value* field =
       b_.binary(Kind::kShiftRightLogical, b_.bitcast(largest, bits), b_.splat_int(bits, 23));
   Value* k = b_.convert(b_.sub(b_.splat_int(bits, 127), field), Elem::kF32);
-  const Pair v = with_power_of_two(y, k), u = with_power_of_two(x, k);
+  const Pair v = m_.times_power_of_two(y, k), u = m_.times_power_of_two(x, k);
   const Pair a = m_.from_f32(plain);
   const Pair s = sine(a, false), c = sine(a, true);
   const Pair across = m_.subtract(m_.multiply(v, c), m_.multiply(u, s));

@@ -36,7 +36,6 @@ class DoubleFunctions {
   Pair sine_near_zero(const Pair& r);   // |r| <= pi / 4 and a little
   Pair cosine_near_zero(const Pair& r);
   Reduced reduced(const Pair& x, double step, double most);
-  Pair with_power_of_two(const Pair& x, Value* k);
   Pair or_plain(const Pair& x, Value* plain, Value* takes_plain);
 
   Pair num(const Pair& like, double value) { return m_.splat(like.hi->type.dims, value); }

@@ -216,4 +216,16 @@ Pair DoubleMath::scale(const Pair& a, Value* power) {
   return {hi, b_.select(b_.unary(Kind::kIsFinite, hi), lo, b_.zeros_like(lo))};
 }
 
+// In two steps: one power of two has not the range.
+Pair DoubleMath::times_power_of_two(const Pair& a, Value* k) {
+  const Type integers{Elem::kI32, k->type.dims};
+  Value* n = b_.convert(k, Elem::kI32);
+  Value* half = b_.binary(Kind::kShiftRightArith, n, b_.splat_int(integers, 1));
+  const auto power = [&](Value* e) {
+    Value* field = b_.add(e, b_.splat_int(integers, 127));
+    return b_.bitcast(b_.binary(Kind::kShiftLeft, field, b_.splat_int(integers, 23)), k->type);
+  };
+  return scale(scale(a, power(half)), power(b_.sub(n, half)));
+}
+
 }  // namespace tpu::compiler

@@ -48,6 +48,8 @@ class DoubleMath {
   Pair scale(const Pair& a, Value* power);
   Pair scale(const Pair& a, double power) { return scale(a, b_.splat(a.hi->type, power)); }
 
+  Pair times_power_of_two(const Pair& a, Value* k);  // a 2^k, k whole, at most 252 up or down
+
   Pair from_f32(Value* x) { return {x, b_.zeros_like(x)}; }
   Pair from(Value* x);                  // convert from any type but f64
   Value* to(const Pair& a, Elem elem);  // convert; integers saturate, NaN gives 0

@@ -2,6 +2,7 @@
 #include "legalize/double/split_double.hpp"
 
 #include "ir/op_traits.hpp"
+#include "legalize/double/double_contraction.hpp"
 #include "legalize/double/double_functions.hpp"
 #include "legalize/double/double_math.hpp"
 #include "legalize/legalize.hpp"
@@ -62,6 +63,9 @@ class DoubleSplitter : public PairSplitter {
         return recv(op);
       case Kind::kWindow:
         return by_parts(op);
+      case Kind::kDotGeneral:
+      case Kind::kConvolution:
+        return contraction(op);
       case Kind::kAllGather:
       case Kind::kAllToAll:
       case Kind::kCustomCall:
@@ -87,6 +91,14 @@ class DoubleSplitter : public PairSplitter {
       refuse(op);
     }
     set(op, *made);
+  }
+
+  // An operand of any type.
+  Pair number(Value* v) { return is_double(v) ? pair(v) : math_.from(v); }
+
+  void contraction(const Op& op) {
+    const Pair y = contraction_.run(op, number(op.operands[0]), number(op.operands[1]));
+    return is_double(op.result()) ? set(op, y) : set(op, math_.to(y, op.type().elem));
   }
 
   void convert(const Op& op) {
@@ -160,6 +172,7 @@ class DoubleSplitter : public PairSplitter {
 
   DoubleMath math_{rw_};
   DoubleFunctions functions_{math_};
+  DoubleContraction contraction_{rw_, math_};
 };
 
 }  // namespace
