@@ -50,9 +50,9 @@ class Result:
     seconds: float = 0.0
 
 
-def reason_of(text: str) -> str:
-    """The class of a failure: a reason of REASONS, or "ours"."""
-    return next((reason for reason, pattern in REASONS if re.search(pattern, text, re.DOTALL)), "ours")
+def reason_of(text: str, reasons: list[tuple[str, str]] = REASONS) -> str:
+    """The class of a failure: a reason of `reasons`, or "ours"."""
+    return next((reason for reason, pattern in reasons if re.search(pattern, text, re.DOTALL)), "ours")
 
 
 def worker(module: str, listing: bool, limit: float) -> None:
@@ -140,7 +140,7 @@ def names_of(module: str, args: argparse.Namespace) -> list[str] | None:
     """The tests of a file: all, or the sample of --cases. None where it has none or cannot be read, which is told."""
     errors = args.out / f"{module}.list"
     with errors.open("w", encoding="utf-8") as log:
-        output, _ = start(module, args, log, "--list").communicate()
+        output, _ = args.start(module, args, log, "--list").communicate()
     names = [json.loads(line)["name"] for line in output.splitlines()]
     if not names:
         print(f"jax_tests: no tests in {args.tests / module}.py; {errors} says why", file=sys.stderr)
@@ -157,7 +157,7 @@ def run_some(module: str, names: list[str], args: argparse.Namespace) -> list[Re
     results: dict[str, Result] = {}
     running, begin = names[0], time.monotonic()
     with errors.open("w", encoding="utf-8") as log:
-        process = start(module, args, log)
+        process = args.start(module, args, log)
         assert process.stdin and process.stdout
         json.dump(names, process.stdin)  # there are line breaks in some
         process.stdin.close()
@@ -166,7 +166,7 @@ def run_some(module: str, names: list[str], args: argparse.Namespace) -> list[Re
             if "start" in said:
                 running, begin = said["start"], time.monotonic()
                 continue
-            reason = reason_of(said["text"]) if said["outcome"] == "failed" else ""
+            reason = reason_of(said["text"], args.reasons) if said["outcome"] == "failed" else ""
             results[said["test"]] = Result(said["test"], said["outcome"], reason, said["text"][-3000:],
                                            round(time.monotonic() - begin, 3))
             running = ""
@@ -234,6 +234,7 @@ def main() -> int:
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--list", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    args.start, args.reasons = start, REASONS  # torch_tests.py has others
     if args.worker:
         worker(args.worker, args.list, args.limit)
         return 0
