@@ -26,7 +26,6 @@ from ._library import NAME, library_path
 # What PyTorch/XLA reads when it compiles or starts; a value that the user has set is kept.
 _DEFAULTS = {
     "PJRT_DEVICE": "TPU",
-    "XLA_STABLEHLO_COMPILE": "1",
     # Replicas of a process call Execute from this pool; on a host with few cores its default is less than eight.
     "XLA_THREAD_POOL_SIZE": "32",
     # Programs of more arguments would get them in one tuple.
