@@ -70,7 +70,6 @@ exe::ExecutableT generate_in_loops(Module& module, const spec::BoardParams& boar
   }
 }
 
-// With whoever partitions its custom calls.
 // What the text of a partitioned program says.
 Module copy_of_main(const Module& m) {
   Module copy;
@@ -95,6 +94,7 @@ std::string text_with_joined_sums(Module module, const spec::BoardParams& board)
   return stablehlo_text(module);
 }
 
+// With whoever partitions its custom calls.
 Module imported(std::span<const std::byte> artifact, const std::string& name, ImportOptions options,
                 const FrameworkPartitioner& partitioner, uint64_t rng_seed = 0) {
   options.own_partitioning = static_cast<bool>(partitioner);
@@ -188,10 +188,10 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
   passes.report = report;
   passes.before = [&](const Pass& pass) { progress.begin(pass.name()); };
   passes.after = [&](const std::string& pass, const Module& m) {
-    if (wants_dump(options, pass)) {
     if (options.core_text && pass == canonical_passes().back().name()) {
       out.report.core_text = text_with_joined_sums(copy_of_main(m), board);
     }
+    if (wants_dump(options, pass)) {
       options.dump(pass, print(m, true));
     }
   };
