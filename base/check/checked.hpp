@@ -30,9 +30,9 @@ std::optional<Number> checked_product(Number a, Number b) {
 template <std::integral Number>
 Number need_fit(std::optional<Number> result, const std::string& what) {
   if (!result) {
-    throw Error(ErrorCode::kInvalidArgument, what + ": the number does not fit into " +
+    throw Error(ErrorCode::kInvalidArgument, what + ": the value does not fit into " +
                                                  std::to_string(8 * sizeof(Number)) +
-                                                 " bits; give smaller sizes");
+                                                 " bits; use smaller values");
   }
   return *result;
 }

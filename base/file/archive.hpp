@@ -87,7 +87,7 @@ class Archive {
     (*this)(now);
     if (loading_ && least_bytes != 0 && now > left() / least_bytes) {
       throw ArchiveError("a list of " + std::to_string(now) +
-                         " elements is longer than its section (" + std::to_string(left()) +
+                         " elements does not fit into its section (" + std::to_string(left()) +
                          " bytes left)");
     }
     return now;

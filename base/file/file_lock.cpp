@@ -25,8 +25,8 @@ FileLock::FileLock(const std::string& path)
   if (regular_ && ::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(file_);
     throw std::runtime_error(path +
-                             " is being written by another run, or for another option of this "
-                             "one; give each its own file");
+                             " is already open for writing, in another run or for another option "
+                             "of this run; use a different file for each");
   }
 }
 

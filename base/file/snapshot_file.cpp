@@ -51,7 +51,7 @@ void SnapshotWriter::section(const std::string& name) {
 
 void SnapshotWriter::bytes(std::span<std::byte> data) {
   if (sections_.empty()) {
-    throw std::logic_error("state outside of a section");
+    throw std::logic_error("internal: state is written before the first section of the snapshot");
   }
   SnapshotSection& section = sections_.back();
   section.crc = crc32c(data, section.crc);
@@ -91,11 +91,13 @@ void SnapshotWriter::finish() {
 SnapshotReader::SnapshotReader(std::span<const std::byte> file) : Archive(true), file_(file) {
   Head head;
   if (file.size() < sizeof head) {
-    throw ArchiveError("not a snapshot of a board: the file is too short");
+    throw ArchiveError(
+        "not a snapshot of a board: the file is shorter than the header of a snapshot");
   }
   std::memcpy(&head, file.data(), sizeof head);
   if (head.magic != kHeadMagic) {
-    throw ArchiveError("not a snapshot of a board: its first bytes differ");
+    throw ArchiveError(
+        "not a snapshot of a board: the file does not begin with the header of a snapshot");
   }
   if (head.version != kSnapshotVersion) {
     throw ArchiveError(
@@ -158,7 +160,7 @@ void SnapshotReader::section(const std::string& name) {
 std::span<const std::byte> SnapshotReader::view(uint64_t count) {
   if (count > rest_.size()) {
     throw ArchiveError(fmt::format(
-        "section '{}' has fewer bytes than this program wants: it was saved by another build",
+        "section '{}' has fewer bytes than this program reads: it was saved by another build",
         next_ == 0 ? "index" : sections_[next_ - 1].name));
   }
   const std::span<const std::byte> found = rest_.first(count);
@@ -176,8 +178,8 @@ void SnapshotReader::bytes(std::span<std::byte> data) {
 void SnapshotReader::finish() {
   end_section();
   if (next_ != sections_.size()) {
-    throw ArchiveError(fmt::format("section '{}' is not known: it was saved by another build",
-                                   sections_[next_].name));
+    throw ArchiveError(
+        fmt::format("unknown section '{}': it was saved by another build", sections_[next_].name));
   }
 }
 

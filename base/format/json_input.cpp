@@ -28,11 +28,12 @@ Json JsonInput::parse(std::string_view text) {
   } catch (const Json::parse_error& error) {
     throw JsonInputError(
         error.byte > text.size()
-            ? fmt::format("expected JSON, found a text that ends after {} bytes", text.size())
-            : fmt::format("expected JSON, found a mistake at byte {} of {}", error.byte,
+            ? fmt::format("expected JSON, found the end of the text after {} bytes", text.size())
+            : fmt::format("expected JSON, found a syntax error at byte {} of {}", error.byte,
                           text.size()));
   } catch (const Json::out_of_range&) {
-    throw JsonInputError("expected JSON with numbers of at most 64 bits");
+    throw JsonInputError(
+        "expected JSON, found a number that is too large for 64-bit floating point");
   }
 }
 

@@ -30,7 +30,7 @@ JsonOutput::JsonOutput(std::string path) : path_(std::move(path)) {
   standard_output_ = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   if (standard_output_ < 0 || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
     throw Error(ErrorCode::kInternal,
-                fmt::format("standard output cannot be used: {}", std::strerror(errno)));
+                fmt::format("standard output: cannot be duplicated: {}", std::strerror(errno)));
   }
 }
 

@@ -87,7 +87,7 @@ class Literal {
   }
   int64_t number() {
     if (take('-')) {
-      refuse(name_, fmt::format("damaged header: dimension -{} is negative", word()));
+      refuse(name_, fmt::format("damaged header: a dimension has the negative size -{}", word()));
     }
     const std::string_view digits = word();
     int64_t value = 0;

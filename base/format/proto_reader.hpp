@@ -43,7 +43,7 @@ class ProtoReader {
     }
     const uint64_t tag = varint();
     if (tag >> 3 == 0 || tag >> 3 > kMostNumber) {
-      throw ProtoError("a field has an impossible number");
+      throw ProtoError("a field has an invalid number: expected 1 to 2^29 - 1");
     }
     ProtoField field{static_cast<uint32_t>(tag >> 3), static_cast<uint32_t>(tag & 7), 0, {}};
     switch (field.wire) {
@@ -60,7 +60,7 @@ class ProtoReader {
         field.value = fixed(4);
         break;
       default:
-        throw ProtoError("a field has an unknown wire type");
+        throw ProtoError("a field has an invalid wire type: expected 0, 1, 2 or 5");
     }
     return field;
   }
@@ -76,7 +76,7 @@ class ProtoReader {
         return value;
       }
     }
-    throw ProtoError("a number has more than 64 bits");
+    throw ProtoError("a varint has more than 64 bits");
   }
 
  private:

@@ -108,8 +108,7 @@ std::optional<uint64_t> product(uint64_t a, uint64_t b) {
 uint64_t bytes_of(const Tensor& tensor, const std::string& path) {
   std::optional<uint64_t> bytes = safetensors_element_bytes(tensor.dtype);
   if (*bytes == 0) {
-    wrong_tensor(path, tensor.name,
-                 fmt::format("element type {} is not known", shown(tensor.dtype)));
+    wrong_tensor(path, tensor.name, fmt::format("unknown element type {}", shown(tensor.dtype)));
   }
   // A dimension of zero wins over others whose product is too large.
   const bool empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
@@ -213,8 +212,8 @@ std::string json_text(const Json& json, const std::string& path) {
   try {
     return json.dump();
   } catch (const Json::exception& error) {
-    throw FileError(fmt::format("{}: the name of a tensor or of metadata is not UTF-8: {}", path,
-                                error.what()));
+    throw FileError(
+        fmt::format("{}: expected UTF-8 in tensor names and metadata: {}", path, error.what()));
   }
 }
 

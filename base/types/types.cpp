@@ -62,7 +62,8 @@ uint64_t element_count(const Shape& shape) {
   bool empty = false;
   for (const int64_t dim : shape) {
     if (dim < 0) {
-      throw Error(ErrorCode::kInvalidArgument, fmt::format("dimension {} is negative", dim));
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("a dimension has the negative size {}", dim));
     }
     empty = empty || dim == 0;
   }

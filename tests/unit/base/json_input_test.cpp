@@ -61,9 +61,11 @@ TEST(JsonInput, ErrorsNameTheMember) {
 }
 
 TEST(JsonInput, TextThatIsNotJson) {
-  EXPECT_EQ(error_of("{\"a\": 1", kNothing), "expected JSON, found a text that ends after 7 bytes");
-  EXPECT_EQ(error_of("{\"a\": x}", kNothing), "expected JSON, found a mistake at byte 7 of 8");
-  EXPECT_EQ(error_of("1e999", kNothing), "expected JSON with numbers of at most 64 bits");
+  EXPECT_EQ(error_of("{\"a\": 1", kNothing),
+            "expected JSON, found the end of the text after 7 bytes");
+  EXPECT_EQ(error_of("{\"a\": x}", kNothing), "expected JSON, found a syntax error at byte 7 of 8");
+  EXPECT_EQ(error_of("1e999", kNothing),
+            "expected JSON, found a number that is too large for 64-bit floating point");
 }
 
 }  // namespace

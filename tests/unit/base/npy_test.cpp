@@ -209,7 +209,7 @@ TEST(Npy, SizesThatDoNotFitAreRefused) {
             std::string::npos);  // 2^62 elements of 8 bytes: 0 when it wraps around
   EXPECT_NE(with("<i8", "(2305843009213693953,)").find("does not fit"), std::string::npos);
   EXPECT_NE(with("<f4", "(4294967296, 4294967296)").find("2^62"), std::string::npos);
-  EXPECT_NE(with("<f4", "(-2,)").find("dimension -2 is negative"), std::string::npos);
+  EXPECT_NE(with("<f4", "(-2,)").find("negative size -2"), std::string::npos);
   EXPECT_NE(with("<f4", "(9223372036854775808,)").find("invalid dimension"), std::string::npos);
   for (const char major : {char{1}, char{2}}) {
     auto bytes = file("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n", 8, major);

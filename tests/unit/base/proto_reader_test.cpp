@@ -45,9 +45,10 @@ TEST(ProtoReader, RefusesDamagedBytes) {
   EXPECT_EQ(error_of("\x08"), "the bytes end inside a field");
   EXPECT_EQ(error_of("\x0a\x05hi"), "the bytes end inside a field");
   EXPECT_EQ(error_of("\x0d\x01\x02\x03"), "the bytes end inside a field");
-  EXPECT_EQ(error_of("\x0b"), "a field has an unknown wire type");
-  EXPECT_EQ(error_of(std::string("\x00\x01", 2)), "a field has an impossible number");
-  EXPECT_EQ(error_of("\x08" + std::string(10, '\xff') + "\x01"), "a number has more than 64 bits");
+  EXPECT_EQ(error_of("\x0b"), "a field has an invalid wire type: expected 0, 1, 2 or 5");
+  EXPECT_EQ(error_of(std::string("\x00\x01", 2)),
+            "a field has an invalid number: expected 1 to 2^29 - 1");
+  EXPECT_EQ(error_of("\x08" + std::string(10, '\xff') + "\x01"), "a varint has more than 64 bits");
   // A length of nearly 2^64 must not wrap round.
   EXPECT_EQ(error_of("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
             "the bytes end inside a field");

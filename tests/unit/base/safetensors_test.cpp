@@ -101,7 +101,8 @@ TEST(Safetensors, WhatCannotBeWrittenIsRefused) {
               HasSubstr("tensor \"b\": element type \"F31\" is not known"));
   EXPECT_THAT(refused({{.name = "c", .dtype = "F32", .shape = {-1, 0}}}),
               HasSubstr("tensor \"c\": shape [-1, 0] does not fit memory"));
-  EXPECT_THAT(refused({{.name = "\xff", .dtype = "F32", .shape = {}}}), HasSubstr("not UTF-8"));
+  EXPECT_THAT(refused({{.name = "\xff", .dtype = "F32", .shape = {}}}),
+              HasSubstr("expected UTF-8"));
 }
 
 TEST(Safetensors, ABrokenHeaderIsRefused) {

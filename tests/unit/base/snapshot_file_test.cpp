@@ -165,7 +165,7 @@ TEST(SnapshotFile, RefusesListsLongerThanTheirSection) {
   reader.section("list");
   std::vector<uint64_t> list;
   EXPECT_THAT(([&] { reader(list); }),
-              ThrowsMessage<ArchiveError>(HasSubstr("longer than its section")));
+              ThrowsMessage<ArchiveError>(HasSubstr("does not fit into its section")));
 }
 
 }  // namespace
