@@ -74,15 +74,15 @@ void read_entry(BoardParams& params, const BoardKey& key, const toml::node& node
     const auto value = (*entry)["value"].value<double>();
     if (!value) {
       throw BoardError(
-          fmt::format("{}: {}.{} must have a number as value", where, key.section, key.name));
+          fmt::format("{}: {}.{}: invalid value: expected a number", where, key.section, key.name));
     }
     check_range(key, *value, where);
     key.real(params) = *value;
   } else if (key.number != nullptr) {
     const auto value = (*entry)["value"].value_exact<int64_t>();
     if (!value) {
-      throw BoardError(
-          fmt::format("{}: {}.{} must have an integer value", where, key.section, key.name));
+      throw BoardError(fmt::format("{}: {}.{}: invalid value: expected an integer", where,
+                                   key.section, key.name));
     }
     check_range(key, *value, where);
     key.number(params) = *value;
@@ -90,7 +90,7 @@ void read_entry(BoardParams& params, const BoardKey& key, const toml::node& node
     const auto value = (*entry)["value"].value_exact<std::string>();
     if (!value) {
       throw BoardError(
-          fmt::format("{}: {}.{} must have a string value", where, key.section, key.name));
+          fmt::format("{}: {}.{}: invalid value: expected a string", where, key.section, key.name));
     }
     key.text(params) = *value;
   }
@@ -175,7 +175,8 @@ void read_board(ReadBoard& board, const std::string& name_or_path) {
                                  fmt::join(board.open, ", ")));
   }
   if (board.open.size() == kMostIncludes) {
-    throw BoardError(fmt::format("more than {} files include each other", kMostIncludes));
+    throw BoardError(
+        fmt::format("board files include each other more than {} levels deep", kMostIncludes));
   }
   const auto [file, text] = file_and_text(name_or_path);
   board.open.push_back(name_or_path);

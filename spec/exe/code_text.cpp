@@ -121,7 +121,7 @@ size_t scalar_bytes(FieldType t) {
     case FieldType::kAddr:
       return sizeof(spec::Addr);
     default:
-      throw std::logic_error("a field type that has no text form");
+      throw std::logic_error("internal: this field type has no text form");
   }
 }
 

@@ -78,7 +78,7 @@ def with_table(page: Path, kind: str, table: str) -> str:
     begin, end = f"<!-- {kind} table: begin (generated) -->\n", f"<!-- {kind} table: end -->\n"
     text = page.read_text()
     if begin not in text or end not in text:
-        raise SpecError(f"{page}: the markers of the {kind} table are missing")
+        raise SpecError(f"{page}: expected the lines '{begin.strip()}' and '{end.strip()}'")
     head, rest = text.split(begin, 1)
     return head + begin + table + end + rest.split(end, 1)[1]
 

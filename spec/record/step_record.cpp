@@ -87,13 +87,15 @@ bool is_record(std::span<const std::byte> bytes) {
 
 StepRecord read_record(std::span<const std::byte> bytes) {
   if (!is_record(bytes)) {
-    throw RecordError("expected a recorded step (SimOptions::record makes one)");
+    throw RecordError(
+        "expected a recorded step, found another file; SimOptions::record writes one");
   }
   if (std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
-    throw RecordError("the record is of another version of tpuboard; record the step again");
+    throw RecordError(
+        "the recorded step is from another version of tpuboard; record the step again");
   }
   uint32_t crc = 0;
-  const auto damaged = [] { return RecordError("the record is damaged or cut off"); };
+  const auto damaged = [] { return RecordError("the recorded step is damaged or cut off"); };
   if (bytes.size() < kMagic.size() + sizeof crc) {
     throw damaged();
   }
@@ -128,7 +130,7 @@ BoardParams board_of(const StepRecord& record) {
   try {
     return load_board(board_preset_names().front(), record.board);
   } catch (const BoardError& error) {
-    throw RecordError(fmt::format("the record's board: {}", error.what()));
+    throw RecordError(fmt::format("the recorded step has an invalid board: {}", error.what()));
   }
 }
 

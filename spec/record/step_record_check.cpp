@@ -12,7 +12,8 @@ namespace tpu::spec {
 namespace {
 
 [[noreturn]] void refuse(uint32_t core, const std::string& what) {
-  throw RecordError(fmt::format("the record does not describe a board: core {}, {}", core, what));
+  throw RecordError(fmt::format(
+      "the recorded step is inconsistent: core {}: {}; record the step again", core, what));
 }
 
 class CoreCheck {
@@ -22,7 +23,7 @@ class CoreCheck {
 
   void run() const {
     if (core_.end < core_.begin || core_.end > (uint64_t{1} << 62)) {
-      refuse(core_.core, "a step that ends before it begins");
+      refuse(core_.core, "its step ends before it begins");
     }
     for (size_t i = 0; i < core_.commands.size(); ++i) {
       command(i);
@@ -50,7 +51,8 @@ class CoreCheck {
       return std::ranges::all_of(all, [&](const SemaphoreUse& use) { return valid(use); });
     };
     if (!has_queue(board_, c.queue) || !times || !flow || !uses(c.wait) || !uses(c.signal)) {
-      refuse(core_.core, fmt::format("command {}", index));
+      refuse(core_.core,
+             fmt::format("command {} has an invalid queue, time, memory or semaphore", index));
     }
   }
   // Each command is issued once, in order; the last item is the end.
@@ -65,13 +67,13 @@ class CoreCheck {
                              : item.kind <= Kind::kHalt && item.index < 256;
       if (!known || item.arrived < before || item.went < item.arrived || item.went > core_.end ||
           halt != (&item == &core_.items.back())) {
-        refuse(core_.core, "its sequencer");
+        refuse(core_.core, "an item of its sequencer has an invalid kind, index or time");
       }
       issued += item.kind == Kind::kIssue ? 1 : 0;
       before = item.went;
     }
     if (core_.items.empty() || issued != core_.commands.size()) {
-      refuse(core_.core, "commands that were not issued");
+      refuse(core_.core, "its sequencer did not issue all of its commands");
     }
   }
 
@@ -85,12 +87,12 @@ class CoreCheck {
 void check_record(const StepRecord& record) {
   const BoardParams board = board_of(record);
   if (record.cores.empty() && record.left_out == 0) {
-    throw RecordError("the record has no cores");
+    throw RecordError("the recorded step has no cores; record the step again");
   }
   uint32_t next = 0;
   for (const RecordedCore& core : record.cores) {
     if (core.core < next || core.core >= static_cast<uint64_t>(core_count(board))) {
-      refuse(core.core, "which the board does not have, or which is there twice");
+      refuse(core.core, "the board does not have this core, or the core occurs twice");
     }
     next = core.core + 1;
     CoreCheck(record, core, board).run();

@@ -37,7 +37,7 @@ std::string choice(std::string_view block) {
     }
     last = info.block;
   }
-  return fmt::format("write BLOCK.NAME or an address; there are the blocks {}", names);
+  return fmt::format("write BLOCK.NAME or an address; the blocks are {}", names);
 }
 
 uint32_t named_address(std::string_view text) {

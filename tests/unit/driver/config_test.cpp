@@ -81,7 +81,7 @@ TEST(TrainConfig, OneFileServesAnyNumberOfCores) {
   EXPECT_EQ(refusal(changed("batch = 200",
                             "cores = 8\nscale_batch = true\nbatch = "
                             "4611686018427387904")),
-            "run.batch times run.cores: the number does not fit into 64 bits; give smaller sizes");
+            "run.batch times run.cores: the value does not fit into 64 bits; use smaller values");
   for (const char* cores : {"0", "-8", "1025", "\"all\""}) {
     EXPECT_NE(refusal(changed("batch = 200", std::string("batch = 200\ncores = ") + cores))
                   .find("c.toml:17: run.cores must be"),

@@ -49,7 +49,7 @@ TEST(RegisterName, RefusesWhatIsNoneAndSaysWhatThereIs) {
   using ::testing::HasSubstr;
   EXPECT_THAT(name_refusal("seq.STRT"),
               HasSubstr("unknown register 'seq.STRT': block seq has ID, "));
-  EXPECT_THAT(name_refusal("sq.START"), HasSubstr("there are the blocks console, fault, gsync"));
+  EXPECT_THAT(name_refusal("sq.START"), HasSubstr("the blocks are console, fault, gsync"));
   EXPECT_THAT(name_refusal(""), HasSubstr("unknown register '': write BLOCK.NAME or an address"));
   EXPECT_THAT(name_refusal("seq"), HasSubstr("block seq has "));
   EXPECT_EQ(name_refusal("hostdma.START[6]"),
