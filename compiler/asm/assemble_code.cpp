@@ -129,7 +129,7 @@ void CodeAssembler::raw_word(const text::Statement& words) {
 void CodeAssembler::vector_program(const text::Statement& words) {
   close_command();
   if (words.size() != 3 || in_program_) {
-    throw Error(".vpu NAME registers=N starts a vector program; the last one needs .end");
+    throw Error(".vpu NAME registers=N starts a VPU program; the last one needs .end");
   }
   Program p;
   p.name = words[1];
@@ -217,7 +217,7 @@ void CodeAssembler::command(const text::Statement& words) {
       }
     } else if (key == "program" && info->opcode == spec::Opcode::kVpuKernel) {
       if (value.empty() || value[0] != '@') {
-        throw Error("program takes the name of a vector program: program=@NAME");
+        throw Error("program takes the name of a VPU program: program=@NAME");
       }
       uses_.push_back({code_.size() + offsetof(spec::VpuKernelCommand, program), value.substr(1),
                        words.place()});
@@ -284,9 +284,9 @@ void CodeAssembler::vector_instruction(const text::Statement& words) {
   Program& p = programs_.back();
   if (words[0].back() == ':') {
     const int s = text::parse_name(words[0].substr(0, words[0].size() - 1), text::kSections, 9,
-                                   "section of a vector program");
+                                   "section of a VPU program");
     if (s <= section_) {
-      throw Error("sections of a vector program: expected the order pre .. post");
+      throw Error("sections of a VPU program: expected the order pre .. post");
     }
     section_ = s;
     return;
@@ -316,7 +316,7 @@ void CodeAssembler::vector_instruction(const text::Statement& words) {
   }
   uint16_t& length = p.header.section[static_cast<size_t>(section_)];
   if (length == UINT16_MAX) {
-    throw Error("a section of a vector program has at most 65535 instructions");
+    throw Error("a section of a VPU program has at most 65535 instructions");
   }
   p.code.push_back(i);
   ++length;
@@ -325,7 +325,7 @@ void CodeAssembler::vector_instruction(const text::Statement& words) {
 std::vector<std::byte> CodeAssembler::finish() {
   close_command();
   if (in_program_) {
-    throw text::PlacedError("the last vector program has no .end", program_place_);
+    throw text::PlacedError("the last VPU program has no .end", program_place_);
   }
   for (const Fixup& f : branches_) {
     const auto it = labels_.find(f.name);
@@ -345,7 +345,7 @@ std::vector<std::byte> CodeAssembler::finish() {
   for (const Program& p : programs_) {
     put_raw(p.after_word);
     if (!place.emplace(p.name, static_cast<uint32_t>(code_.size())).second) {
-      throw Error("vector program " + p.name + " is defined twice");
+      throw Error("VPU program " + p.name + " is defined twice");
     }
     put(&p.header, sizeof p.header);
     for (const spec::VpuInsn& i : p.code) {
@@ -356,7 +356,7 @@ std::vector<std::byte> CodeAssembler::finish() {
   for (const Fixup& f : uses_) {
     const auto it = place.find(f.name);
     if (it == place.end()) {
-      throw text::PlacedError("there is no vector program " + f.name, f.place);
+      throw text::PlacedError("there is no VPU program " + f.name, f.place);
     }
     std::memcpy(code_.data() + f.at, &it->second, sizeof(uint32_t));
   }

@@ -36,7 +36,7 @@ class Disassembler {
     }
     std::memcpy(&header_, e.image.data(), sizeof(header_));
     if (header_.header_bytes > e.image.size() || header_.header_bytes % 8 != 0) {
-      throw Error("the image header has an impossible length");
+      throw Error("the image header has an invalid length");
     }
     code_ = reinterpret_cast<const std::byte*>(e.image.data()) + header_.header_bytes;
     bytes_ = (e.image.size() - header_.header_bytes) / 8 * 8;
@@ -191,7 +191,7 @@ class Disassembler {
     const spec::CommandInfo& info = *command_info(head.opcode);
     if (head.queue >= spec::kQueueCount || size_t{head.words} * 8 > bytes_ - at ||
         size_t{head.words} * 8 < static_cast<size_t>(info.bytes)) {
-      throw Error("the command at word " + std::to_string(at / 8) + " has an impossible head");
+      throw Error("the command at word " + std::to_string(at / 8) + " has an invalid header");
     }
     const bool vpu = info.opcode == spec::Opcode::kVpuKernel;
     statement(
@@ -224,7 +224,7 @@ class Disassembler {
     size_t at = end_;
     for (const auto& [offset, name] : programs_) {
       if (offset < at) {
-        throw Error("two vector programs overlap");
+        throw Error("two VPU programs overlap");
       }
       for (; at < offset; at += 8) {
         line("  .word " + std::to_string(read<uint64_t>(at)));

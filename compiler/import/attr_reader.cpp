@@ -169,7 +169,7 @@ Elem OpReader::elem(uint32_t type_index) const {
                  : t.dialect == Dialect::kBuiltin ? builtin_elem(t)
                                                   : std::nullopt;
   if (!e) {
-    fail("an element type that is not known (code " + std::to_string(t.code) + ")");
+    fail("unknown element type (code " + std::to_string(t.code) + ")");
   }
   return *e;
 }
@@ -188,12 +188,11 @@ void OpReader::refuse_shape(const RawType& t, Elem elem) const {
     bytes *= static_cast<double>(std::max<int64_t>(d, 0));
   }
   const std::string bounds =
-      ": a dimension has at most 2^31 - 1 elements, an array 4 TiB; use more and shorter "
-      "dimensions, or cut the array into parts";
+      ": a dimension has at most 2^31 - 1 elements, and an array has at most 4 TiB; use more and "
+      "shorter dimensions, or split the array";
   if (bytes > static_cast<double>(kMaxBytes)) {
-    throw HbmExhausted(
-        "an array of type " + to_string(whole) + " is too large for any memory" + bounds, name_,
-        loc_);
+    throw HbmExhausted("an array of type " + to_string(whole) + " is too large" + bounds, name_,
+                       loc_);
   }
   fail("shape " + to_string(whole.dims) + " is not supported" + bounds);
 }
@@ -340,7 +339,7 @@ Dense OpReader::integers(std::string_view property_name) const {
 
 void OpReader::check_magnitude(int64_t value, std::string_view property_name) const {
   if (value > kMaxMagnitude || value < -kMaxMagnitude) {
-    fail("the property '" + std::string(property_name) + "' has an impossible value");
+    fail("the property '" + std::string(property_name) + "' has a value that is out of range");
   }
 }
 

@@ -115,8 +115,8 @@ class Reader {
     version_ = file_.varint();
     if (version_ > kNewestVersion) {
       throw Error("MLIR bytecode of version " + std::to_string(version_) +
-                  " is not known, only 0 to " + std::to_string(kNewestVersion) +
-                  ": write the program as a StableHLO portable artifact "
+                  " is not supported: expected 0 to " + std::to_string(kNewestVersion) +
+                  "; write the program as a StableHLO portable artifact "
                   "(stablehlo.serialize_portable_artifact)");
     }
     for (char ch = static_cast<char>(file_.byte()); ch != 0; ch = static_cast<char>(file_.byte())) {
@@ -350,10 +350,11 @@ class Reader {
       return;  // an op this compiler does not know: the import names it with its location
     }
     if (list == lists.end()) {
-      throw Error("op " + std::string(name.name) + " has " + std::to_string(entries) +
-                  " properties in " + module_.producer +
-                  ", which this compiler does not know: write the program as a StableHLO portable "
-                  "artifact (stablehlo.serialize_portable_artifact)");
+      throw Error(
+          "op " + std::string(name.name) + " has " + std::to_string(entries) + " properties in " +
+          module_.producer +
+          ", which this compiler does not support: write the program as a StableHLO portable "
+          "artifact (stablehlo.serialize_portable_artifact)");
     }
     for (const std::string_view property : *list) {
       if (!property.ends_with('?')) {

@@ -139,7 +139,7 @@ void ChloOps::top_k(const OpReader& reader, bool largest, Region& to) {
   const RawOp& op = reader.raw();
   const std::vector<Type> types = result_types(reader);
   if (op.operands.size() != 1 || types.size() != 2) {
-    reader.fail("wrong number of operands or results");
+    reader.fail("wrong number of operands or results: expected 1 and 2");
   }
   Value* x = operand(reader, 0);
   const int64_t dim = x->type.rank() - 1;

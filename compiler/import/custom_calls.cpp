@@ -123,7 +123,9 @@ void CustomCalls::op_of_mhlo(const std::string& name, const OpReader& reader, Re
   const auto k = tables_.integer(tables_.entry(attributes, "k"));
   const std::vector<Type> types = result_types(reader);
   if (!k || types.empty() || types[0].dims.empty() || types[0].dims.back() != *k) {
-    reader.fail("custom_call target 'mhlo.topk' without the attribute k that its results have");
+    reader.fail(
+        "custom_call target 'mhlo.topk': the attribute k must be the size of the last dimension of "
+        "the results");
   }
   chlo_.top_k(reader, tables_.integer(tables_.entry(attributes, "largest")).value_or(1) != 0, to);
 }
@@ -173,7 +175,9 @@ void CustomCalls::approx_top_k(const OpReader& reader, Region& to) {
     const Type& all = in[i]->type;
     if (*dim < 0 || *dim >= all.rank() || types[i].rank() != all.rank() ||
         types[i].dims[static_cast<size_t>(*dim)] > all.dims[static_cast<size_t>(*dim)]) {
-      reader.fail("ApproxTopK asks for more elements than there are");
+      reader.fail(
+          "ApproxTopK: reduction_dim must be a dimension of the operands; the results must have "
+          "the same rank and at most as many elements in it");
     }
     sorted.push_back(all);
   }

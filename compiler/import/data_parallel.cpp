@@ -20,14 +20,13 @@ std::string argument_text(const Function& main, size_t argument) {
 void check_says_nothing_of_cores(const Module& module) {
   if (module.num_cores > 1) {
     throw Error("the program is one of " + std::to_string(module.num_cores) +
-                " cores already; a batch is cut over cores where the program is exported without "
-                "a mesh");
+                " cores already; export it without a mesh to shard a batch over cores");
   }
   const auto check = [](const Op& op) {
     if (op.kind == Kind::kManualComputation || is_collective(op.kind)) {
       throw Error(
-          "the program says itself what its cores do; a batch is cut over cores where "
-          "the program is exported without a mesh and jax.shard_map",
+          "the program specifies what each core does; export it without a mesh and "
+          "jax.shard_map to shard a batch over cores",
           std::string(kind_name(op.kind)), op.loc);
     }
   };
@@ -46,7 +45,7 @@ void check_argument(const Function& main, size_t argument, int64_t cores) {
   if (dims.empty() || dims[0] % cores != 0) {
     throw Error(argument_text(main, argument) + ": " +
                 (dims.empty() ? "a scalar has no dimension to shard"
-                              : "dimension 0 cannot be cut into " + std::to_string(cores) +
+                              : "dimension 0 cannot be sharded into " + std::to_string(cores) +
                                     " equal parts, one for each core"));
   }
 }

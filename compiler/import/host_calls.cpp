@@ -67,7 +67,7 @@ int64_t HostTransfers::speaking_partition(const OpReader& reader) {
   }
   if (partition >= 0 && cores_.replicas > 1) {
     reader.fail(
-        "a callback that gives all partitions its result is not supported in a program of several "
+        "a callback whose result all partitions receive is not supported in a program with several "
         "replicas; call it inside of jax.shard_map, or compile with num_replicas = 1");
   }
   return partition;

@@ -31,13 +31,13 @@ CoreCounts ImportState::core_counts(const Tables& tables, const ImportOptions& o
   const auto number = [&](std::string_view key, int64_t given) {
     const auto v = tables.integer(tables.entry(tables.raw().module.dictionary, key));
     if (v && (*v < 1 || *v > kMaxCores)) {
-      throw Error("the artifact asks for an impossible number of devices");
+      throw Error("the artifact has an invalid number of devices");
     }
     const int64_t own = v.value_or(1);
     states = states || own > 1;
     if (given > 0 && own > 1 && own != given) {
-      throw Contradiction("the program says " + std::string(key) + " = " + std::to_string(own) +
-                              ", who compiles it asks for " + std::to_string(given),
+      throw Contradiction("the program has " + std::string(key) + " = " + std::to_string(own) +
+                              ", but the compile options have " + std::to_string(given),
                           "", nullptr);
     }
     return given > 0 ? given : own;
@@ -49,7 +49,7 @@ CoreCounts ImportState::core_counts(const Tables& tables, const ImportOptions& o
     cores.replicas = 1;  // each replica runs the program by itself
   }
   if (cores.partitions > kMaxCores / cores.replicas) {
-    throw Error("the artifact asks for an impossible number of devices");
+    throw Error("the artifact has an invalid number of devices");
   }
   cores.num_cores = cores.partitions * cores.replicas;
   return cores;

@@ -136,8 +136,8 @@ void check_known(const OpReader& reader, const bytecode::RawModule& raw,
   }
   if (op.dialect == Dialect::kOther) {
     reader.fail(
-        "this op is not of StableHLO; write the program as a portable artifact "
-        "(stablehlo.serialize_portable_artifact), which says it by ops that are");
+        "this op is not a StableHLO op; write the program as a portable artifact "
+        "(stablehlo.serialize_portable_artifact), which has StableHLO ops only");
   }
   if (op.dialect != Dialect::kVhlo || bytecode::op_properties(op.dialect, op.name) == nullptr) {
     reader.fail("this op is not known (" + std::string(op.name) + ", artifact of " + raw.producer +

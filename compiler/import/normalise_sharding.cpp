@@ -28,7 +28,7 @@ void ShardyOps::convert(const OpReader& reader, Region& to) {
 void ShardyOps::sharding_constraint(const OpReader& reader, Kind kind, Region& to) {
   const RawOp& op = reader.raw();
   if (op.operands.size() != 1 || op.results.size() != 1) {
-    reader.fail("wrong number of operands or results");
+    reader.fail("wrong number of operands or results: expected 1 and 1");
   }
   if (cores_.partitions == 1) {  // one core has the whole of every array
     identity(reader);
@@ -46,7 +46,7 @@ void ShardyOps::sharding_constraint(const OpReader& reader, Kind kind, Region& t
 void ShardyOps::sharding_group(const OpReader& reader, Region& to) {
   const RawOp& op = reader.raw();
   if (op.operands.size() != 1 || !op.results.empty()) {
-    reader.fail("wrong number of operands or results");
+    reader.fail("wrong number of operands or results: expected 1 and 0");
   }
   const int64_t group = reader.integer("group_id");
   Value* const value = operand(reader, 0);

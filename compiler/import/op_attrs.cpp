@@ -36,7 +36,9 @@ void precisions(const OpReader& op, Precision& lhs, Precision& rhs) {
   const auto one = [&](uint32_t attr_index) {
     const auto& a = op.tables().attr(attr_index);
     if (a.ints.size() != 1 || a.ints[0] < 0 || a.ints[0] > 2) {
-      op.fail("the property 'precision_config' has an unknown value");
+      op.fail(
+          "the property 'precision_config' has an unknown value: expected DEFAULT, HIGH or "
+          "HIGHEST");
     }
     return static_cast<Precision>(a.ints[0]);
   };

@@ -38,19 +38,19 @@ Numbering named_part(const OpReader& op, const Numbering& axis, const RawAttr* p
 Mesh ShardingReader::read_mesh(const OpReader& op, uint32_t attr_index) const {
   const RawAttr& a = tables_.attr(attr_index);
   if (!is_sdy(a, sa::kMesh)) {
-    op.contradict("a mesh was expected");
+    op.contradict("expected a mesh, found another attribute");
   }
   Mesh mesh;
   int64_t cores = 1;
   for (const uint32_t axis : a.attrs) {
     const RawAttr& x = tables_.attr(axis);
     if (!is_sdy(x, sa::kMeshAxis) || x.ints[0] < 1 || x.ints[0] > kMaxCores) {
-      op.contradict("a mesh axis with an impossible size");
+      op.contradict("a mesh axis has an invalid size");
     }
     mesh.axes.push_back({std::string(x.text), x.ints[0]});
     cores *= x.ints[0];
     if (cores > kMaxCores) {
-      op.contradict("a mesh with an impossible number of devices");
+      op.contradict("a mesh has too many devices");
     }
   }
   mesh.device_ids = a.ints;
@@ -195,13 +195,13 @@ std::vector<int> ShardingReader::listed_axes(const OpReader& op, const NamedMesh
     const RawAttr& axis = tables_.attr(ref);
     if (!is_sdy(axis, sa::kAxisRef) ||
         (!axis.attrs.empty() && !is_sdy(tables_.attr(axis.attrs[0]), sa::kSubAxis))) {
-      op.contradict("a mesh axis was expected");
+      op.contradict("expected a mesh axis, found another attribute");
     }
     const RawAttr* part = axis.attrs.empty() ? nullptr : &tables_.attr(axis.attrs[0]);
     for (const int atom : atoms_of(op, mesh, axis.text, part)) {
       if (!used.insert(atom).second) {
         op.contradict("the sharding names the axis '" + std::string(axis.text) +
-                      "' twice; an array is cut by an axis once");
+                      "' twice; an axis can shard an array only once");
       }
       all.push_back(atom);
     }

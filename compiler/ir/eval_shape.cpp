@@ -207,7 +207,7 @@ Tensor shape(const Op& op, const Tensors& operands) {
     case Kind::kDynamicUpdateSlice:
       return dynamic_update_slice(operands);
     default:
-      throw Error("the interpreter does not know this op", source_name(op.kind), op.loc);
+      throw Error("the interpreter does not support this op", source_name(op.kind), op.loc);
   }
 }
 

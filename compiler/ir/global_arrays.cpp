@@ -81,7 +81,7 @@ std::vector<std::vector<Tensor>> split_arguments(const Module& module,
   const Function& f = *module.main;
   const size_t count = f.args.empty() ? 0 : parameter_number(f.args, f.args.size() - 1) + 1;
   if (global.size() != count) {
-    throw Error("the program takes " + std::to_string(count) + " arguments, not " +
+    throw Error("the program takes " + std::to_string(count) + " arguments, found " +
                 std::to_string(global.size()));
   }
   std::vector<std::vector<Tensor>> out(static_cast<size_t>(module.num_cores));
@@ -134,8 +134,8 @@ std::vector<Tensor> join_results(const Module& module,
       for_each_run(info.global, local.type, shard, [&](size_t to, size_t from, size_t n) {
         if (n != 0 && written[to] &&
             std::memcmp(global.data.data() + to, local.data.data() + from, n) != 0) {
-          throw Error(name + " is replicated but core " + std::to_string(c) +
-                      " holds another value than a core before it");
+          throw Error(name + " is replicated, but core " + std::to_string(c) +
+                      " has a different value than a core with a lower number");
         }
         std::memcpy(global.data.data() + to, local.data.data() + from, n);
         if (n != 0) {

@@ -41,12 +41,12 @@ class Interpreter {
     Cores cores;
     if (args.size() != storage.size()) {
       throw Error("the program runs on " + std::to_string(storage.size()) +
-                  " cores but arguments are given for " + std::to_string(args.size()));
+                  " cores, found arguments for " + std::to_string(args.size()));
     }
     for (size_t c = 0; c < storage.size(); ++c) {
       storage[c].id = static_cast<int64_t>(c);
       if (args[c].size() != body.args.size()) {
-        throw Error("the program takes " + std::to_string(body.args.size()) + " arguments, not " +
+        throw Error("the program takes " + std::to_string(body.args.size()) + " arguments, found " +
                     std::to_string(args[c].size()));
       }
       for (size_t i = 0; i < args[c].size(); ++i) {
@@ -385,8 +385,10 @@ class Interpreter {
 
   void collective(const Op& op, const Cores& cores) {
     if (static_cast<int64_t>(cores.size()) != module_.num_cores) {
-      fail(op,
-           "a collective is reached by some cores only: the condition around it must be uniform");
+      fail(
+          op,
+          "only some cores reach this collective; the condition around it must have the same value "
+          "on all cores");
     }
     if (op.kind == Kind::kCollectivePermute) {
       for (Core* core : cores) {
@@ -436,7 +438,7 @@ class Interpreter {
       case Kind::kCollectiveBroadcast:
         return *parts[0];
       default:
-        fail(op, "the interpreter does not know this op");
+        fail(op, "the interpreter does not support this op");
     }
   }
 

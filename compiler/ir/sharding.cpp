@@ -97,7 +97,7 @@ Type local_type(const Type& global, const Mesh& mesh, const Sharding& sharding,
     const int64_t parts = sharding.parts(mesh, d);
     if (local.dims[d] % parts != 0) {
       throw Error("dimension " + std::to_string(d) + " of " + to_string(global) +
-                      " cannot be cut into " + std::to_string(parts) + " equal parts",
+                      " cannot be sharded into " + std::to_string(parts) + " equal parts",
                   op, loc);
     }
     local.dims[d] /= parts;
@@ -215,12 +215,13 @@ Sharding sharding_of_tiles(const Mesh& mesh, const TileList& list, size_t rank) 
     all = sorted[i] == static_cast<int64_t>(i);
   }
   if (!all) {
-    throw Error("a sharding must have a tile of each of its " + std::to_string(rank) +
-                " dimensions for each of the " + std::to_string(mesh.size()) + " cores");
+    throw Error("a sharding must divide its " + std::to_string(rank) +
+                " dimensions into one tile for each of the " + std::to_string(mesh.size()) +
+                " cores");
   }
   auto found = AxisSearch(mesh, list, rank).run();
   if (!found) {
-    throw Error("a sharding that no axes of the program's mesh make");
+    throw Error("no axes of the program's mesh produce this sharding");
   }
   return std::move(*found);
 }

@@ -320,7 +320,7 @@ void BodyRule::collective() const {
       check(a.dim >= 0 && a.dim < want.rank(), "the dimension is out of range");
       int64_t& d = want.dims[static_cast<size_t>(a.dim)];
       check(op_.kind == Kind::kAllGather || d % group_size == 0,
-            "the dimension cannot be cut into equal parts");
+            "the size of a group must divide the size of the dimension");
       d = op_.kind == Kind::kAllGather ? d * group_size : d / group_size;
     }
     if (op_.kind == Kind::kAllToAll) {

@@ -56,7 +56,7 @@ void MatrixRule::matrix_op() const {
       is(out(0), a.elem, {rows, rows});
       return is(out(1), is_complex(a.elem) ? Elem::kF32 : a.elem, {rows});
     default:
-      fail_unknown_kind(op_, "the verifier of matrices");
+      fail_unknown_kind(op_, "the verifier of linear algebra");
   }
 }
 

@@ -65,7 +65,7 @@ PartitionedOp answer(const Op& op, const OwnPartitioner& partitioner,
 void Rewrite::own(const Op& op) {
   const auto& a = op.as<CustomCallAttrs>();
   if (!module_.partitioner) {
-    fail(op, "nobody is there to partition it: run the program by JAX on the plugin");
+    fail(op, "its partition function runs in Python only: run the program by JAX on the plugin");
   }
   PartitionRequest request{a.target, a.backend_config, a.in, a.out, {}, {}};
   request.operand_tiles.resize(a.in.size());

@@ -77,7 +77,7 @@ std::optional<Dims> sizes(const Op& op, size_t operand, KnownSizes& known) {
   for (int64_t i = 0; i < d.type.count(); ++i) {
     out.push_back(d.as_int(i));
     if (out.back() > kMostSize || out.back() < -kMostSize) {
-      throw Error("a size of " + std::to_string(out.back()) + " is impossible");
+      throw Error("a size of " + std::to_string(out.back()) + " is out of range");
     }
   }
   return out;

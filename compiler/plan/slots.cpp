@@ -98,8 +98,8 @@ void check_count(const std::vector<SlotInfo>& slots) {
   throw HbmExhausted(
       "the program needs " + std::to_string(slots.size()) + " binding slots (" +
       count(exe::SlotKind::argument) + " arguments, " + count(exe::SlotKind::result) +
-      " results that take no donated argument's memory, " + count(exe::SlotKind::constant) +
-      " constants, scratch), a launch has " + std::to_string(TPU_MAX_SLOTS) +
+      " results that do not reuse a donated argument, " + count(exe::SlotKind::constant) +
+      " constants, scratch), but a launch has at most " + std::to_string(TPU_MAX_SLOTS) +
       "; stack the arrays of equal layers and loop over them with jax.lax.scan, donate the arrays "
       "that the step replaces (donate_argnums), or concatenate small arrays");
 }

@@ -160,7 +160,7 @@ def meshes() -> None:
            "INVALID_ARGUMENT", "argument 0", "'{devices=[1,8]<=[8]}' contradict each other", "give one of them")
     compile_text(cut.replace("SIZE", "16").replace("GSPMD", ', mhlo.sharding = "{devices=[8,1]<=[8]}"'), 8)
     expect("unequal parts", lambda: compile_text(cut.replace("SIZE", "12").replace("GSPMD", ""), 8),
-           "INVALID_ARGUMENT", "argument 0", "dimension 0 of f32[12,8] cannot be cut into 8 equal parts")
+           "INVALID_ARGUMENT", "argument 0", "dimension 0 of f32[12,8] cannot be sharded into 8 equal parts")
     expect("16 devices", lambda: compile_text("""sdy.mesh @mesh = <["x"=16]>
         func.func public @main(%a: tensor<16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<16xf32> {
         return %a : tensor<16xf32> }""", 16), "INVALID_ARGUMENT", "16 cores", "v3_8 has 8")

@@ -39,8 +39,9 @@ class Vectorised {
     for (Value* v : inner.operands) {
       const auto it = map_.find(v);
       if (it == map_.end()) {
-        throw Error("the body of a scatter uses a value from outside", "stablehlo.scatter",
-                    op_.loc);
+        throw Error(
+            "the update computation of a scatter uses a value that is defined outside of it",
+            "stablehlo.scatter", op_.loc);
       }
       operands.push_back(it->second);
     }

@@ -212,7 +212,7 @@ TEST_F(Tpuc, CutsABatchOverTheCores) {
   EXPECT_NE(two.text.find("2 cores, "), std::string::npos) << two.text;
   const Result state = tpuc(artifact + " --data-parallel 0 -o " + out("b.tpuexe"));
   EXPECT_EQ(state.code, 1);
-  EXPECT_NE(state.text.find("dimension 0 cannot be cut into 8 equal parts"), std::string::npos)
+  EXPECT_NE(state.text.find("dimension 0 cannot be sharded into 8 equal parts"), std::string::npos)
       << state.text;
   EXPECT_EQ(tpuc(artifact + " --data-parallel images -o " + out("b.tpuexe")).code, 2);
   EXPECT_EQ(tpuc("--disasm " + out("a.tpuexe") + " --data-parallel 12").code, 2);

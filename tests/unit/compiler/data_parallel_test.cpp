@@ -96,10 +96,11 @@ TEST(DataParallel, OneCoreSpeaksWithTheHost) {
 TEST(DataParallel, RefusesWhatCannotBeCut) {
   EXPECT_THAT(refusal("mlp_sgd", {6}), HasSubstr("the program is one of 8 cores already"));
   EXPECT_THAT(refusal("whole_mlp_16", {14}), HasSubstr("the program has 14 arguments"));
-  EXPECT_THAT(refusal("whole_mlp_16", {0}),
-              HasSubstr("argument 0 ('params[0]['b']'), f32[10]: dimension 0 cannot be cut into 8 "
-                        "equal parts"));
-  EXPECT_THAT(refusal("whole_mlp_16", {12}, {0, 1, 2}), HasSubstr("cut into 3 equal parts"));
+  EXPECT_THAT(
+      refusal("whole_mlp_16", {0}),
+      HasSubstr("argument 0 ('params[0]['b']'), f32[10]: dimension 0 cannot be sharded into 8 "
+                "equal parts"));
+  EXPECT_THAT(refusal("whole_mlp_16", {12}, {0, 1, 2}), HasSubstr("sharded into 3 equal parts"));
   GraphBuilder b;
   b.module().global = true;
   Value* x = b.arg(f32({16}));
@@ -115,7 +116,7 @@ TEST(DataParallel, RefusesWhatCannotBeCut) {
     }
     return "accepted";
   };
-  EXPECT_THAT(refused(0), HasSubstr("the program says itself what its cores do"));
+  EXPECT_THAT(refused(0), HasSubstr("the program specifies what each core does"));
   replace_all_uses(m.main->body, sum, x);
   m.main->body.ops.erase(m.main->body.ops.begin());
   EXPECT_THAT(refused(1), HasSubstr("argument 1, f32[]: a scalar has no dimension to shard"));

@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"  dma_in.nop wait=300:1\n", "semaphore 300"},
         Bad{"  dma_in.nop wait=1:1 wait=2:1 wait=3:1\n", "at most two waits"},
         Bad{"  dma_in.dma src=disk+4\n", "unknown memory 'disk'"},
-        Bad{"  vpu.vpu_kernel program=@p\n  halt\n", "bad.s:1:18: there is no vector program p"},
+        Bad{"  vpu.vpu_kernel program=@p\n  halt\n", "bad.s:1:18: there is no VPU program p"},
         Bad{"  .access lane=4\n", "must follow a vpu_kernel"},
         Bad{".vpu p registers=1\nbody:\n  jump r1\n.end\n", "unknown vector instruction"},
         Bad{".vpu p registers=1\nbody:\npre:\n.end\n", "order pre .. post"},

@@ -34,7 +34,8 @@ TEST(DamagedArtifact, BytecodeVersionsOfTheFutureAreNamed) {
     import_vhlo(std::as_bytes(std::span(all)), "new");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("bytecode of version 7 is not known, only 0 to 6"));
+    EXPECT_THAT(e.what(),
+                testing::HasSubstr("bytecode of version 7 is not supported: expected 0 to 6"));
   }
 }
 

@@ -139,7 +139,7 @@ TEST(ImportMeshes, RefusesContradictions) {
                         "x, y"));
   EXPECT_THAT(error_of("bad_mesh_axis_twice"),
               HasSubstr("sdy.sharding_constraint: the sharding names the axis 'rows' twice; an "
-                        "array is cut by an axis once"));
+                        "axis can shard an array only once"));
   for (const char* name : {"bad_mesh_size", "bad_mesh_axis", "bad_mesh_axis_twice"}) {
     EXPECT_THROW(load(name), Contradiction) << name;
   }

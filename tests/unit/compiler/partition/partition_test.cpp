@@ -340,7 +340,7 @@ TEST(GlobalGraph, TheVerifierKnowsBothForms) {
   Global uneven;
   Value* y = uneven.arg(f32({6}));
   EXPECT_THAT(uneven.refused({uneven.abs_map(y, f32({1}), {{0}}, {{0}})}),
-              HasSubstr("dimension 0 of f32[6] cannot be cut into 4 equal parts"));
+              HasSubstr("dimension 0 of f32[6] cannot be sharded into 4 equal parts"));
   Global local;
   Value* z = local.arg(f32({16}));
   Module& m = local.done({local.abs_map(z, f32({4}), {{0}}, {{0}})});
