@@ -80,7 +80,7 @@ module dma_queue_sva #(
       // Who drives the ports.
       box_not_empty :
       assert (!(start_i && start_ready_o) || total != '0)
-      else $error("dma_queue: a transfer of 0 bytes is started");
+      else $error("dma_queue: start_i with a transfer of 0 bytes");
       read_answers :
       assert (!rd_done_i || reading_q != '0)
       else $error("dma_queue: rd_done_i without a read in flight");
@@ -91,10 +91,10 @@ module dma_queue_sva #(
       // The unit.
       read_stays :
       assert (!rd_held_q || (rd_valid_o && rd_addr_o == rd_addr_q && rd_bytes_o == rd_bytes_q))
-      else $error("dma_queue: a read request changed before it was taken");
+      else $error("dma_queue: a read request changed before it was accepted");
       write_stays :
       assert (!wr_held_q || (wr_valid_o && wr_addr_o == wr_addr_q && wr_bytes_o == wr_bytes_q))
-      else $error("dma_queue: a write request changed before it was taken");
+      else $error("dma_queue: a write request changed before it was accepted");
       read_size :
       assert (!rd_valid_o || (rd_bytes_o != '0 && rd_bytes_o <= SizeBits'(Granule)))
       else $error("dma_queue: a read of 0 bytes, or of more than a granule");
@@ -103,13 +103,13 @@ module dma_queue_sva #(
       else $error("dma_queue: a write of 0 bytes, or of more than a granule");
       room :
       assert (fill_q || written_q > read_q || read_q - written_q <= AddrBits'(Granule * Credits))
-      else $error("dma_queue: more bytes are reserved than the buffer has");
+      else $error("dma_queue: the reserved bytes exceed the buffer");
       order :
       assert (fill_q || written_q <= read_q)
-      else $error("dma_queue: bytes are written that were not requested");
+      else $error("dma_queue: a write has bytes whose read was not requested");
       credits :
       assert (reading_q <= Credits && writing_q <= Credits)
-      else $error("dma_queue: more granules are in flight than there are credits");
+      else $error("dma_queue: the granules in flight exceed the credits");
       done_with_all :
       assert (!done_o || (written_q == total_q && (fill_q || read_q == total_q) && reading_q == '0 &&
                           writing_q == 32'(wr_done_i)))

@@ -51,12 +51,12 @@ module mxu_sva #(
       // The row that swaps comes at least a cycle after the last pair.
       swap_after_load :
       assert (!(swap && w_valid_i))
-      else $error("mxu: the swapping row enters together with weights");
+      else $error("mxu: w_valid_i in the cycle of the row that swaps");
 
       // A tile is loaded as a whole: a swap finds all its pairs.
       whole_tile :
       assert (!swap || loaded_q == LoadBits'(Pairs))
-      else $error("mxu: a swap after a wrong number of weight pairs: expected Rows / 2");
+      else $error("mxu: a swap after %0d weight pairs: expected Rows / 2", loaded_q);
 
       // Weights of the next tile do not overtake the swap of the last pair.
       weights_wait :

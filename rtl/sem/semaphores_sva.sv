@@ -35,7 +35,7 @@ module semaphores_sva #(
         // A waiter takes what is there: value_o would wrap around else.
         take_what_is_there :
         assert (clear_i || value_o[i] + take_i[i] >= value_o[i])
-        else $error("semaphores: more is taken from semaphore %0d than it has", i);
+        else $error("semaphores: take_i exceeds the value of semaphore %0d", i);
 
         if (known_q && !clear_i) begin
           // Nothing changes without a signal: the clock may stop.
@@ -46,12 +46,12 @@ module semaphores_sva #(
           // A dropped sum leaves the value as it was.
           overflow_keeps :
           assert (!overflow_o[i] || value_o[i] + take_i[i] == left_q[i])
-          else $error("semaphores: semaphore %0d changed in spite of an overflow", i);
+          else $error("semaphores: semaphore %0d changed although it overflowed", i);
 
           // Only a take makes it smaller.
           grows :
           assert (value_o[i] + take_i[i] >= left_q[i])
-          else $error("semaphores: semaphore %0d lost a count", i);
+          else $error("semaphores: the value of semaphore %0d decreased by more than take_i", i);
         end
       end
     end

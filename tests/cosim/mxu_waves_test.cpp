@@ -132,7 +132,7 @@ TEST(MxuWaves, ASecondRunOnTheFileIsToldWhy) {
     dynamic_cast<MxuRtlEngine&>(*second).set_wave_window(shared);
     ADD_FAILURE() << "two writers on one file";
   } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find("is being written by another run"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("is already open for writing"), std::string::npos)
         << error.what();
   }
   EXPECT_EQ(writer.finish_waves(), "");

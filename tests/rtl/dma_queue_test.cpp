@@ -274,7 +274,7 @@ TEST_F(DmaQueueRtl, AssertionsTellWrongDrivers) {
   };
   tells("rd_done_i without a read in flight", [&] { model_->rd_done_i = 1; });
   tells("wr_done_i without a write in flight", [&] { model_->wr_done_i = 1; });
-  tells("a transfer of 0 bytes is started", [&] {
+  tells("start_i with a transfer of 0 bytes", [&] {
     StridedBox box;
     box.elem_bytes = 1;
     offer(box, false, 0, 0);
@@ -290,7 +290,7 @@ TEST(DmaVerilog, TellsTheAssertionThatFailedInATransfer) {
   box.run_bytes = box.total_bytes = 0;
   const std::string failed = unit.run(box, false, 0, 4096).failed;
   EXPECT_THAT(failed, HasSubstr("in cycle 0 of the transfer: dma_queue_sva.sv:"));
-  EXPECT_THAT(failed, HasSubstr("a transfer of 0 bytes is started"));
+  EXPECT_THAT(failed, HasSubstr("start_i with a transfer of 0 bytes"));
 }
 
 // A unit that does wrong, played by the test: what its ports show in a few cycles.
@@ -356,10 +356,10 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"a read of 0 bytes, or of more than a granule", {{.rd_valid = true, .bytes = 0}}},
         Wrong{"a write of 0 bytes, or of more than a granule",
               {{.wr_valid = true, .bytes = kGranule + 1}}},
-        Wrong{"more bytes are reserved",
+        Wrong{"the reserved bytes exceed the buffer",
               {kReadAll, kReadAllAndAnswer, kReadAllAndAnswer, kReadAllAndAnswer, {}}},
-        Wrong{"written that were not requested", {kWrite, {}}},
-        Wrong{"more granules are in flight", {kRead, kRead, kRead, kRead, {}}},
+        Wrong{"bytes whose read was not requested", {kWrite, {}}},
+        Wrong{"the granules in flight exceed the credits", {kRead, kRead, kRead, kRead, {}}},
         Wrong{"done before all bytes", {{.start = true}, kRead, {.done = true}}}));
 
 }  // namespace

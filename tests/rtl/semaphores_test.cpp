@@ -148,7 +148,7 @@ TYPED_TEST(SemaphoresRtl, AnAssertionTellsATakeOfMoreThanThereIs) {
   EXPECT_EQ(failed.count, TypeParam::kCount);
   EXPECT_THAT(failed.first, HasSubstr("semaphores_sva.sv:"));
   EXPECT_THAT(failed.first, HasSubstr("take_what_is_there"));
-  EXPECT_THAT(failed.first, HasSubstr("more is taken from semaphore 0 than it has"));
+  EXPECT_THAT(failed.first, HasSubstr("take_i exceeds the value of semaphore 0"));
 }
 
 TEST(SemaphoreVerilog, TellsTheCycleOfAFailedAssertion) {
@@ -164,7 +164,7 @@ TEST(SemaphoreVerilog, TellsTheCycleOfAFailedAssertion) {
   unit.value(31, 3);
   ASSERT_THAT(failed, SizeIs(1));
   EXPECT_EQ(failed[0].first, 30U);
-  EXPECT_THAT(failed[0].second, HasSubstr("more is taken from semaphore 3 than it has"));
+  EXPECT_THAT(failed[0].second, HasSubstr("take_i exceeds the value of semaphore 3"));
 }
 
 // A unit that does wrong, played by the test: what it shows of semaphore 0; nothing is added.
@@ -198,11 +198,11 @@ TEST_P(SemaphoreAssertions, TellAUnitThatDoesWrong) {
   EXPECT_THAT(rtl::take_failed_assertions().text(), HasSubstr(GetParam().text));
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, SemaphoreAssertions,
-                         testing::Values(TwoCycles{"changed without a signal", true, 3, 4, false},
-                                         TwoCycles{"lost a count", false, 3, 2, false},
-                                         TwoCycles{"changed in spite of an overflow", false, 3, 4,
-                                                   true}));
+INSTANTIATE_TEST_SUITE_P(
+    Each, SemaphoreAssertions,
+    testing::Values(TwoCycles{"changed without a signal", true, 3, 4, false},
+                    TwoCycles{"decreased by more than take_i", false, 3, 2, false},
+                    TwoCycles{"changed although it overflowed", false, 3, 4, true}));
 
 }  // namespace
 }  // namespace tpu
