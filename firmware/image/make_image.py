@@ -73,7 +73,7 @@ def code_map(folders: list[Path]) -> tuple[list[str], list[str]]:
         symbols = read_symbols(path.with_name(path.name + ".symbols").read_text())
         lines = read_lines(path.with_name(path.name + ".lines").read_text(), min(symbols, default=0))
         if not symbols or not lines:
-            raise SystemExit(f"{path}.symbols or {path}.lines: nothing found in it")
+            raise SystemExit(f"expected functions in {path}.symbols and source lines in {path}.lines, found none")
         function, place = "", ("", 0)
         for address in sorted(address for address in symbols.keys() | lines.keys() if address < max(lines)):
             function = symbols.get(address, function)
@@ -123,7 +123,7 @@ def emit_image(function: str, firmware: Path, rom: Path) -> tuple[bytes, list[st
     image = bytearray(firmware.read_bytes())
     image += bytes(-len(image) % 4)
     if len(image) < BUILD_ID_AT + 4 or any(image[BUILD_ID_AT:BUILD_ID_AT + 4]):
-        raise SystemExit(f"{firmware}: no empty build id at byte {BUILD_ID_AT}")
+        raise SystemExit(f"{firmware}: expected 4 zero bytes for the build id at byte {BUILD_ID_AT}")
     image[BUILD_ID_AT:BUILD_ID_AT + 4] = hashlib.sha256(image).digest()[:4]
     build = int.from_bytes(image[BUILD_ID_AT:BUILD_ID_AT + 4], "little")
     maps = [firmware.with_suffix(""), rom.with_suffix("")]
