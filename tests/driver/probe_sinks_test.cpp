@@ -107,7 +107,7 @@ TEST_F(ProbeSinks, WavesOfNothingAreToldWhy) {
               HasSubstr("--waves-scope board.chip9.core0: matches no instance of this board; like "
                         "it are board.chip0.core0"));
   EXPECT_THAT(run(file + " --waves-trigger stop"),
-              HasSubstr("--waves-trigger stop: triggers are step=N"));
+              HasSubstr("--waves-trigger stop: expected step=N"));
 }
 
 TEST_F(ProbeSinks, WavesBeginAtSourceLinesAndFirmware) {

@@ -117,7 +117,7 @@ TEST_F(SimHang, AFullQueueIsPartOfTheCircle) {
 TEST_F(SimHang, ASignalThatNobodySendsIsNamed) {
   hang("  dma_out.nop op=1 wait=9:1:take\n  halt\n", ErrorCode::kDeviceFault);
   EXPECT_THAT(text_, HasSubstr("which no command ahead signals"));
-  EXPECT_THAT(text_, HasSubstr("nobody signals semaphore 9 of core 0, for which dma_out waits"));
+  EXPECT_THAT(text_, HasSubstr("nothing signals semaphore 9 of core 0, for which dma_out waits"));
   EXPECT_THAT(json_["cycle"], SizeIs(0));
 }
 
@@ -142,7 +142,8 @@ TEST_F(SimHang, AChainEndsAtTheCoreThatNobodySignals) {
       ErrorCode::kDeviceFault, 4);
   EXPECT_THAT(text_, HasSubstr("core 0 vpu (word "));
   EXPECT_THAT(text_, HasSubstr("which core 3 dma_remote (word "));
-  EXPECT_THAT(text_, HasSubstr("nobody signals semaphore 6 of core 3, for which dma_remote waits"));
+  EXPECT_THAT(text_,
+              HasSubstr("nothing signals semaphore 6 of core 3, for which dma_remote waits"));
 }
 
 TEST_F(SimHang, TheControlHartHasABackTrace) {

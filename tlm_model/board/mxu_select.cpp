@@ -23,7 +23,7 @@ uint64_t parse_step(std::string_view text, const std::string& pattern) {
   if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
     throw std::runtime_error("SimOptions::mxu " + pattern + ": invalid steps '" +
                              std::string(text) +
-                             "': expected @A or @A..B, with A and B numbers of steps");
+                             "': expected @A or @A..B, with step numbers A and B");
   }
   return value;
 }

@@ -113,7 +113,8 @@ void GdbLink::start(std::function<void()> on_event) {
   on_event_ = std::move(on_event);
   wake_ = eventfd(0, EFD_CLOEXEC);
   if (wake_ < 0) {
-    throw std::runtime_error(std::string("SimOptions::gdb: eventfd: ") + std::strerror(errno));
+    throw std::runtime_error(std::string("SimOptions::gdb: cannot create an eventfd: ") +
+                             std::strerror(errno));
   }
   thread_ = std::thread([this] { read_thread(); });
 }

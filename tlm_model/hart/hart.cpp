@@ -57,7 +57,7 @@ void Hart::complete_mmio(uint32_t rdata) {
 
 void Hart::fail_mmio() {
   if (!mmio_pending_) {
-    throw std::logic_error("fail_mmio without a pending device access");
+    throw std::logic_error("Hart::fail_mmio: no device access is pending");
   }
   mmio_pending_ = false;
   carried_cycles_ += 1;

@@ -11,12 +11,13 @@ namespace tpu::model {
 void HartMap::add_memory(const HartMemory& memory) {
   if (memory.data == nullptr || memory.size_bytes == 0 || memory.size_bytes % 4 != 0 ||
       memory.base % 4 != 0 || memory.size_bytes - 1 > UINT32_MAX - memory.base) {
-    throw std::invalid_argument("hart memory must be word aligned, not empty and below 4 GiB");
+    throw std::invalid_argument(
+        "memory of a hart: expected a word-aligned range below 4 GiB that is not empty");
   }
   for (const Region& region : regions_) {
     if (memory.base - region.memory.base < region.memory.size_bytes ||
         region.memory.base - memory.base < memory.size_bytes) {
-      throw std::invalid_argument("hart memories overlap");
+      throw std::invalid_argument("memory of a hart: the range overlaps another memory");
     }
   }
   Region region;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace tpu::model {
 namespace {
@@ -229,7 +230,8 @@ void HbmStore::load_page(spec::Archive& archive, PageNumbers& numbers) {
   uint64_t number = 0;
   archive(index, number);
   if (index >= table_.size() || table_[index] != nullptr || number > numbers.pages.size()) {
-    throw spec::ArchiveError("a page of HBM has an invalid or repeated address");
+    throw spec::ArchiveError("damaged page table of HBM: invalid or repeated entry of page " +
+                             std::to_string(index));
   }
   if (number == numbers.pages.size()) {
     numbers.pages.push_back(pool_.make(false));

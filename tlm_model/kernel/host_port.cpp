@@ -173,7 +173,7 @@ void HostPort::kernel_thread(const std::function<std::shared_ptr<void>()>& elabo
   } catch (const std::exception& error) {
     fail(std::string("simulation error: ") + error.what());
   } catch (...) {
-    fail("simulation error of unknown kind");
+    fail("simulation error: an exception of unknown type");
   }
 }
 

@@ -23,7 +23,7 @@ MxuLockstepEngine::MxuLockstepEngine(std::unique_ptr<MxuEngine> fast,
       rtl_(std::move(array), [this](const std::string& text) { report_failure(text); }),
       options_(std::move(options)) {
   if (options_.one_in == 0) {
-    throw std::runtime_error("mxu: lockstep:1/N needs N of at least 1");
+    throw std::runtime_error("mxu: lockstep:1/N: expected N of at least 1, found 0");
   }
 }
 

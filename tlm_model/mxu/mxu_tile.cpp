@@ -151,7 +151,8 @@ MxuTileDump mxu_read_dump(const std::string& path) {
   in.seekg(0, std::ios::end);
   const auto rest = static_cast<uint64_t>(in.tellg() - here);
   if (!in || rest != t.rows * t.shape.rows * 2 + outputs * 12) {
-    throw std::runtime_error("mxu: " + path + " is truncated or has extra bytes");
+    throw std::runtime_error("mxu: " + path +
+                             ": damaged tile: the file is truncated or has extra bytes");
   }
   in.seekg(here);
   get_vector(in, t.x, t.rows * t.shape.rows);

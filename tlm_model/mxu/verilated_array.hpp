@@ -34,7 +34,8 @@ class VerilatedArray final : public RtlArray {
     model_ = std::make_unique<Model>(context_.get(), scope_.c_str());
     if (sizeof model_->w_i != shape.cols * sizeof(uint32_t) ||
         sizeof model_->x_i != shape.rows / 2 * sizeof(uint32_t)) {
-      throw std::runtime_error("mxu: the ports of the Verilated array do not match its shape");
+      throw std::runtime_error("mxu: the Verilated array was built for another shape than " +
+                               std::to_string(shape.rows) + "x" + std::to_string(shape.cols));
     }
     reset();
   }

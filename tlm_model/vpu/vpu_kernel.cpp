@@ -42,15 +42,17 @@ VpuKernel::VpuKernel(const VpuProgram& program, const spec::VpuKernelCommand& co
   }
   if (program.accesses() > command.accesses) {
     throw VpuError(
-        fmt::format("vpu_kernel: the program uses access {}, but the command has only {}",
+        fmt::format("vpu_kernel: the program uses access {}, but the command has only {} accesses",
                     program.accesses() - 1, command.accesses));
   }
   operands_.reserve(accesses.size());
   for (size_t i = 0; i < accesses.size(); ++i) {
     const spec::VpuAccess& access = accesses[i];
     if (access.addr.space >= spec::kSpaceCount || access.type >= spec::kElemCount) {
-      throw VpuError(fmt::format("vpu_kernel: access {}: invalid space {} or element type {}", i,
-                                 access.addr.space, access.type));
+      throw VpuError(
+          fmt::format("vpu_kernel: access {}: expected a space below {} and an element type below "
+                      "{}, found {} and {}",
+                      i, spec::kSpaceCount, spec::kElemCount, access.addr.space, access.type));
     }
     operands_.push_back({access, bases[i]});
   }

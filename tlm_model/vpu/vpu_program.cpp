@@ -76,7 +76,7 @@ VpuProgram VpuProgram::decode(std::span<const std::byte> code, uint32_t offset) 
   }
   std::memcpy(&header, code.data() + offset, sizeof header);
   if (header.registers > kVpuRegisters) {
-    throw VpuError(fmt::format("VPU program: header has {} registers, at most {} are possible",
+    throw VpuError(fmt::format("VPU program: the header has {} registers: expected at most {}",
                                header.registers, kVpuRegisters));
   }
   if (header.reserved[0] != 0 || header.reserved[1] != 0) {
@@ -91,9 +91,9 @@ VpuProgram VpuProgram::decode(std::span<const std::byte> code, uint32_t offset) 
   }
   const size_t available = (code.size() - offset - sizeof header) / sizeof(VpuInsn);
   if (total > available) {
-    throw VpuError(
-        fmt::format("VPU program at {:#x}: has {} instructions, but the code ends after {}", offset,
-                    total, available));
+    throw VpuError(fmt::format(
+        "VPU program at {:#x}: the header has {} instructions, but the code ends after {}", offset,
+        total, available));
   }
   program.insns_.resize(total);
   if (total != 0) {
@@ -121,8 +121,9 @@ void VpuProgram::decode_insn(const VpuInsn& insn, int section, size_t position) 
   const auto registers = static_cast<size_t>(registers_);
   const auto check_register = [&](uint8_t number) {
     if (number >= registers) {
-      throw VpuError(fmt::format("{}: register r{} is not among the {} of the header", place,
-                                 number, registers));
+      throw VpuError(
+          fmt::format("{}: invalid register r{}: the header has {} registers, from r0 on", place,
+                      number, registers));
     }
   };
   if (form.rd) {

@@ -66,7 +66,7 @@ VpuSimd vpu_simd_from_name(std::string_view name) {
     }
     if (!host_has(simd)) {
       throw VpuError(fmt::format(
-          "SimOptions::simd {}: this host does not have these instructions, expected at most {}",
+          "SimOptions::simd {}: this host does not have these instructions: expected at most {}",
           name, vpu_simd_name(vpu_best_simd())));
     }
     return simd;

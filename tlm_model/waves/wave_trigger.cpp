@@ -62,7 +62,7 @@ WaveTrigger WaveTrigger::parse(const std::string& text, const WaveTriggerContext
                  name, std::string_view(text).substr(std::min(equals, text.size() - 1) + 1),
                  context)) {
     trigger.fail(
-        "triggers are step=N, time=N[ns|us|ms|cycles], op=N[,N], line=FILE:N, "
+        "expected step=N, time=N[ns|us|ms|cycles], op=N[,N], line=FILE:N, "
         "dma=MEMORY:LOW..HIGH, sem=[CORE:]N>=VALUE, firmware=[CORE:]FUNCTION|ADDRESS, nan, "
         "nonfinite, assertion, fault, watchdog, monitor");
   }
@@ -123,7 +123,7 @@ void WaveTrigger::fail(const std::string& why) const {
 void WaveTrigger::parse_step(std::string_view value) {
   const auto step = parse_count(value);
   if (!step) {
-    fail("a step is a number");
+    fail("expected the number of a step, such as step=100");
   }
   number_ = *step;
 }
@@ -136,7 +136,7 @@ void WaveTrigger::parse_ops(std::string_view value) {
     const size_t comma = std::min(value.find(',', begin), value.size());
     const auto id = parse_count(value.substr(begin, comma - begin));
     if (!id || *id > UINT32_MAX) {
-      fail("operations are named by their numbers, op=3 or op=3,7; tpuboard objdump lists them");
+      fail("expected numbers of operations, op=3 or op=3,7; tpuboard objdump lists them");
     }
     ops_.push_back(static_cast<uint32_t>(*id));
     begin = comma + 1;
@@ -151,7 +151,9 @@ void WaveTrigger::parse_line(std::string_view value, const WaveTriggerContext& c
   const auto line =
       colon == std::string_view::npos ? std::nullopt : parse_count(value.substr(colon + 1));
   if (!line || *line > UINT32_MAX || colon == 0) {
-    fail("a source line is written line=train.py:42; tpuboard objdump lists those of a program");
+    fail(
+        "expected a source line, such as line=train.py:42; tpuboard objdump lists those of a "
+        "program");
   }
   if (context.programs == nullptr) {
     fail("source lines are not known here");
@@ -180,7 +182,7 @@ void WaveTrigger::parse_time(std::string_view value, uint64_t clock_mhz) {
   const auto count = parse_count(value);
   constexpr uint64_t kMost = uint64_t{1} << 62;
   if (unit == kTimeUnits.end() || !count || *count > kMost / 1'000'000) {
-    fail("a time is an integer with its unit, time=250us or time=90000cycles");
+    fail("expected a time with its unit, such as time=250us or time=90000cycles");
   }
   number_ = unit->nanoseconds == 0 ? *count
                                    : static_cast<uint64_t>(static_cast<unsigned __int128>(*count) *
@@ -206,7 +208,7 @@ void WaveTrigger::parse_address(std::string_view value) {
       return;
     }
   }
-  fail("addresses of transfers are written dma=hbm:0x1000..0x1fff, with hbm, vmem or smem");
+  fail("expected addresses in hbm, vmem or smem, such as dma=hbm:0x1000..0x1fff");
 }
 
 void WaveTrigger::parse_semaphore(std::string_view value, const std::vector<std::string>& paths) {
@@ -218,7 +220,9 @@ void WaveTrigger::parse_semaphore(std::string_view value, const std::vector<std:
   const auto least =
       compare == std::string_view::npos ? std::nullopt : parse_count(value.substr(compare + 2));
   if (!index || !least) {
-    fail("a semaphore is written sem=5>=2, or sem=board.chip0.core1:5>=2 for that of one core");
+    fail(
+        "expected a semaphore, such as sem=5>=2, or sem=board.chip0.core1:5>=2 for that of one "
+        "core");
   }
   number_ = *index;
   value_ = *least;
@@ -233,17 +237,17 @@ void WaveTrigger::parse_firmware(std::string_view value, const std::vector<std::
   const auto address = parse_count(at == std::string_view::npos ? place : place.substr(at + 1));
   if (!address) {
     fail(
-        "a place in firmware is written firmware=0x100, or firmware=board.chip0.core1:0x100 for "
-        "the hart of one core");
+        "expected a place in the firmware, such as firmware=0x100, or "
+        "firmware=board.chip0.core1:0x100 for the hart of one core");
   }
   const auto in = [&](uint64_t base, uint64_t bytes) {
     return *address >= base && *address - base < bytes;
   };
   if (*address % 2 != 0 || (!in(TPU_HART_ROM_BASE, TPU_HART_ROM_BYTES) &&
                             !in(TPU_HART_ITCM_BASE, TPU_HART_ITCM_BYTES))) {
-    fail("no instruction can be there: code is in " +
+    fail("invalid address: expected an even address in the code, which is in " +
          memory_text(TPU_HART_ROM_BASE, TPU_HART_ROM_BYTES) + " and " +
-         memory_text(TPU_HART_ITCM_BASE, TPU_HART_ITCM_BYTES) + ", at even addresses");
+         memory_text(TPU_HART_ITCM_BASE, TPU_HART_ITCM_BYTES));
   }
   number_ = *address;
 }

@@ -83,7 +83,7 @@ TEST(TextSink, TwoRunsDoNotShareAFile) {
   const std::string path = ::testing::TempDir() + "/shared_trace.txt";
   {
     TextSink first(path);
-    EXPECT_THAT(error_of(path), HasSubstr("is being written by another run"));
+    EXPECT_THAT(error_of(path), HasSubstr("is already open for writing"));
     EXPECT_EQ(error_of("/dev/null"), "");
     EXPECT_EQ(error_of("/dev/null"), "");
   }

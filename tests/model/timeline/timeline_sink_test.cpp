@@ -110,7 +110,7 @@ TEST(TimelineSink, TwoRunsDoNotShareAFile) {
   {
     const LaunchPrograms programs;
     const TimelineSink first(options(path), programs);
-    EXPECT_THAT(error_of(path), HasSubstr("is being written by another run"));
+    EXPECT_THAT(error_of(path), HasSubstr("is already open for writing"));
   }
   EXPECT_EQ(error_of(path), "");
   EXPECT_THAT(error_of("/nonexistent/t.pftrace"), HasSubstr("No such file"));
