@@ -163,7 +163,7 @@ TEST_F(TrainProcess, AFullDiskKeepsTheCheckpointBefore) {
   const int64_t kept = newest("a");
   EXPECT_GT(kept, 0);
   EXPECT_LT(kept, 160);
-  EXPECT_THAT(ended.text, HasSubstr("no checkpoint of step 160: "));
+  EXPECT_THAT(ended.text, HasSubstr("the checkpoint of step 160 was not written: "));
   EXPECT_THAT(ended.text, HasSubstr("the state after step " + std::to_string(kept) + " is in " +
                                     path("a/checkpoint") + "; continue"));
   for (const auto& file : std::filesystem::directory_iterator(path("a/checkpoint"))) {
@@ -181,7 +181,7 @@ TEST_F(TrainProcess, AFullDiskEndsTheRunWhereThatIsWanted) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
   ASSERT_TRUE(WIFEXITED(ended.status)) << ended.text;
   EXPECT_EQ(WEXITSTATUS(ended.status), 1);
-  EXPECT_THAT(ended.text, HasSubstr("no checkpoint of step 4: "));
+  EXPECT_THAT(ended.text, HasSubstr("the checkpoint of step 4 was not written: "));
   EXPECT_THAT(ended.text, HasSubstr("cannot be written: File too large; make room"));
 }
 

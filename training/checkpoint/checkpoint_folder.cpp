@@ -155,7 +155,7 @@ Checkpoint CheckpointFolder::resume(const std::function<void(const std::string&)
   if (left.empty()) {
     throw Error(
         ErrorCode::kInvalidArgument,
-        fmt::format("{}: holds a checkpoint of an earlier form ({} and .npy files), from "
+        fmt::format("{}: holds a checkpoint of an earlier format ({} and .npy files), from "
                     "which no run can continue; a new run can start from its state: state.init "
                     "= [\"file:{}/0.npy\", ...]",
                     path_.string(), kEarlierForm, path_.string()));
@@ -213,7 +213,7 @@ void CheckpointFolder::make_place(const fs::path& target) const {
   if (failed) {
     throw Error(
         ErrorCode::kFailedPrecondition,
-        fmt::format("{}: is not a checkpoint of this user's runs and cannot be moved away: {}",
+        fmt::format("{}: is not a checkpoint of this user's runs, and cannot be renamed: {}",
                     target.string(), failed.message()));
   }
   if (say_) {

@@ -222,8 +222,8 @@ void Converter::convert_from(std::span<const std::byte> from, std::byte* to) con
         break;
     }
   }
-  throw BadExample(fmt::format("feature '{}': stored floats cannot become {}", feature_.name,
-                               driver::dtype_name(feature_.type)));
+  throw BadExample(fmt::format("feature '{}': stored floats cannot become {}: expected f32 or bf16",
+                               feature_.name, driver::dtype_name(feature_.type)));
 }
 
 void Converter::convert(const Value& value, const AugmentKey& key, std::span<std::byte> to) {
@@ -269,8 +269,9 @@ void Converter::convert(const Value& value, const AugmentKey& key, std::span<std
     case DType::kU64:
       return convert_from<uint64_t>(from, to.data());
     default:
-      throw BadExample(fmt::format("feature '{}': stored as {}, which cannot be converted",
-                                   feature_.name, driver::dtype_name(value.type)));
+      throw BadExample(fmt::format(
+          "feature '{}': stored elements of type {} cannot be converted to {}", feature_.name,
+          driver::dtype_name(value.type), driver::dtype_name(feature_.type)));
   }
 }
 

@@ -27,8 +27,9 @@ Position Position::parse(const std::string& text) {
     return {json.at("next").as<uint64_t>(), std::move(beyond),
             json.at("made_with").as<std::string>()};
   } catch (const driver::JsonInputError& error) {
-    throw driver::Error(driver::ErrorCode::kInvalidArgument,
-                        fmt::format("position of the input: damaged: {}", error.what()));
+    throw driver::Error(
+        driver::ErrorCode::kInvalidArgument,
+        fmt::format("the saved position of the input is damaged: {}", error.what()));
   }
 }
 

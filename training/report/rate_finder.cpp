@@ -35,10 +35,11 @@ std::vector<RatePoint> find_rate(Trainer& trainer, const TrainConfig& config,
                         "or state leaf");
   }
   if (trainer.planned_steps(search.steps) < search.steps) {
-    throw driver::Error(driver::ErrorCode::kInvalidArgument,
-                        fmt::format("{} steps of the learning-rate finder are more than the {} of "
-                                    "all epochs; give more epochs or fewer steps",
-                                    search.steps, trainer.planned_steps(0)));
+    throw driver::Error(
+        driver::ErrorCode::kInvalidArgument,
+        fmt::format("the learning-rate finder needs {} steps, but all epochs have only "
+                    "{}; give more epochs or fewer steps",
+                    search.steps, trainer.planned_steps(0)));
   }
   const double factor =
       search.steps > 1 ? root(search.high / search.low, static_cast<int>(search.steps - 1)) : 1;

@@ -28,7 +28,9 @@ constexpr uint32_t kFloatList = 2;
 constexpr uint32_t kInt64List = 3;
 constexpr uint32_t kListValue = 1;
 
-[[noreturn]] void refuse_record() { throw BadExample("expected a tf.train.Example"); }
+[[noreturn]] void refuse_record() {
+  throw BadExample("expected a tf.train.Example, found other data");
+}
 
 enum class Wire : uint8_t { kVarint = 0, kEight = 1, kBytes = 2, kGroup = 3, kEnd = 4, kFour = 5 };
 
@@ -145,7 +147,8 @@ class StoredValue {
 
   Value value(const Feature& feature) const {
     if (list_ == 0) {
-      throw BadExample(fmt::format("feature '{}': it has no value", feature.name));
+      throw BadExample(
+          fmt::format("feature '{}': expected a list of values, found none", feature.name));
     }
     if (list_ == kBytesList && strings_ != 1) {
       throw BadExample(fmt::format("feature '{}': {} strings of bytes; one is expected",

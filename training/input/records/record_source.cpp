@@ -271,7 +271,7 @@ std::vector<std::string> find_files(const std::vector<std::string>& patterns) {
     ::globfree(&found);
     if (result != 0) {
       throw driver::Error(driver::ErrorCode::kInvalidArgument,
-                          fmt::format("{}: there is no such file", pattern));
+                          fmt::format("{}: no such file", pattern));
     }
   }
   return files;

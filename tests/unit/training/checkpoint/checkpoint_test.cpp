@@ -357,8 +357,9 @@ TEST_F(Checkpoints, AFolderHasOneRunAtATime) {
 TEST_F(Checkpoints, TheFormOfNpyFilesIsNamed) {
   fs::create_directories(folder_);
   std::ofstream(folder_ / "checkpoint.json") << "{}";
-  EXPECT_THAT(refusal([this] { resume(); }),
-              HasSubstr("holds a checkpoint of an earlier form (checkpoint.json and .npy files)"));
+  EXPECT_THAT(
+      refusal([this] { resume(); }),
+      HasSubstr("holds a checkpoint of an earlier format (checkpoint.json and .npy files)"));
 }
 
 // A limit of file sizes stands for a full disk.

@@ -146,7 +146,8 @@ TEST(InputBatches, RefusesThePositionOfAnotherInput) {
   EXPECT_EQ(error_of([&] { other.restore(other.position()); }),
             "the input has given batches already; restore before the first one");
   EXPECT_EQ(error_of([] { Position::parse("{\"next\": 1}"); }),
-            "position of the input: damaged: beyond: expected an array, found no such member");
+            "the saved position of the input is damaged: beyond: expected an array, found no such "
+            "member");
 }
 
 // What is drawn for an example is another in each epoch, and the same when an epoch is begun in.

@@ -67,7 +67,7 @@ TEST(InputConvert, RefusesValuesThatDoNotFit) {
   EXPECT_EQ(bad([&] { converted<uint8_t>(feature, DType::kI64, std::vector<int64_t>{256}); }),
             "feature 'label': value 256 does not fit into ui8");
   EXPECT_EQ(bad([&] { converted<uint8_t>(feature, DType::kF32, std::vector<float>{1.0f}); }),
-            "feature 'label': stored floats cannot become ui8");
+            "feature 'label': stored floats cannot become ui8: expected f32 or bf16");
   EXPECT_EQ(bad([&] {
               converted<uint8_t>(feature, DType::kI64, std::vector<int64_t>{1, 2});
             }),

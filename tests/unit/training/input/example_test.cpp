@@ -114,7 +114,7 @@ TEST(InputExample, UnknownGroupsAreSkipped) {
   // A known number in this form is another field.
   EXPECT_EQ(numbers_of<int64_t>(group(1, "") + example(entry("x", group(3, "") + seven))),
             Integers{7});
-  const std::string none = "expected a tf.train.Example";
+  const std::string none = "expected a tf.train.Example, found other data";
   const std::string whole = example(entry("x", seven));
   EXPECT_EQ(refusal(whole + varint(5 << 3 | 3)), none);                       // no end
   EXPECT_EQ(refusal(whole + varint(5 << 3 | 4)), none);                       // no start
@@ -131,12 +131,12 @@ TEST(InputExample, RefusesWhatIsNoExample) {
   EXPECT_EQ(refusal(example(entry("y", "") + entry("z", ""))),
             "it has no feature 'x'; it has 'y', 'z'");
   EXPECT_EQ(refusal(""), "it has no feature 'x'; it has none");
-  EXPECT_EQ(refusal(example(entry("x", ""))), "feature 'x': it has no value");
+  EXPECT_EQ(refusal(example(entry("x", ""))), "feature 'x': expected a list of values, found none");
   EXPECT_EQ(refusal(example(entry("x", field(1, field(1, "a") + field(1, "b"))))),
             "feature 'x': 2 strings of bytes; one is expected");
   EXPECT_EQ(refusal(example(entry("x", field(1, "")))),
             "feature 'x': 0 strings of bytes; one is expected");
-  const std::string none = "expected a tf.train.Example";
+  const std::string none = "expected a tf.train.Example, found other data";
   EXPECT_EQ(refusal("no example"), none);
   EXPECT_EQ(refusal(example(entry("x", field(2, field(1, "abc"))))), none);
   EXPECT_EQ(refusal(example(entry("x", field(3, field(1, "\xFF"))))), none);

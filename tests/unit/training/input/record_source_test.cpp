@@ -171,7 +171,7 @@ TEST(RecordSource, RefusesWrongFeatures) {
   EXPECT_EQ(refused(folder, {.name = "picture"}),
             place + "it has no feature 'picture'; it has 'image', 'label', 'weight'");
   EXPECT_EQ(refused(folder, {.name = "weight", .type = DType::kI32}),
-            place + "feature 'weight': stored floats cannot become i32");
+            place + "feature 'weight': stored floats cannot become i32: expected f32 or bf16");
   EXPECT_EQ(
       refused(folder, {.name = "image", .shape = {5}}),
       place + "feature 'image': 4 bytes, 4 elements of ui8; 5 elements are expected (f32[5])");
@@ -193,11 +193,12 @@ TEST(RecordSource, RefusesRecordsThatAreNoExamples) {
     Batch batch;
     return error_of([&] { pipeline.next(batch); });
   };
-  EXPECT_EQ(error_with("\xFF\xFF\xFF"), path + ", record 0 (byte 0): expected a tf.train.Example");
+  EXPECT_EQ(error_with("\xFF\xFF\xFF"),
+            path + ", record 0 (byte 0): expected a tf.train.Example, found other data");
   EXPECT_EQ(error_with(""), path + ", record 0 (byte 0): it has no feature 'x'; it has none");
   // features { feature { key: "x" value {} } }, and with a list of two strings
   EXPECT_EQ(error_with(std::string_view("\x0A\x07\x0A\x05\x0A\x01x\x12\x00", 9)),
-            path + ", record 0 (byte 0): feature 'x': it has no value");
+            path + ", record 0 (byte 0): feature 'x': expected a list of values, found none");
   EXPECT_EQ(error_with(std::string_view(
                 "\x0A\x0F\x0A\x0D\x0A\x01x\x12\x08\x0A\x06\x0A\x01p\x0A\x01q", 17)),
             path + ", record 0 (byte 0): feature 'x': 2 strings of bytes; one is expected");
@@ -259,7 +260,7 @@ TEST(RecordSource, FilesInAnotherOrderAreOtherData) {
 TEST(RecordSource, RefusesEmptyDataSets) {
   const ScratchFolder folder;
   EXPECT_EQ(error_of([&] { find_files({folder.file("*.tfrecord")}); }),
-            folder.file("*.tfrecord") + ": there is no such file");
+            folder.file("*.tfrecord") + ": no such file");
   std::ofstream(folder.file("empty"), std::ios::binary).close();
   EXPECT_EQ(error_of([&] { record_source({folder.file("empty")}, usual_features()); }),
             folder.file("empty") + ": no records");
