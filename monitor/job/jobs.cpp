@@ -210,9 +210,9 @@ JobFile::JobFile(const fs::path& folder) : path_(file_of(folder, getpid())), pid
   struct stat found {};
   if (lstat(folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != geteuid() ||
       (found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    throw Error(
-        ErrorCode::kFailedPrecondition,
-        fmt::format("{}: expected a folder that only this user can access", folder.string()));
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("{}: expected a folder of this user that no other user can write to",
+                            folder.string()));
   }
   remove_left(folder);
 }

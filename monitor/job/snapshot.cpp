@@ -263,8 +263,8 @@ Report report_from(const std::string& text, const std::string& name) {
     if (const auto format = json.at("format").as<int64_t>(); format != kFormat) {
       throw driver::Error(
           driver::ErrorCode::kInvalidArgument,
-          fmt::format("{}: format {} of another version of tpuboard: expected format {}", name,
-                      format, kFormat));
+          fmt::format("{}: written by another version of tpuboard: expected format {}, found {}",
+                      name, kFormat, format));
     }
     Report report;
     report.now = read<Snapshot>(json, [](const auto& field, auto& to) { job_fields(field, to); });

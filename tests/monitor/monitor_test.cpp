@@ -181,8 +181,8 @@ TEST_F(MonitorJobs, WhereNothingCanBePublishedTheJobGoesOn) {
   sampler.stop();
   board.close();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("expected a folder that only this user can access; tpuboard monitor will "
-                        "not see this job"));
+              HasSubstr("expected a folder of this user that no other user can write to; tpuboard "
+                        "monitor will not see this job"));
 }
 
 #ifdef TPU_HAVE_SIM_TRANSPORT
