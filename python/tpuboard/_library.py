@@ -166,8 +166,8 @@ def load() -> Any:
     """The library; calls that fail raise TpuError."""
     path = library_path()
     if not path.exists():
-        raise ImportError(f"{path} is not there: install the package (pip install . in the repository), or name a "
-                          f"built {NAME} by the environment variable TPU_LIBRARY_PATH")
+        raise ImportError(f"{path}: no such file; install the package (pip install . in the repository), or set the "
+                          f"environment variable TPU_LIBRARY_PATH to a built {NAME}")
     library = c.CDLL(str(path))
     for name, arguments in _CALLS.items():
         function = getattr(library, name)

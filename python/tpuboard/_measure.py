@@ -88,7 +88,7 @@ class Measurement:
         """What would fail at the end of the block fails here."""
         if "TPUBOARD_RECORD" in os.environ:
             raise ValueError(f"measure(report={str(page)!r}): TPUBOARD_RECORD is set, and the board records one step "
-                             "at a time; take it away, or use `tpuboard report` on the file that it names")
+                             "at a time; unset it, or use `tpuboard report` on the file that it names")
         if not page.parent.is_dir() or not os.access(page if page.exists() else page.parent, os.W_OK):
             raise OSError(f"measure(report={str(page)!r}): the page cannot be written there; name a file in a folder "
                           "that exists and can be written")

@@ -154,7 +154,7 @@ class Array(_Handle):
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError("an array of the board cannot be seen without a copy")
+            raise ValueError("copy=False: an array of the board can only be read by a copy")
         made = self.numpy()
         return made if dtype is None else made.astype(dtype, copy=False)
 
@@ -292,7 +292,7 @@ def compile(artifact: bytes, *, name: str = "main",  # noqa: A001
         TpuError: Unimplemented names the operation that the compiler does not have, and its source line.
     """
     if update_sharding not in _UPDATE_SHARDING:
-        raise ValueError(f"update_sharding is {update_sharding!r}, must be one of {', '.join(_UPDATE_SHARDING)}")
+        raise ValueError(f"invalid update_sharding {update_sharding!r}: expected one of {', '.join(_UPDATE_SHARDING)}")
     options = sized(CompileOptions)
     options.name = name.encode()
     options.update_sharding = _UPDATE_SHARDING[update_sharding]

@@ -17,7 +17,7 @@ def numpy_dtype(index: int) -> np.dtype:
     try:
         import ml_dtypes
     except ImportError:
-        raise TypeError("NumPy has no bfloat16 of its own: pip install ml_dtypes") from None
+        raise TypeError("bfloat16 in NumPy needs the package ml_dtypes: pip install ml_dtypes") from None
     bfloat16: np.dtype = np.dtype(ml_dtypes.bfloat16)
     return bfloat16
 
@@ -27,4 +27,4 @@ def board_dtype(dtype: np.dtype) -> int:
     if dtype.name in _NAMES and dtype.isnative:
         return _NAMES.index(dtype.name)
     hint = {"f": "; use float32 or bfloat16", "c": "; use complex64"}.get(dtype.kind, "")
-    raise TypeError(f"the board has no {dtype}{hint} (it has {', '.join(_NAMES)})")
+    raise TypeError(f"the board has no type {dtype}{hint} (it has {', '.join(_NAMES)})")

@@ -131,12 +131,12 @@ class TableConfig:
 
     def __post_init__(self) -> None:
         if self.vocabulary < 1 or self.dim < 1:
-            raise ValueError(f"table {self.name!r}: vocabulary and dim must be at least 1, they are {self.vocabulary} "
+            raise ValueError(f"table {self.name!r}: vocabulary and dim must be at least 1, found {self.vocabulary} "
                              f"and {self.dim}")
         if self.combiner not in ("sum", "mean", "sqrtn"):
             raise ValueError(f"table {self.name!r}: invalid combiner {self.combiner!r}: expected sum, mean or sqrtn")
         if self.dtype not in ("float32", "bfloat16"):
-            raise ValueError(f"table {self.name!r}: dtype {self.dtype!r} is neither float32 nor bfloat16")
+            raise ValueError(f"table {self.name!r}: invalid dtype {self.dtype!r}: expected float32 or bfloat16")
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def ragged(values: Any, row_splits: Any, max_ids: int, weights: Any = None) -> I
         raise ValueError(f"row_splits must ascend from 0 to the number of values, {len(values)}")
     if (lengths > max_ids).any():
         longest = int(np.argmax(lengths))
-        raise ValueError(f"example {longest} has {lengths[longest]} ids, max_ids is {max_ids}")
+        raise ValueError(f"example {longest} has {lengths[longest]} ids: expected at most {max_ids} (max_ids)")
     inside = np.arange(max_ids) < lengths[:, None]
 
     def padded(flat: Any, dtype: Any) -> np.ndarray:
@@ -235,14 +235,15 @@ class Embedding:
                  axis: str | None = None, seed: int = 0, capacity: int | None = None,
                  overflow: Literal["error", "drop"] = "error") -> None:
         if axis is None and len(mesh.axis_names) != 1:
-            raise ValueError(f"the mesh has axes {mesh.axis_names}: name one with axis=")
+            raise ValueError(f"the mesh has axes {mesh.axis_names}: choose one with axis=")
         self.mesh, self.axis = mesh, axis or mesh.axis_names[0]
         self.features, self.batch, self.overflow = dict(features), batch, overflow
         cores = mesh.shape[self.axis]
         if not features or batch < 1 or batch % cores:
-            raise ValueError(f"there must be features, and a batch ({batch}) that divides by {cores} cores")
+            raise ValueError(f"expected at least one feature and a batch that is a multiple of the {cores} cores, "
+                             f"found {len(features)} features and a batch of {batch}")
         if overflow not in ("error", "drop"):
-            raise ValueError(f"overflow {overflow!r} is neither 'error' nor 'drop'")
+            raise ValueError(f"invalid overflow {overflow!r}: expected 'error' or 'drop'")
         self._stacks = _stacks(self.features, self.axis, cores, batch // cores, capacity, seed)
         self._readers: dict[str, Callable[..., jax.Array]] = {}
 
@@ -289,7 +290,7 @@ class Embedding:
     def apply_gradients(self, state: State, lookup: Lookup, gradients: Mapping[str, jax.Array]) -> State:
         """State after a step; `gradients` are those of the vectors, f32[batch, dim] for each feature."""
         if set(gradients) != set(self.features):
-            raise ValueError(f"gradients of {sorted(gradients)}, features are {sorted(self.features)}")
+            raise ValueError(f"gradients: expected the features {sorted(self.features)}, found {sorted(gradients)}")
 
         def local(tables: State, step: jax.Array, parts: tuple[Any, Any, Any], grads: dict[str, jax.Array]) -> State:
             given = Lookup(*parts)
@@ -305,7 +306,8 @@ class Embedding:
         """Values f32[n, dim] of rows of a table, on all cores; NaN for ids outside of it."""
         stack = next((each for each in self._stacks if table in each.tables), None)
         if stack is None:
-            raise ValueError(f"there is no table {table!r}, but {sorted(t for s in self._stacks for t in s.tables)}")
+            tables = sorted(t for s in self._stacks for t in s.tables)
+            raise ValueError(f"unknown table {table!r}: expected one of {tables}")
         if table not in self._readers:
             self._readers[table] = self._reader(stack, *stack.tables[table])
         if not isinstance(ids, jax.Array):  # of 64 bits, perhaps, of which JAX would keep 32
@@ -322,8 +324,8 @@ class Embedding:
             lengths = np.full(len(values), feature.max_ids) if given.lengths is None else np.asarray(given.lengths)
             wrong = np.flatnonzero((lengths < 0) | (lengths > feature.max_ids))
             if len(wrong):
-                raise ValueError(f"feature {name!r}, example {wrong[0]}: length {lengths[wrong[0]]} is not in 0 to "
-                                 f"{feature.max_ids}")
+                raise ValueError(f"feature {name!r}, example {wrong[0]}: invalid length {lengths[wrong[0]]}: "
+                                 f"expected 0 to {feature.max_ids}")
             used = np.arange(feature.max_ids) < lengths[:, None]
             bad = np.argwhere(used & ((values < 0) | (values >= feature.table.vocabulary)))
             if len(bad):
@@ -337,12 +339,12 @@ class Embedding:
         """EmbeddingError if the device left ids out against the options."""
         out_of_range, dropped, fullest = (int(each) for each in stats)
         if out_of_range:
-            raise EmbeddingError(f"{out_of_range} ids lie outside of their tables; check_ids() names the first")
+            raise EmbeddingError(f"{out_of_range} ids are outside of their tables; check_ids() names the first")
         if dropped and self.overflow == "error":
             capacities = {stack.name: stack.layout.capacity for stack in self._stacks}
-            raise EmbeddingError(f"{dropped} ids found no slot: a core asked another for {fullest} distinct rows, "
-                                 f"capacity is {capacities}; give capacity={fullest} or overflow='drop'. The tables "
-                                 "are as they were before the step")
+            raise EmbeddingError(f"{dropped} ids have no slot: a core needs {fullest} distinct rows of another core, "
+                                 f"capacity is {capacities}; give capacity={fullest} or overflow='drop'. The step did "
+                                 "not change the tables")
 
     def _reader(self, stack: _Stack, config: TableConfig, first: int) -> Callable[..., jax.Array]:
         cores = stack.layout.cores
@@ -359,16 +361,17 @@ class Embedding:
     def _ids_of(self, name: str, ids: Mapping[str, Any]) -> Ids:
         feature = self.features[name]
         if name not in ids:
-            raise ValueError(f"no ids of feature {name!r}")
+            raise ValueError(f"feature {name!r}: no ids are given; found ids of {sorted(ids)}")
         given = ids[name] if isinstance(ids[name], Ids) else Ids(ids[name])
         values = given.ids if hasattr(given.ids, "ndim") else np.asarray(given.ids)
         values = values[:, None] if values.ndim == 1 else values
         if values.shape != (self.batch, feature.max_ids) or not jnp.issubdtype(values.dtype, jnp.integer):
-            raise ValueError(f"feature {name!r}: ids are {values.dtype}{list(values.shape)}, they must be integers "
-                             f"[{self.batch}, {feature.max_ids}]")
+            raise ValueError(f"feature {name!r}: ids: expected integers of shape [{self.batch}, {feature.max_ids}], "
+                             f"found {values.dtype}{list(values.shape)}")
         for what, array, shape in (("lengths", given.lengths, (self.batch,)), ("weights", given.weights, values.shape)):
             if array is not None and np.shape(array) != shape:
-                raise ValueError(f"feature {name!r}: {what} are {list(np.shape(array))}, they must be {list(shape)}")
+                raise ValueError(f"feature {name!r}: {what}: expected shape {list(shape)}, "
+                                 f"found {list(np.shape(array))}")
         return Ids(values, given.lengths, given.weights)
 
     def _on_cores(self, function: Callable[..., Any], inputs: Any, outputs: Any) -> Callable[..., Any]:
@@ -382,9 +385,9 @@ def _stacks(features: dict[str, FeatureConfig], axis: str, cores: int, batch: in
     tables: dict[str, TableConfig] = {}
     for name, feature in features.items():
         if feature.max_ids < 1:
-            raise ValueError(f"feature {name!r}: max_ids must be at least 1, it is {feature.max_ids}")
+            raise ValueError(f"feature {name!r}: max_ids must be at least 1, found {feature.max_ids}")
         if tables.setdefault(feature.table.name, feature.table) != feature.table:
-            raise ValueError(f"two tables are named {feature.table.name!r}")
+            raise ValueError(f"two different tables have the name {feature.table.name!r}; rename one")
     groups: dict[Any, list[TableConfig]] = {}
     for table in sorted(tables.values(), key=lambda each: each.name):
         groups.setdefault((table.dim, table.optimizer, table.initializer, table.dtype), []).append(table)
@@ -396,12 +399,13 @@ def _stacks(features: dict[str, FeatureConfig], axis: str, cores: int, batch: in
             total += table.vocabulary
         name = "+".join(first)
         if total >= 2**31 - cores:
-            raise ValueError(f"tables {name} have {total} rows, more than i32 can number")
+            raise ValueError(f"tables {name}: expected fewer than {2**31 - cores} rows together (ids are i32), "
+                             f"found {total}")
         used = {key: feature for key, feature in features.items() if feature.table.name in first}
         rows, ids = -(-total // cores), batch * sum(feature.max_ids for feature in used.values())
         slots = capacity if capacity is not None else min(ids, -(-2 * ids // cores // 8) * 8 + 16)
         if slots < 1:
-            raise ValueError(f"capacity must be at least 1, it is {slots}")
+            raise ValueError(f"capacity must be at least 1, found {slots}")
         layout = exchange.Layout(axis, cores, rows, min(slots, ids, rows))
         stacks.append(_Stack(name, first, used, layout, (zlib.crc32(name.encode()) + seed) % 2**31))
     return stacks

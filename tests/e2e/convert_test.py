@@ -210,7 +210,7 @@ class Convert(unittest.TestCase):
         self.refused(1, f"{first}, record 0 (byte 0): it has no feature 'x'; it has 'image', 'weight', 'label'", first,
                      "--numpy", out, "--feature", "x:f32")
         self.refused(1, "is a folder", self.folder, "--numpy", out)
-        self.refused(1, "there is no such file", self.folder / "none-*", "--numpy", out)
+        self.refused(1, "no such file", self.folder / "none-*", "--numpy", out)
         self.refused(1, "'image:u9': there is no type 'u9'", first, "--numpy", out, "--feature", "image:u9")
         self.refused(1, "'image:u8[3,]]'", first, "--numpy", out, "--feature", "image:u8[3,]]")
         self.refused(2, "say --records PREFIX or --numpy FOLDER", first)
@@ -221,7 +221,7 @@ class Convert(unittest.TestCase):
         self.refused(1, "has no array 'x'; it has label", f"a={self.folder}/b.npz:x", "--records", self.folder / "r")
         self.refused(1, "cannot write 24 files: expected 1 to 23", f"a={self.folder}/a.npy", "--records",
                      self.folder / "r", "--shards", 24)
-        self.refused(2, "arrays come from .npy", f"a={first}", "--records", self.folder / "r")
+        self.refused(2, "expected a .npy, .npz or .safetensors file", f"a={first}", "--records", self.folder / "r")
         self.assertEqual(list(self.folder.glob("r-*")), [])
         (self.folder / "broken.npz").write_bytes((self.folder / "b.npz").read_bytes()[:-30])
         self.refused(1, "broken.npz: not an .npz file", self.folder / "broken.npz", "--records", self.folder / "r")

@@ -234,7 +234,7 @@ class BadInput(unittest.TestCase):
         targets = {"clicked": np.zeros((BATCH, 8), np.float32)}
         state, vectors, stats = run(layer, {"clicked": ids}, targets)
         self.assertEqual([int(each) for each in stats[:2]], [2, 0])
-        with self.assertRaisesRegex(embedding.EmbeddingError, "2 ids lie outside of their tables"):
+        with self.assertRaisesRegex(embedding.EmbeddingError, "2 ids are outside of their tables"):
             layer.check_stats(stats)
         start = np.asarray(layer.rows(layer.init(), "items", np.arange(64)))
         np.testing.assert_array_equal(vectors["clicked"][5], start[10])  # the other id of the example
@@ -260,10 +260,12 @@ class BadInput(unittest.TestCase):
         for length in (3, -1):
             lengths = np.full(BATCH, 2)
             lengths[5] = length
-            with self.assertRaisesRegex(ValueError, f"feature 'clicked', example 5: length {length} is not in 0 to 2"):
+            text = f"feature 'clicked', example 5: invalid length {length}: expected 0 to 2"
+            with self.assertRaisesRegex(ValueError, text):
                 layer.check_ids({"clicked": embedding.Ids(ids, lengths)})
-        for given, text in ((embedding.Ids(ids, np.full(2 * BATCH, 1)), r"lengths are \[64\], they must be \[32\]"),
-                            (embedding.Ids(ids, None, np.ones(BATCH)), r"weights are \[32\], they must be \[32, 2\]")):
+        for given, text in (
+                (embedding.Ids(ids, np.full(2 * BATCH, 1)), r"lengths: expected shape \[32\], found \[64\]"),
+                (embedding.Ids(ids, None, np.ones(BATCH)), r"weights: expected shape \[32, 2\], found \[32\]")):
             with self.assertRaisesRegex(ValueError, text):
                 layer.lookup(layer.init(), {"clicked": given})
 
@@ -275,7 +277,7 @@ class BadInput(unittest.TestCase):
         start = np.asarray(layer.rows(layer.init(), "items", np.arange(64)))
         state, vectors, stats = run(layer, ids, targets)
         self.assertEqual([int(each) for each in stats], [0, 5, 8])
-        text = ("5 ids found no slot: a core asked another for 8 distinct rows, capacity is {'items': 3}; "
+        text = ("5 ids have no slot: a core needs 8 distinct rows of another core, capacity is {'items': 3}; "
                 "give capacity=8")
         with self.assertRaisesRegex(embedding.EmbeddingError, text):
             layer.check_stats(stats)
@@ -297,7 +299,7 @@ class BadInput(unittest.TestCase):
         np.testing.assert_array_equal(ids.weights, [[1, 2], [0, 0], [3, 0]])
         none = embedding.ragged([], [0, 0, 0], 2)
         np.testing.assert_array_equal((none.ids.dtype, none.lengths.sum()), (np.int32, 0))
-        with self.assertRaisesRegex(ValueError, "example 0 has 2 ids, max_ids is 1"):
+        with self.assertRaisesRegex(ValueError, "example 0 has 2 ids: expected at most 1"):
             embedding.ragged([4, 5, 6], [0, 2, 2, 3], 1)
         for splits in ([0, 2, 1, 3], [0, 2], [1, 3], []):
             with self.assertRaisesRegex(ValueError, "row_splits must ascend from 0 to the number of values, 3"):
@@ -309,29 +311,31 @@ class BadInput(unittest.TestCase):
         for text, make in (
                 ("vocabulary and dim must be at least 1", lambda: embedding.TableConfig("t", 0, 8)),
                 ("combiner 'max': expected sum, mean or sqrtn", lambda: embedding.TableConfig("t", 8, 8, "max")),
-                ("dtype 'float16' is neither", lambda: embedding.TableConfig("t", 8, 8, dtype="float16")),
-                (r"batch \(12\) that divides by 8", lambda: embedding.Embedding({"f": feature}, mesh, batch=12)),
-                (r"batch \(0\) that divides by 8", lambda: embedding.Embedding({"f": feature}, mesh, batch=0)),
+                ("invalid dtype 'float16'", lambda: embedding.TableConfig("t", 8, 8, dtype="float16")),
+                ("multiple of the 8 cores, found 1 features and a batch of 12", lambda: embedding.Embedding(
+                    {"f": feature}, mesh, batch=12)),
+                ("multiple of the 8 cores, found 1 features and a batch of 0", lambda: embedding.Embedding(
+                    {"f": feature}, mesh, batch=0)),
                 ("max_ids must be at least 1", lambda: embedding.Embedding(
                     {"f": embedding.FeatureConfig(table, 0)}, mesh, batch=8)),
-                ("two tables are named 'items'", lambda: embedding.Embedding(
+                ("two different tables have the name 'items'", lambda: embedding.Embedding(
                     {"f": feature, "g": embedding.FeatureConfig(embedding.TableConfig("items", 65, 8))}, mesh,
                     batch=8)),
-                ("more than i32 can number", lambda: embedding.Embedding(
+                ("expected fewer than 2147483640 rows", lambda: embedding.Embedding(
                     {"f": embedding.FeatureConfig(embedding.TableConfig("t", 2**31, 8))}, mesh, batch=8)),
                 ("capacity must be at least 1", lambda: embedding.Embedding({"f": feature}, mesh, batch=8, capacity=0)),
-                ("name one with axis=", lambda: embedding.Embedding(
+                ("choose one with axis=", lambda: embedding.Embedding(
                     {"f": feature}, Mesh(np.array(jax.devices("tpu")).reshape(2, 4), ("model", "core")), batch=8)),
-                ("overflow 'grow' is neither", lambda: embedding.Embedding({"f": feature}, mesh, batch=8,
+                ("invalid overflow 'grow'", lambda: embedding.Embedding({"f": feature}, mesh, batch=8,
                                                                            overflow="grow"))):
             with self.subTest(text), self.assertRaisesRegex(ValueError, text):
                 make()
         layer = self.layer()
-        with self.assertRaisesRegex(ValueError, r"ids are int32\[4, 2\], they must be integers \[32, 2\]"):
+        with self.assertRaisesRegex(ValueError, r"ids: expected integers of shape \[32, 2\], found int32\[4, 2\]"):
             layer.check_ids({"clicked": np.zeros((4, 2), np.int32)})
-        with self.assertRaisesRegex(ValueError, "no ids of feature 'clicked'"):
+        with self.assertRaisesRegex(ValueError, "feature 'clicked': no ids are given"):
             layer.check_ids({"viewed": np.zeros((4, 2), np.int32)})
-        with self.assertRaisesRegex(ValueError, "there is no table 'item', but .'items'."):
+        with self.assertRaisesRegex(ValueError, "unknown table 'item': expected one of .'items'."):
             layer.rows(layer.init(), "item", [1])
 
 

@@ -117,7 +117,7 @@ class Programs(unittest.TestCase):
                 (y,) = tpuboard.compile(artifact(lambda x: x[::-1], given)).load().run(given)
                 self.assertEqual(y.dtype, given.dtype)
                 np.testing.assert_array_equal(y, given[::-1])
-        with self.assertRaisesRegex(TypeError, "the board has no float16; use float32 or bfloat16"):
+        with self.assertRaisesRegex(TypeError, "the board has no type float16; use float32 or bfloat16"):
             self.layer.load([0]).put(0, np.zeros((32, 200), np.float16))
 
     def test_state_is_donated(self) -> None:
