@@ -47,10 +47,8 @@ void add_arrays(const std::string& input, NamedColumns& to) {
   const size_t equal = input.find('=');
   if (equal == std::string::npos) {
     if (!input.ends_with(".npz")) {
-      throw UsageError(
-          fmt::format("'{}': arrays are said as NAME=FILE, or as one FILE.npz with all "
-                      "its arrays",
-                      input));
+      throw UsageError(fmt::format(
+          "'{}': expected NAME=FILE, or one FILE.npz, which gives all of its arrays", input));
     }
     for (const std::string& name : npz_names(input)) {
       to.add(name, input, name);
@@ -65,8 +63,7 @@ void add_arrays(const std::string& input, NamedColumns& to) {
       (path.substr(0, colon).ends_with(".npz") || path.substr(0, colon).ends_with(".safetensors"));
   const std::string file = member ? path.substr(0, colon) : path;
   if (!file.ends_with(".npy") && !file.ends_with(".npz") && !file.ends_with(".safetensors")) {
-    throw UsageError(
-        fmt::format("'{}': arrays come from .npy, .npz and .safetensors files", input));
+    throw UsageError(fmt::format("'{}': expected a .npy, .npz or .safetensors file", input));
   }
   to.add(name, file, member ? path.substr(colon + 1) : "");
 }
@@ -82,7 +79,7 @@ void to_records(const ConvertArguments& arguments) {
                                                                    : input::Compression::kNone,
                                  arguments.threads};
   if (files.shards == 0 || files.shards > 99999) {
-    throw UsageError("--shards: 1 to 99999 files");
+    throw UsageError(fmt::format("--shards {}: expected 1 to 99999 files", files.shards));
   }
   for (const std::string& path : files.paths()) {
     refuse_overwrite(path, arrays.paths);
@@ -160,7 +157,7 @@ void add_convert_command(CLI::App& app) {
       ->capture_default_str();
   command->callback([arguments] {
     if (arguments->records.empty() == arguments->numpy.empty()) {
-      throw UsageError("say --records PREFIX or --numpy FOLDER, one of them");
+      throw UsageError("expected one of --records PREFIX and --numpy FOLDER");
     }
     if (arguments->numpy.empty()) {
       to_records(*arguments);

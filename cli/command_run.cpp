@@ -76,7 +76,7 @@ std::pair<Executable, std::vector<Array>> take_saved(const Board& board, const s
     const auto array = items.arrays.find(std::to_string(i));
     if (array == items.arrays.end()) {
       throw Error(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: does not have argument {} of the run", file, i));
+                  fmt::format("{}: the snapshot does not have argument {} of the run", file, i));
     }
     arguments.push_back(array->second);
   }

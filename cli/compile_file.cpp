@@ -103,7 +103,7 @@ std::string disassemble_program(const exe::ExecutableT& program) {
     return compiler::disassemble(program);
   } catch (const std::exception& error) {
     throw Error(ErrorCode::kInvalidArgument,
-                program.name + ": the code cannot be listed: " + error.what());
+                program.name + ": the code cannot be disassembled: " + error.what());
   }
 }
 

@@ -397,7 +397,7 @@ void DebugSession::compare(const Words& /*words*/) {
   }
   found_ = true;
   spec::print(out_,
-              "the first op that differs: on core {}, {} elements, the farthest is element {}: "
+              "the first op that differs: on core {}, {} elements, most of all element {}: "
               "{:.8g} instead of {:.8g}\n",
               first->core, first->elements, first->element, first->made, first->expected);
   place_.look_at(first->core);

@@ -72,21 +72,21 @@ RecordedRun::RecordedRun(const OpenOptions& options, const std::string& artifact
 void RecordedRun::check_results(const std::string& executable) const {
   const auto& results = program_.results();
   const auto fail = [&](const std::string& why) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: not made of this program by tpuc --keep-values: {}", executable, why));
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: expected what tpuc --keep-values makes of this program: {}",
+                            executable, why));
   };
   const size_t wanted = kept().results + kept().values.size();
   if (results.size() != wanted) {
-    fail(fmt::format("it has {} results, not {}", results.size(), wanted));
+    fail(fmt::format("expected {} results, found {}", wanted, results.size()));
   }
   for (size_t i = 0; i < kept().values.size(); ++i) {
     const ParameterInfo& info = results[kept().results + i];
     const compiler::Type& type = kept().values[i].type;
     if (byte_count(info.dtype, info.shape) !=
         static_cast<uint64_t>(type.bytes()) * devices().size()) {
-      fail(fmt::format("result {} is {}, which holds no {} of each core", kept().results + i,
-                       type_text(info.dtype, info.shape), to_string(type)));
+      fail(fmt::format("result {}: expected a {} of each core, found {}", kept().results + i,
+                       to_string(type), type_text(info.dtype, info.shape)));
     }
   }
 }

@@ -229,8 +229,8 @@ void conclude(const Sweep& sweep, const SweepFolder& folder, const JsonOutput& j
 void run_task(const Sweep& sweep, const SweepFolder& folder, const SweepArguments& arguments) {
   const size_t row = *arguments.task;
   if (row >= sweep.rows.size()) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("--task {}: {} has the rows 0 to {}", row,
-                                                         sweep.file, sweep.rows.size() - 1));
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("--task {}: expected a row of {}: 0 to {}",
+                                                         row, sweep.file, sweep.rows.size() - 1));
   }
   if (!arguments.again && folder.read(row).state == RowState::kDone) {
     spec::print("row {} ({}) is complete\n", row, sweep.rows[row].name);
@@ -241,7 +241,8 @@ void run_task(const Sweep& sweep, const SweepFolder& folder, const SweepArgument
   }
   const RowRecord record = folder.read(row);
   if (record.state != RowState::kDone) {
-    throw std::runtime_error(fmt::format("row {} ({}) has no result", row, sweep.rows[row].name));
+    throw std::runtime_error(fmt::format("row {} ({}) has no result; see {}", row,
+                                         sweep.rows[row].name, folder.log(row).string()));
   }
 }
 

@@ -192,8 +192,8 @@ class TrainRun {
     try {
       checkpoints_.save(checkpoint, trainer_);
     } catch (const Error& error) {
-      throw std::runtime_error(fmt::format("no checkpoint of step {}: {}{}", checkpoint.step,
-                                           error.what(), checkpoints_.stands()));
+      throw std::runtime_error(fmt::format("the checkpoint of step {} was not written: {}{}",
+                                           checkpoint.step, error.what(), checkpoints_.stands()));
     }
   }
 

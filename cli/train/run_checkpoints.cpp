@@ -98,10 +98,11 @@ void RunCheckpoints::take(const CheckpointWriter::Outcome& outcome) {
   } catch (const std::exception& error) {
     if (rules_.stop_on_error) {
       throw std::runtime_error(
-          fmt::format("no checkpoint of step {}: {}", outcome.step, error.what()));
+          fmt::format("the checkpoint of step {} was not written: {}", outcome.step, error.what()));
     }
     // Training goes on without it: room may come back, and the checkpoint before is as it was.
-    say(fmt::format("no checkpoint of step {}; the run continues: {}", outcome.step, error.what()));
+    say(fmt::format("the checkpoint of step {} was not written; the run continues: {}",
+                    outcome.step, error.what()));
   }
 }
 

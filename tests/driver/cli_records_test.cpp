@@ -187,7 +187,7 @@ TEST_F(CliRecords, FilesThatCannotBeReadAreRefusedAtTheStart) {
   }
   EXPECT_THAT(refused(), HasSubstr("data-0.tfrecord and the others: no records"));
   configure("", "", "", "train-*.tfrecord");
-  EXPECT_THAT(refused(), HasSubstr("train-*.tfrecord: there is no such file"));
+  EXPECT_THAT(refused(), HasSubstr("train-*.tfrecord: no such file"));
   save("notes-0.tfrecord", "what is written here is no record at all\n");
   configure("", "", "", "notes-*.tfrecord");
   EXPECT_THAT(refused(), HasSubstr("notes-0.tfrecord, record 0 (byte 0): not a TFRecord file"));

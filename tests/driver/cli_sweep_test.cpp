@@ -242,7 +242,7 @@ TEST_F(CliSweep, TheScriptIsOneJobArray) {
                               "' --task \"$SLURM_ARRAY_TASK_ID\"\n"));
   EXPECT_TRUE(std::filesystem::is_directory(path("o p")));  // sbatch makes none for its output
   EXPECT_EQ(call({"sweep", path("s.toml"), "--task", "3"}), 1);
-  EXPECT_THAT(error_, HasSubstr("--task 3: " + path("s.toml") + " has the rows 0 to 2"));
+  EXPECT_THAT(error_, HasSubstr("--task 3: expected a row of " + path("s.toml") + ": 0 to 2"));
 }
 
 TEST_F(CliSweep, TwoSweepsDoNotShareAFolderNorARow) {
