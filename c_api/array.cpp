@@ -10,7 +10,7 @@ using client::ProcessBoard;
 std::span<std::byte> room(const driver::Array& array, void* data, size_t bytes) {
   const uint64_t wanted = driver::byte_count(array.dtype(), array.shape());
   if (bytes != wanted) {
-    refuse("room for " + std::to_string(bytes) + " bytes, " +
+    refuse("`data` has " + std::to_string(bytes) + " bytes, but " +
            driver::type_text(array.dtype(), array.shape()) + " has " + std::to_string(wanted));
   }
   return {bytes == 0 ? nullptr : &need(static_cast<std::byte*>(data), "data"), bytes};

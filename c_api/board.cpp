@@ -36,8 +36,8 @@ tpu_device_info info_of(const driver::DeviceInfo& device) {
 void give_counters(const driver::BoardCounters& counters, uint64_t* values, size_t capacity) {
   const size_t wanted = counters.cores.size() * driver::counter_names().size();
   if (capacity < wanted) {
-    refuse("room for " + std::to_string(capacity) + " counters, there are " +
-           std::to_string(wanted));
+    refuse("`values` has " + std::to_string(capacity) +
+           " elements, but the number of counters is " + std::to_string(wanted));
   }
   std::fill_n(&need(values, "values"), wanted, uint64_t{0});
   for (size_t device = 0; device < counters.cores.size(); ++device) {

@@ -90,8 +90,8 @@ tpu_status tpu_run(const tpu_executable* executable, tpu_array* const* arguments
   return guarded([&] {
     const tpu::driver::Executable& program = need(executable, "executable").executable;
     if (result_count != program.results().size()) {
-      refuse("room for " + std::to_string(result_count) + " results, the program has " +
-             std::to_string(program.results().size()));
+      refuse("`results` has " + std::to_string(result_count) +
+             " elements, but the number of results is " + std::to_string(program.results().size()));
     }
     if (result_count > 0) {
       need(results, "results");

@@ -42,11 +42,12 @@ tpu_status failed_by_exception() noexcept {
   } catch (const exe::ExecutableError& error) {
     return failed(driver::ErrorCode::kInvalidArgument, error.what());
   } catch (const std::bad_alloc&) {
-    return failed(driver::ErrorCode::kResourceExhausted, "the host has no memory for this");
+    return failed(driver::ErrorCode::kResourceExhausted, "the host is out of memory");
   } catch (const std::exception& error) {
     return failed(driver::ErrorCode::kInternal, client::text_of(error).c_str());
   } catch (...) {
-    return failed(driver::ErrorCode::kInternal, "an exception of unknown type");
+    return failed(driver::ErrorCode::kInternal,
+                  "internal: an exception of unknown type was thrown");
   }
 }
 

@@ -133,7 +133,7 @@ Event Buffer::read(std::span<std::byte> out, const std::vector<Event>& after) co
   if (out.size() != state_->bytes) {
     throw Error(
         ErrorCode::kInvalidArgument,
-        fmt::format("the buffer has {} bytes, room for {} was given", state_->bytes, out.size()));
+        fmt::format("the buffer has {} bytes, but the output has {}", state_->bytes, out.size()));
   }
   return read_part(0, out, after);
 }
@@ -318,7 +318,7 @@ Array MemoryFacet::shard(const HostView& host, int count, size_t dim) const {
   check_view(host);
   if (dim >= host.shape.size() || host.shape[dim] % static_cast<int64_t>(ids.size()) != 0) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("{} cannot be cut into {} equal parts along dimension {}",
+                fmt::format("{} cannot be sharded into {} equal parts along dimension {}",
                             type_text(host.dtype, host.shape), ids.size(), dim));
   }
   Layout layout;

@@ -208,7 +208,7 @@ Event Array::read(std::span<std::byte> out, const std::vector<Event>& after) con
   const std::vector<Box> boxes = boxes_of(*this);
   if (out.size() != boxes[0].global_bytes()) {
     throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("the array has {} bytes, room for {} was given",
+                fmt::format("the array has {} bytes, but the output has {}",
                             boxes[0].global_bytes(), out.size()));
   }
   return start_read(*this, boxes, {0, out}, after);

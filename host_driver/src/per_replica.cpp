@@ -60,7 +60,7 @@ PerReplica<HostArray> per_replica(const Array& array) {
 
 HostArray reduce(Reduction reduction, const PerReplica<HostArray>& values) {
   if (values.size() == 0) {
-    throw Error(ErrorCode::kInvalidArgument, "reduce: there are no values");
+    throw Error(ErrorCode::kInvalidArgument, "reduce: expected at least one value, found 0");
   }
   for (const HostArray& value : values) {
     if (value.dtype != values[0].dtype || value.shape != values[0].shape) {

@@ -31,7 +31,7 @@ namespace {
 template <typename Owner>
 Owner& owner_of(const std::shared_ptr<Owner>& owner) {
   if (!owner) {
-    throw Error(ErrorCode::kInvalidArgument, "the handle of a feed is empty");
+    throw Error(ErrorCode::kInvalidArgument, "the feed handle is empty");
   }
   return *owner;
 }

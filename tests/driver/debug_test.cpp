@@ -281,8 +281,9 @@ TEST_F(Debug, RefusesWhatItCannotRun) {
   ASSERT_EQ(test::call(std::string(TPUC) + " " + artifact("dense") + " -o " + plain).code, 0);
   const test::Result other = debug("--executable " + plain);
   EXPECT_EQ(other.code, 1);
-  EXPECT_THAT(other.text, HasSubstr("plain.tpuexe: not made of this program by tpuc --keep-values: "
-                                    "it has 1 results, not "));
+  EXPECT_THAT(other.text,
+              HasSubstr("plain.tpuexe: expected what tpuc --keep-values makes of this program: "
+                        "expected "));
   EXPECT_EQ(debug("--no-data").code, 2);
   EXPECT_THAT(debug("--commands " + path("none")).text, HasSubstr("none: cannot be read"));
   EXPECT_THAT(debug("--transport null").text, HasSubstr("this transport does not record commands"));

@@ -68,7 +68,7 @@ TEST(PerReplica, RefusesWhatDoesNotBelongTogether) {
     }
     return std::string("accepted");
   };
-  EXPECT_EQ(refused({}), "reduce: there are no values");
+  EXPECT_EQ(refused({}), "reduce: expected at least one value, found 0");
   EXPECT_EQ(refused({two, array_of<float>(DType::kF32, {1})}),
             "reduce: one core has f32[1], another f32[2]");
   EXPECT_EQ(refused({array_of<uint8_t>(DType::kU8, {1})}),

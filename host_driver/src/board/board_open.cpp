@@ -45,7 +45,7 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
     if (!options.hang_report.empty()) {
       throw Error(ErrorCode::kInvalidArgument,
                   "OpenOptions::hang_report: a board of the transport 'null' has no engines that "
-                  "could wait: this needs OpenOptions::transport to be sim");
+                  "could wait; this option needs OpenOptions::transport to be sim");
     }
     return make_null_transport(request, memory);
   }
@@ -56,7 +56,7 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
   std::unique_ptr<Transport> made = make_sim_transport(request, memory);
   if (made == nullptr) {
     throw Error(ErrorCode::kUnimplemented,
-                "this build has no simulated board; only the transport 'null' is there");
+                "this build has no simulated board; only the transport 'null' is available");
   }
   return made;
 }
@@ -129,8 +129,8 @@ void BoardImpl::connect(const OpenOptions& options) {
       options.staging_bytes > HostArena::kMaxStagingBytes) {
     throw Error(
         ErrorCode::kInvalidArgument,
-        fmt::format("staging memory of {} bytes; it can have {} to {}", options.staging_bytes,
-                    kLeastStagingBytes, HostArena::kMaxStagingBytes));
+        fmt::format("OpenOptions::staging_bytes: expected {1} to {2} bytes, found {0}",
+                    options.staging_bytes, kLeastStagingBytes, HostArena::kMaxStagingBytes));
   }
   harts_.set_firmware(image.names,
                       options.transport == "sim" && !options.factory ? image.build : 0);
@@ -138,8 +138,8 @@ void BoardImpl::connect(const OpenOptions& options) {
     if (options.transport != "null" && !options.factory) {
       throw Error(
           ErrorCode::kUnimplemented,
-          "this build has no firmware image (the RISC-V cross compiler was missing): install "
-          "one (sim_scripts/setup names the package), configure and build again");
+          "this build has no firmware image, because CMake found no RISC-V cross compiler; install "
+          "the compiler (sim_scripts/setup names its package), then configure and build again");
     }
     image.bytes.assign(kNoFirmwareBytes, std::byte{0x13});
   }

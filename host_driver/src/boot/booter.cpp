@@ -66,14 +66,14 @@ void Booter::check_chips(int chips, uint64_t board_hash) {
     }
     const uint32_t abi = read(chip_page::kHwAbi);
     if ((abi >> 16) != chip_page::kHwAbiMajor || (abi & 0xFFFF) < chip_page::kHwAbiMinor) {
-      throw mismatch(fmt::format("chip {} has register map {}.{}, this driver needs {}.{}", chip,
-                                 abi >> 16, abi & 0xFFFF, chip_page::kHwAbiMajor,
-                                 chip_page::kHwAbiMinor));
+      throw mismatch(
+          fmt::format("chip {} has register map {}.{}, but this driver needs version {}.{}", chip,
+                      abi >> 16, abi & 0xFFFF, chip_page::kHwAbiMajor, chip_page::kHwAbiMinor));
     }
     const uint64_t hash = read(chip_page::kBoardHashLo) | uint64_t{read(chip_page::kBoardHashHi)}
                                                               << 32;
     if (hash != board_hash) {
-      throw mismatch(fmt::format("chip {} says board hash {:016x}, the board file has {:016x}",
+      throw mismatch(fmt::format("chip {} has board hash {:016x}, but the board file has {:016x}",
                                  chip, hash, board_hash));
     }
   }
@@ -117,14 +117,15 @@ std::vector<int> Booter::await_state(const std::vector<int>& ids, uint32_t wante
         continue;
       }
       if (state == core_page::kStateAbiMismatch) {
-        throw mismatch("driver and firmware speak different versions of the ring formats", id);
+        throw mismatch(
+            "driver and firmware use different versions of the ring formats; build both again", id);
       }
       if (state == core_page::kStateDead || outcome.quiescent || parks > kMaxBootParks) {
         Device& device = devices_[id];
         const std::string trap =
             state == core_page::kStateDead ? harts_.describe_trap(device) : std::string();
         throw internal(
-            fmt::format("the control hart does not boot: the last state it told is {}{}{}{}",
+            fmt::format("the control hart does not boot: its last reported state is {}{}{}{}",
                         state_text(word), trap.empty() ? "" : ": ", trap, harts_.core_text(device)),
             id);
       }
@@ -155,15 +156,17 @@ void Booter::set_up_rings(Device& device) {
 void Booter::check_versions(const Device& device) {
   const uint32_t abi = registers_.read(device, core_page::kFwAbi);
   if ((abi >> 16) != (TPU_RING_ABI >> 16)) {
-    throw mismatch(fmt::format("the firmware speaks ring formats {}.{}, this driver {}.{}",
-                               abi >> 16, abi & 0xFFFF, TPU_RING_ABI >> 16, TPU_RING_ABI & 0xFFFF),
-                   device.id);
+    throw mismatch(
+        fmt::format("the firmware uses ring formats {}.{}, this driver {}.{}; build both again",
+                    abi >> 16, abi & 0xFFFF, TPU_RING_ABI >> 16, TPU_RING_ABI & 0xFFFF),
+        device.id);
   }
   const uint32_t build = registers_.read(device, core_page::kFwBuild);
   if (harts_.build() != 0 && build != harts_.build()) {
-    throw internal(fmt::format("the firmware that runs is build {:08x}, {:08x} was loaded", build,
-                               harts_.build()),
-                   device.id);
+    throw internal(
+        fmt::format("the control hart runs firmware build {:08x}, expected the loaded build {:08x}",
+                    build, harts_.build()),
+        device.id);
   }
 }
 

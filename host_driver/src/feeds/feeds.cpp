@@ -381,7 +381,7 @@ void Feeds::end_dry(Operation& launch, double limit_seconds) {
 
 uint64_t Feeds::check_batch(const StepFeedState& feed, const std::vector<HostView>& batch) {
   if (batch.size() != feed.infeed.size() || batch.empty()) {
-    throw bad_feed(fmt::format("a batch of {} has {} arrays, {} were given", feed.info->name,
+    throw bad_feed(fmt::format("a batch of {} has {} arrays, found {}", feed.info->name,
                                feed.infeed.size(), batch.size()));
   }
   uint64_t bytes = 0;
@@ -389,10 +389,9 @@ uint64_t Feeds::check_batch(const StepFeedState& feed, const std::vector<HostVie
     const FeedSlot& slot = feed.infeed[i];
     const ParameterInfo& info = feed.info->arguments[slot.index];
     if (batch[i].dtype != info.dtype || batch[i].shape != info.shape) {
-      throw bad_feed(
-          fmt::format("array {} of the batch is argument {} of {} and must be {}, not {}", i,
-                      slot.index, feed.info->name, type_text(info.dtype, info.shape),
-                      type_text(batch[i].dtype, batch[i].shape)));
+      throw bad_feed(fmt::format("array {} of the batch (argument {} of {}): expected {}, found {}",
+                                 i, slot.index, feed.info->name, type_text(info.dtype, info.shape),
+                                 type_text(batch[i].dtype, batch[i].shape)));
     }
     check_view(batch[i]);
     for (size_t p = 0; p < slot.memory.size(); ++p) {
@@ -404,11 +403,12 @@ uint64_t Feeds::check_batch(const StepFeedState& feed, const std::vector<HostVie
 
 std::shared_ptr<EventState> Feeds::give(StepFeedState& feed, const std::vector<HostView>& batch) {
   if (feed.ended) {
-    throw Error(ErrorCode::kFailedPrecondition, "a batch after the end of the feed");
+    throw Error(ErrorCode::kFailedPrecondition, "the feed has ended and accepts no batch");
   }
   if (feed.given == feed.steps) {
-    throw bad_feed(fmt::format("the launch of {} has {} steps, and each has its batch",
-                               feed.info->name, feed.steps));
+    throw bad_feed(
+        fmt::format("the launch of {} has {} steps, and each of them has a batch already",
+                    feed.info->name, feed.steps));
   }
   auto staged = stage_batch(feed, batch);
   StepFeedState::Step& step = step_of(feed, feed.given);
@@ -424,11 +424,12 @@ std::shared_ptr<EventState> Feeds::give(StepFeedState& feed, const std::vector<H
 
 void Feeds::check_step(const StepFeedState& feed, uint32_t step) {
   if (feed.outfeed.empty() || step >= feed.steps) {
-    throw bad_feed(feed.outfeed.empty()
-                       ? fmt::format("the launch of {} gives nothing to the host step by step",
-                                     feed.info->name)
-                       : fmt::format("no step {}: the launch of {} has {}", step, feed.info->name,
-                                     feed.steps));
+    throw bad_feed(
+        feed.outfeed.empty()
+            ? fmt::format("the launch of {} has no result that the host can read after each step",
+                          feed.info->name)
+            : fmt::format("no step {}: the launch of {} has {} steps", step, feed.info->name,
+                          feed.steps));
   }
 }
 

@@ -136,8 +136,8 @@ void check_host_calls(const LoadedProgram& program, const RunOptions& options) {
   if (!calls.empty() && !options.on_host_call) {
     throw Error(
         ErrorCode::kFailedPrecondition,
-        fmt::format("{} calls the host while it runs, and nobody is there to answer: run it "
-                    "by JAX on the plugin, or with RunOptions::on_host_call",
+        fmt::format("{} calls the host while it runs, but has no host callback: run it from "
+                    "JAX, or set RunOptions::on_host_call",
                     program.exe.name),
         {.device = -1, .op = calls[0].op, .source = calls[0].source});
   }

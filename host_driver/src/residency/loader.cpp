@@ -48,8 +48,9 @@ std::vector<int> Loader::place_of(const exe::ExecutableT& exe, const std::string
     return compiled_for;
   }
   if (wanted.size() != exe.partitions) {
-    throw bad_program(fmt::format("{}: the program runs on {} cores, {} devices were given", name,
-                                  exe.partitions, wanted.size()));
+    throw bad_program(
+        fmt::format("{}: the program runs on {} cores: expected one device for each, found {}",
+                    name, exe.partitions, wanted.size()));
   }
   for (const int device : wanted) {
     devices_.at(device);

@@ -144,7 +144,8 @@ void BoardSnapshot::restore_records(SnapshotRecords& records) {
     range.memory = Allocation::make_at(parts_.devices.at(range.device).memory, range.address,
                                        range.bytes, range.label);
     if (!range.memory) {
-      throw spec::ArchiveError("a range of HBM lies outside, or where another one does");
+      throw spec::ArchiveError(
+          "a saved range of HBM exceeds the memory, or overlaps another range");
     }
   }
   // The ids of programs that nobody named are given back before others get them.

@@ -23,7 +23,7 @@ SnapshotCollector::SnapshotCollector(const BoardHandles& handles, const Snapshot
   for (const auto& [name, executable] : items.programs) {
     const auto& state = Access::state(executable);
     if (!state || state->board != handles_.board()) {
-      throw bad_item(name, "the executable is empty or of another board");
+      throw bad_item(name, "the handle of the executable is empty, or belongs to another board");
     }
     add(name, state->program());
   }
@@ -96,7 +96,7 @@ void SnapshotCollector::add(const std::string& name, const Array& array) {
 BufferRecord SnapshotCollector::record(const std::string& name, const Buffer& buffer) {
   const auto& state = Access::state(buffer);
   if (!state || state->board != handles_.board()) {
-    throw bad_item(name, "the array is empty or of another board");
+    throw bad_item(name, "the handle of the array is empty, or belongs to another board");
   }
   const auto memory = state->hold();
   if (!memory || state->ready->failed()) {

@@ -55,7 +55,7 @@ std::string cycle_text(std::span<const UnitWait> waits) {
   }
   for (const UnitWait& wait : waits) {
     if (wait.what == For::kSemaphore && !wait.ender) {
-      text += fmt::format("nobody signals semaphore {} of core {}, for which {} waits\n",
+      text += fmt::format("nothing signals semaphore {} of core {}, for which {} waits\n",
                           wait.index, wait.at.core, wait.at.unit);
     }
   }

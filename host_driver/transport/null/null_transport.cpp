@@ -143,7 +143,7 @@ RunOutcome NullTransport::run() {
   std::fill(cores_->msi.begin(), cores_->msi.end(), 0);
   if (outcome.quiescent && programs_->any_endless()) {
     if (limit_.count() == 0) {
-      throw std::runtime_error("a launch was told never to end, and run() has no limit");
+      throw std::runtime_error("a step of the null board never ends, and run() has no time limit");
     }
     const auto end = std::chrono::steady_clock::now() + limit_;
     const base::MutexLock guard(interrupt_mutex_);
@@ -196,8 +196,8 @@ void need_no_simulation(const SimOptions& sim) {
     if (is_asked) {
       throw Error(ErrorCode::kInvalidArgument,
                   std::string("SimOptions::") + name +
-                      ": a board of the transport 'null' has neither time nor engines: "
-                      "this needs OpenOptions::transport to be sim");
+                      ": a board of the transport 'null' has no simulated time and no engines; "
+                      "this option needs OpenOptions::transport to be sim");
     }
   }
 }

@@ -239,7 +239,7 @@ TEST_F(BootTest, FirmwareThatDoesNotFitTheDriverIsRefused) {
 TEST_F(BootTest, ACoreThatDoesNotBootIsNamedWithItsLastState) {
   page_->set_core(core_page::kFwState, core_page::kStateRom);
   EXPECT_EQ(boot_error(), ErrorCode::kInternal);
-  EXPECT_NE(text_.find("the last state it told is ROM"), std::string::npos) << text_;
+  EXPECT_NE(text_.find("its last reported state is ROM"), std::string::npos) << text_;
 }
 
 TEST_F(BootTest, ChipsAreCheckedBeforeTheyAreUsed) {
