@@ -108,6 +108,8 @@ DRIVER = {
               "host_calls", "launches", "completions", "harts", "boot", "recovery", "pump", "snapshots", "door",
               "waits", "facets", "handles"},
 }
+# The role of the board lock, which all rooms may name.
+DRIVER = {"lock": set(), **{room: seen | {"lock"} for room, seen in DRIVER.items()}}
 INSIDE = {"tlm_model": BLOCKS, "compiler": ROOMS, "host_driver/src": DRIVER}
 # Folders whose own files put the rooms together.
 COMPOSED = {"host_driver/src"}

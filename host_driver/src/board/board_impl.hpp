@@ -37,6 +37,7 @@
 #include "src/host_calls/host_call_server.hpp"
 #include "src/launches/launch_records.hpp"
 #include "src/launches/launcher.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/memory/box.hpp"
 #include "src/memory/device_memory.hpp"
 #include "src/memory/host_arena.hpp"
@@ -88,7 +89,10 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   // All below take the lock themselves, too.
   void close(CloseMode mode);
   /// For tests of the wrap: the next launch has the id behind this one.
-  void set_last_launch(uint32_t launch_id) { launcher_.set_last_id(launch_id); }
+  void set_last_launch(uint32_t launch_id) {
+    const Door::Entry entry(door_);
+    launcher_.set_last_id(launch_id);
+  }
 
   /// Any thread, any lock: an event of the host's own was set.
   void note_host_event();
@@ -99,14 +103,14 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
  private:
   BoardImpl() = default;
 
-  void connect(const OpenOptions& options);
+  void connect(const OpenOptions& options) TPU_REQUIRES(board_lock);
   void start_completion_thread();
   void take_rest_of_console();
-  void break_board(const ErrorPtr& error);
-  void end_launch(Operation& launch, const ErrorPtr& error);
-  void settle(uint64_t last = UINT64_MAX);
-  void prepare_input(uint64_t bytes);
-  void add_counters(BoardCounters& counters) const;
+  void break_board(const ErrorPtr& error) TPU_REQUIRES(board_lock);
+  void end_launch(Operation& launch, const ErrorPtr& error) TPU_REQUIRES(board_lock);
+  void settle(uint64_t last = UINT64_MAX) TPU_REQUIRES(board_lock);
+  void prepare_input(uint64_t bytes) TPU_REQUIRES(board_lock);
+  void add_counters(BoardCounters& counters) const TPU_REQUIRES(board_lock);
 
   spec::BoardParams params_;
   uint64_t hash_ = 0;
@@ -122,23 +126,26 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
       completion_thread_->call_is_over();
     }
   }};
-  CoreRegisters registers_{
-      [this](const std::exception& error) { break_board(model_error(error)); }};
+  CoreRegisters registers_{[this](const std::exception& error)
+                               TPU_REQUIRES(board_lock) { break_board(model_error(error)); }};
   Operations operations_{
       devices_,
       registers_,
       health_,
       outbox_,
       news_,
-      {.pump = [this] { pump_.pump(std::nullopt, {}); },
-       .make_event = [this] { return handles_.make_event(); },
-       .launch_over = [this](Operation& op, const ErrorPtr& error) { end_launch(op, error); }}};
-  SendOrder order_{operations_, health_, [this] { return calls_.answers_here(); }};
-  BoardMemory memory_{devices_,
-                      health_,
-                      {.pump = [this] { pump_.pump(std::nullopt, {}); },
-                       .evict = [this](int device) { return loader_.evict(device); },
-                       .held_bytes = [this] { return transport_->stats().hbm_host_bytes; }}};
+      {.pump = [this]() TPU_REQUIRES(board_lock) { pump_.pump(std::nullopt, {}); },
+       .make_event = [this]() TPU_REQUIRES(board_lock) { return handles_.make_event(); },
+       .launch_over = [this](Operation& op, const ErrorPtr& error)
+                          TPU_REQUIRES(board_lock) { end_launch(op, error); }}};
+  SendOrder order_{operations_, health_,
+                   [this]() TPU_REQUIRES(board_lock) { return calls_.answers_here(); }};
+  BoardMemory memory_{
+      devices_,
+      health_,
+      {.pump = [this]() TPU_REQUIRES(board_lock) { pump_.pump(std::nullopt, {}); },
+       .evict = [this](int device) TPU_REQUIRES(board_lock) { return loader_.evict(device); },
+       .held_bytes = [this] { return transport_->stats().hbm_host_bytes; }}};
   Turn turn_{[this] { transport_->interrupt(); }};
   // Never changed while there are handles.
   std::shared_ptr<CompletionThread> completion_thread_;
@@ -152,15 +159,20 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
   Transfers transfers_{memory_, operations_, order_, handles_, turn_};
   Feeds feeds_{devices_, registers_, operations_, memory_, handles_, health_, outbox_, news_};
   HostCallServer calls_{devices_, registers_, memory_, health_, outbox_, turn_, news_};
-  Completions completions_{devices_,    registers_,
-                           operations_, calls_,
-                           health_,     [this](const ErrorPtr& error) { break_board(error); }};
+  Completions completions_{
+      devices_,    registers_,
+      operations_, calls_,
+      health_,     [this](const ErrorPtr& error) TPU_REQUIRES(board_lock) { break_board(error); }};
   Harts harts_{transport_, registers_, outbox_};
   HangTeller hangs_{devices_, harts_};
   Booter booter_{transport_, devices_, registers_, harts_, outbox_};
-  Loader loader_{devices_, operations_, order_, memory_, transfers_, health_, [this] {
-                   pump_.pump(std::nullopt, {});
-                 }};
+  Loader loader_{devices_,
+                 operations_,
+                 order_,
+                 memory_,
+                 transfers_,
+                 health_,
+                 [this]() TPU_REQUIRES(board_lock) { pump_.pump(std::nullopt, {}); }};
   Launcher launcher_{operations_,
                      order_,
                      memory_,
@@ -189,31 +201,34 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
       booter_,
       health_,
       turn_,
-      {.run = [this] { return run_.run(); },
-       .break_board = [this](const ErrorPtr& error) { break_board(error); },
-       .tell_hang =
-           [this](const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
-                  const TransportStats& stats) { return hangs_.tell(kind, op, waits, stats); }}};
-  TimeLimit limit_{
+      {.run = [this]() TPU_REQUIRES(board_lock) { return run_.run(); },
+       .break_board = [this](const ErrorPtr& error)
+                          TPU_REQUIRES(board_lock) { break_board(error); },
+       .tell_hang = [this](const char* kind, const Operation* op,
+                           const std::vector<UnitWait>& waits, const TransportStats& stats)
+                        TPU_REQUIRES(board_lock) { return hangs_.tell(kind, op, waits, stats); }}};
+  TimeLimit limit_{transport_,
+                   devices_,
+                   registers_,
+                   harts_,
+                   [this](const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
+                          const TransportStats& stats)
+                       TPU_REQUIRES(board_lock) { return hangs_.tell(kind, op, waits, stats); },
+                   [this](const ErrorPtr& error) TPU_REQUIRES(board_lock) { break_board(error); }};
+  BoardRun run_{
       transport_,
+      turn_,
+      health_,
       devices_,
       registers_,
+      feeds_,
+      completions_,
       harts_,
-      [this](const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
-             const TransportStats& stats) { return hangs_.tell(kind, op, waits, stats); },
-      [this](const ErrorPtr& error) { break_board(error); }};
-  BoardRun run_{transport_,
-                turn_,
-                health_,
-                devices_,
-                registers_,
-                feeds_,
-                completions_,
-                harts_,
-                outbox_,
-                limit_,
-                {.break_board = [this](const ErrorPtr& error) { break_board(error); },
-                 .abort_launches = [this] { recovery_.abort_launches(); }}};
+      outbox_,
+      limit_,
+      {.break_board = [this](const ErrorPtr& error)
+                          TPU_REQUIRES(board_lock) { break_board(error); },
+       .abort_launches = [this]() TPU_REQUIRES(board_lock) { recovery_.abort_launches(); }}};
   Pump pump_{transport_,
              turn_,
              health_,
@@ -226,8 +241,11 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
              recovery_,
              run_,
              limit_,
-             [this](const ErrorPtr& error) { break_board(error); }};
-  SimCalls sim_calls_{door_, health_, transport_, records_, harts_, limit_, [this] { settle(); }};
+             [this](const ErrorPtr& error) TPU_REQUIRES(board_lock) { break_board(error); }};
+  SimCalls sim_calls_{
+      door_, health_, transport_, records_, harts_, limit_, [this]() TPU_REQUIRES(board_lock) {
+        settle();
+      }};
   BoardSnapshot snapshot_{{params_, sim_calls_.options(), transport_, booter_, handles_, order_,
                            feeds_, devices_, registers_, operations_, launcher_, loader_, recovery_,
                            turn_}};
@@ -244,10 +262,13 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                completions_,
                completion_thread_,
                handles_,
-               [this](Deadline deadline) { return pump_.pump(deadline, {.to_end = true}); }};
-  SnapshotCalls snapshot_calls_{door_, health_, snapshot_, [this] { settle(); }};
+               [this](Deadline deadline)
+                   TPU_REQUIRES(board_lock) { return pump_.pump(deadline, {.to_end = true}); }};
+  SnapshotCalls snapshot_calls_{door_, health_, snapshot_,
+                                [this]() TPU_REQUIRES(board_lock) { settle(); }};
   MemoryCalls memory_calls_{door_, health_, memory_, transfers_,
-                            [this](uint64_t bytes) { prepare_input(bytes); }};
+                            [this](uint64_t bytes)
+                                TPU_REQUIRES(board_lock) { prepare_input(bytes); }};
   ProgramCalls program_calls_{
       door_,
       health_,
@@ -255,18 +276,23 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
       launcher_,
       feeds_,
       {.dispatch =
-           [this] { pump_.spend_host_time(static_cast<uint64_t>(params_.host.dispatch_cycles)); },
-       .prepare = [this](uint64_t bytes) { prepare_input(bytes); }}};
+           [this]() TPU_REQUIRES(board_lock) {
+             pump_.spend_host_time(static_cast<uint64_t>(params_.host.dispatch_cycles));
+           },
+       .prepare = [this](uint64_t bytes) TPU_REQUIRES(board_lock) { prepare_input(bytes); }}};
   DebugPort debug_port_{door_, health_, devices_, transport_};
-  Profiling profiling_{door_, health_, transport_, records_, [this] { settle(); }};
-  CounterReader counters_{door_,
-                          health_,
-                          devices_,
-                          operations_,
-                          memory_,
-                          transport_,
-                          {.settle = [this](uint64_t last) { settle(last); },
-                           .add_own = [this](BoardCounters& counters) { add_counters(counters); }}};
+  Profiling profiling_{door_, health_, transport_, records_,
+                       [this]() TPU_REQUIRES(board_lock) { settle(); }};
+  CounterReader counters_{
+      door_,
+      health_,
+      devices_,
+      operations_,
+      memory_,
+      transport_,
+      {.settle = [this](uint64_t last) TPU_REQUIRES(board_lock) { settle(last); },
+       .add_own = [this](BoardCounters& counters)
+                      TPU_REQUIRES(board_lock) { add_counters(counters); }}};
 };
 
 }  // namespace tpu::driver

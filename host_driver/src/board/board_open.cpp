@@ -87,6 +87,7 @@ std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
       delete impl;
     }
   });
+  board_lock.assert_held();  // nobody else knows the board yet
   board->handles_.set_board(board);
   try {
     board->connect(options);
@@ -162,7 +163,8 @@ void BoardImpl::connect(const OpenOptions& options) {
   registers_.connect(transport_.get());
 
   sim_calls_.open_limit(options.time_limit, cores);
-  order_.hold_launches([this](const Operation& launch) { return feeds_.delay(launch); });
+  order_.hold_launches([this](const Operation& launch)
+                           TPU_REQUIRES(board_lock) { return feeds_.delay(launch); });
   run_.set_reporter(
       LaunchReporter(options, cores, static_cast<double>(params_.core.clock_mhz) * 1e6));
   for (size_t i = 0; i < cores; ++i) {

@@ -8,6 +8,7 @@
 
 #include "src/events/outbox.hpp"
 #include "src/harts/harts.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/devices.hpp"
 #include "src/rings/core_registers.hpp"
 #include "src/texts/firmware.hpp"
@@ -26,22 +27,23 @@ class Booter {
         outbox_(outbox) {}
 
   /// What is loaded. Its build is checked when it is known to Harts.
-  void set_firmware(std::vector<std::byte> bytes, uint32_t entry);
-  const std::vector<std::byte>& firmware() const { return firmware_; }
+  void set_firmware(std::vector<std::byte> bytes, uint32_t entry) TPU_REQUIRES(board_lock);
+  const std::vector<std::byte>& firmware() const TPU_REQUIRES(board_lock) { return firmware_; }
 
   /// Throws Unavailable for a chip that does not answer, FailedPrecondition for one of another
   /// register map or board.
-  void check_chips(int chips, uint64_t board_hash);
-  void boot_all();
+  void check_chips(int chips, uint64_t board_hash) TPU_REQUIRES(board_lock);
+  void boot_all() TPU_REQUIRES(board_lock);
   /// These cores only. Throws Internal, or FailedPrecondition for firmware of other ring formats.
-  void boot(const std::vector<int>& ids) { boot(ids, false); }
+  void boot(const std::vector<int>& ids) TPU_REQUIRES(board_lock) { boot(ids, false); }
 
  private:
-  void boot(const std::vector<int>& ids, bool retried);
-  void load_firmware(const std::vector<int>& ids);
-  std::vector<int> await_state(const std::vector<int>& ids, uint32_t wanted);
-  void set_up_rings(Device& device);
-  void check_versions(const Device& device);
+  void boot(const std::vector<int>& ids, bool retried) TPU_REQUIRES(board_lock);
+  void load_firmware(const std::vector<int>& ids) TPU_REQUIRES(board_lock);
+  std::vector<int> await_state(const std::vector<int>& ids, uint32_t wanted)
+      TPU_REQUIRES(board_lock);
+  void set_up_rings(Device& device) TPU_REQUIRES(board_lock);
+  void check_versions(const Device& device) TPU_REQUIRES(board_lock);
 
   const std::unique_ptr<Transport>& transport_;
   Devices& devices_;

@@ -8,6 +8,7 @@
 
 #include "src/health/health.hpp"
 #include "src/host_calls/host_call_server.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/operations.hpp"
 
 namespace tpu::driver {
@@ -25,24 +26,25 @@ class Completions {
         break_board_(std::move(break_board)) {}
 
   /// Takes all that is there. True: something was.
-  bool drain();
+  bool drain() TPU_REQUIRES(board_lock);
   /// At an interrupt, while the board's thread has everything and this one waits for operations to
   /// end: ends of parts are noted there, so that a gang costs one way to this thread and back and
   /// not one a core. True: nothing else has come.
-  bool note_parts();
+  bool note_parts() TPU_REQUIRES(board_lock);
   /// Whether note_parts() has noted any since the last call.
-  bool take_noted() { return std::exchange(parts_noted_, false); }
+  bool take_noted() TPU_REQUIRES(board_lock) { return std::exchange(parts_noted_, false); }
   /// The devices count their completions, so that a record whose phase is wrong shows as well.
   /// True: the ring was read or the board is broken, so there is something to go on with.
-  bool find_missing();
+  bool find_missing() TPU_REQUIRES(board_lock);
 
  private:
-  bool drain_device(Device& device);
-  bool part_of_gang(const Device& device, const tpu_completion_t& completion) const;
+  bool drain_device(Device& device) TPU_REQUIRES(board_lock);
+  bool part_of_gang(const Device& device, const tpu_completion_t& completion) const
+      TPU_REQUIRES(board_lock);
   const Command* command_of(const Device& device, const tpu_completion_t& completion,
-                            std::string& wrong) const;
-  void corrupt(const Device& device, const std::string& trouble);
-  void complete(Device& device, const tpu_completion_t& completion);
+                            std::string& wrong) const TPU_REQUIRES(board_lock);
+  void corrupt(const Device& device, const std::string& trouble) TPU_REQUIRES(board_lock);
+  void complete(Device& device, const tpu_completion_t& completion) TPU_REQUIRES(board_lock);
 
   Devices& devices_;
   CoreRegisters& registers_;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "src/events/outbox.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/operations.hpp"
 #include "src/operations/send_order.hpp"
 #include "src/turn/completion_thread.hpp"
@@ -31,10 +32,12 @@ class Door {
 
   /// Holds the board lock; on release it runs the callbacks of events that became ready. Throws
   /// FailedPrecondition in a process that was forked from that of the board.
-  class Entry {
+  class TPU_SCOPED_CAPABILITY Entry {
    public:
-    explicit Entry(Door& door, EntryKind kind = EntryKind::kCall, Deadline deadline = std::nullopt);
-    ~Entry();
+    // An entry that was too late counts as one for the analysis of threads: callers look.
+    explicit Entry(Door& door, EntryKind kind = EntryKind::kCall, Deadline deadline = std::nullopt)
+        TPU_ACQUIRE(board_lock) TPU_NO_THREAD_SAFETY_ANALYSIS;
+    ~Entry() TPU_RELEASE() TPU_NO_THREAD_SAFETY_ANALYSIS;
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
     /// False when the deadline came before the lock.
@@ -47,7 +50,7 @@ class Door {
   };
 
  private:
-  void leave(EntryKind kind);
+  void leave(EntryKind kind) TPU_RELEASE(board_lock);
 
   Turn& turn_;
   const ForkCheck& forks_;

@@ -41,7 +41,7 @@ class CounterReader {
 
  private:
   std::shared_ptr<Operation> ask(const Device& device, const std::shared_ptr<StagingRange>& staged,
-                                 uint32_t counters);
+                                 uint32_t counters) TPU_REQUIRES(board_lock);
   BoardCounters board_counters(std::vector<CoreCounters> cores, const TransportStats& stats);
 
   Door& door_;

@@ -31,7 +31,7 @@ std::vector<ThreadForecast> Profiling::thread_forecast(const std::vector<int>& t
 }
 
 std::vector<OpTime> Profiling::op_times() {
-  return look([&] { return records_.op_times(); });
+  return look([&]() TPU_REQUIRES(board_lock) { return records_.op_times(); });
 }
 
 std::string Profiling::take_xspace() {

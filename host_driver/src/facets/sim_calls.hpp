@@ -33,8 +33,8 @@ class SimCalls {
 
   /// At the opening of a board: its options, then the limit of its launches (empty: by the
   /// options). Throws InvalidArgument for a negative limit.
-  void open(const SimOptions& sim);
-  void open_limit(std::optional<double> seconds, size_t devices);
+  void open(const SimOptions& sim) TPU_REQUIRES(board_lock);
+  void open_limit(std::optional<double> seconds, size_t devices) TPU_REQUIRES(board_lock);
   /// As the board was opened, or changed last. Under the board lock.
   const SimOptions& options() const { return sim_; }
 

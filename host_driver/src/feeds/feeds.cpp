@@ -160,7 +160,7 @@ StepFeedState::Batch Feeds::stage_batch(const StepFeedState& feed,
 StepFeedState::Step& Feeds::step_of(StepFeedState& feed, uint32_t step) {
   const auto [place, is_new] = feed.at.try_emplace(step);
   if (is_new) {
-    const auto event = [&] {
+    const auto event = [&]() TPU_REQUIRES(board_lock) {
       auto made = handles_.make_event();
       made->off_ring = true;  // until its copies are sent
       return made;
@@ -227,7 +227,8 @@ void Feeds::rewind(StepFeedState& feed) {
 void Feeds::send_step(const std::shared_ptr<StepFeedState>& feed) {
   const uint32_t number = feed->sent;
   StepFeedState::Step& step = step_of(*feed, number);
-  const auto start = [&](const char* what, const std::shared_ptr<EventState>& event) {
+  const auto start = [&](const char* what,
+                         const std::shared_ptr<EventState>& event) TPU_REQUIRES(board_lock) {
     auto op = operations_.begin(fmt::format("{} of step {} of {}", what, number, feed->what));
     op->event = event;
     op->inputs = {feed->event};
@@ -247,7 +248,7 @@ void Feeds::send_step(const std::shared_ptr<StepFeedState>& feed) {
       }
       const auto staged = memory_.stage_now(slot.boxes[p].bytes());
       down.push_back(feed_copy(slot, p, number, staged, true, false));
-      down.back()->on_ok = [feed, number, i, p, staged] {
+      down.back()->on_ok = [feed, number, i, p, staged]() TPU_REQUIRES(board_lock) {
         if (in_planes(feed->info->results[feed->outfeed[i].index].dtype)) {
           to_elements(staged->bytes());
         }
@@ -302,7 +303,7 @@ void Feeds::settle_steps(StepFeedState& feed) {
 }
 
 bool Feeds::delay(const Operation& launch) const {
-  return std::any_of(feeds_.begin(), feeds_.end(), [&](const auto& feed) {
+  return std::any_of(feeds_.begin(), feeds_.end(), [&](const auto& feed) TPU_REQUIRES(board_lock) {
     const auto& devices = feed->info->devices;
     return !feed->over && feed->sent < feed->steps &&
            std::any_of(launch.commands.begin(), launch.commands.end(), [&](const auto& command) {
@@ -318,7 +319,7 @@ void Feeds::send() {
     const auto launch = feed->launch.lock();
     if ((!feed->over && (!launch || !launch->on_board)) ||
         std::any_of(feeds_.begin(), feeds_.begin() + static_cast<ptrdiff_t>(i),
-                    [&](const auto& before) {
+                    [&](const auto& before) TPU_REQUIRES(board_lock) {
                       return before->sent < before->steps && share_core(*before, *feed);
                     })) {
       continue;
@@ -326,16 +327,19 @@ void Feeds::send() {
     settle_steps(*feed);
     const size_t commands = feed->infeed.size() + feed->outfeed.size();
     const auto room = [&] {
-      return std::all_of(feed->info->devices.begin(), feed->info->devices.end(), [&](int device) {
-        return devices_[device].ring.has_room(false, commands);
-      });
+      return std::all_of(feed->info->devices.begin(), feed->info->devices.end(),
+                         [&](int device) TPU_REQUIRES(board_lock) {
+                           return devices_[device].ring.has_room(false, commands);
+                         });
     };
     while (feed->sent < feed->steps && feed->sent - feed->settled < kStepsOnRings &&
            (feed->infeed.empty() || feed->sent < feed->given) && room()) {
       send_step(feed);
     }
   }
-  std::erase_if(feeds_, [](const auto& feed) { return feed->over && feed->sent == feed->steps; });
+  std::erase_if(feeds_, [](const auto& feed) TPU_REQUIRES(board_lock) {
+    return feed->over && feed->sent == feed->steps;
+  });
 }
 
 // The first launch whose next step waits for a batch that the host has not given.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/lock/board_lock.hpp"
 #include "src/memory/box.hpp"
 #include "src/memory/host_arena.hpp"
 #include "src/operations/operation.hpp"
@@ -67,12 +68,13 @@ struct StepFeedState {
   /// The place of an argument or result on core `p`; null: none that is fed there.
   const FeedSlot* fed_slot(uint32_t slot, size_t p) const;
 
-  std::map<uint32_t, Step> at;     ///< steps that somebody asked for or that are on the rings
-  uint32_t given = 0;              ///< batches
-  uint32_t sent = 0;               ///< steps whose copies are on the rings or over
-  uint32_t settled = 0;            ///< steps whose copies are over
-  std::atomic<bool> ended{false};  ///< no more batches come; set by any thread
-  bool over = false;               ///< the launch is; `error`: why it failed
+  std::map<uint32_t, Step> at
+      TPU_GUARDED_BY(board_lock);  ///< steps that somebody asked for or that are on the rings
+  uint32_t given TPU_GUARDED_BY(board_lock) = 0;    ///< batches
+  uint32_t sent TPU_GUARDED_BY(board_lock) = 0;     ///< steps whose copies are on the rings or over
+  uint32_t settled TPU_GUARDED_BY(board_lock) = 0;  ///< steps whose copies are over
+  std::atomic<bool> ended{false};                   ///< no more batches come; set by any thread
+  bool over TPU_GUARDED_BY(board_lock) = false;     ///< the launch is; `error`: why it failed
   ErrorPtr error;
   Deadline dry_at;  ///< while it waits for a batch: how long it may
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/health/health.hpp"
+#include "src/lock/board_lock.hpp"
 #include "sync/mutex.hpp"
 #include "tpu/error.hpp"
 
@@ -23,8 +24,7 @@ struct EventState {
 
   // The rings do not order what depends on it, so that this waits at the host until it is done: an
   // event of the host's own, an operation that waits there itself, a copy from another core.
-  // Guarded by the board lock.
-  bool off_ring = false;
+  bool off_ring TPU_GUARDED_BY(board_lock) = false;
 
   base::Mutex mutex;  // leaf lock: guards the change of `done`, too
   std::vector<EventCallback> callbacks TPU_GUARDED_BY(mutex);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/events/outbox.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/devices.hpp"
 #include "src/rings/core_registers.hpp"
 #include "src/texts/firmware.hpp"
@@ -21,22 +22,25 @@ class Harts {
       : transport_(transport), registers_(registers), outbox_(outbox) {}
 
   /// The firmware that was loaded. `build`: 0 when it is not known.
-  void set_firmware(std::shared_ptr<const firmware::Image> names, uint32_t build);
-  const firmware::Image& names() const { return *names_; }
-  uint32_t build() const { return build_; }
+  void set_firmware(std::shared_ptr<const firmware::Image> names, uint32_t build)
+      TPU_REQUIRES(board_lock);
+  const firmware::Image& names() const TPU_REQUIRES(board_lock) { return *names_; }
+  uint32_t build() const TPU_REQUIRES(board_lock) { return build_; }
 
   /// In state DEAD, which only a reset ends.
-  bool dead(const Device& device);
-  tpu_fault_record_t read_fault(const Device& device);
+  bool dead(const Device& device) TPU_REQUIRES(board_lock);
+  tpu_fault_record_t read_fault(const Device& device) TPU_REQUIRES(board_lock);
   /// From the debug port, lines that begin with a line feed: what the core says of its fault of
   /// that cycle, and where its control hart is.
-  std::string core_text(const Device& device, uint64_t fault_cycle = UINT64_MAX);
+  std::string core_text(const Device& device, uint64_t fault_cycle = UINT64_MAX)
+      TPU_REQUIRES(board_lock);
   /// Function and line where a hart trapped; empty when the firmware has no names.
-  std::string trap_place(const Device& device, const tpu_fault_record_t& record);
+  std::string trap_place(const Device& device, const tpu_fault_record_t& record)
+      TPU_REQUIRES(board_lock);
   /// Of a core in state DEAD; empty when it left no record of a trap.
-  std::string describe_trap(const Device& device);
+  std::string describe_trap(const Device& device) TPU_REQUIRES(board_lock);
   /// Tells of harts that died, once for each death: also of those that nobody waits for.
-  void note_deaths(Devices& devices);
+  void note_deaths(Devices& devices) TPU_REQUIRES(board_lock);
 
  private:
   const std::unique_ptr<Transport>& transport_;

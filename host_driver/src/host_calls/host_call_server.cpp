@@ -135,7 +135,7 @@ void HostCallServer::ask_transfer(Operation& op, size_t part) {
   const HostCallInfo& info = info_of(op, part);
   const Device& device = devices_[op.commands[part]->device];
   HostCallState& state = op.calls[part];
-  const auto put64 = [&](uint64_t low, uint64_t value) {
+  const auto put64 = [&](uint64_t low, uint64_t value) TPU_REQUIRES(board_lock) {
     registers_.write(device, low, static_cast<uint32_t>(value));
     registers_.write(device, low + 4, static_cast<uint32_t>(value >> 32));
   };

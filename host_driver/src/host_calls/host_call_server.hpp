@@ -14,6 +14,7 @@
 #include <memory>
 #include <utility>
 
+#include "src/lock/board_lock.hpp"
 #include "src/operations/operations.hpp"
 #include "src/transfers/board_memory.hpp"
 #include "src/turn/turn.hpp"
@@ -33,23 +34,23 @@ class HostCallServer {
         news_(news) {}
 
   /// A core has come to host call `number` of its program, or to the end of a transfer.
-  void add(const Command& command, uint32_t number, uint32_t ticket);
+  void add(const Command& command, uint32_t number, uint32_t ticket) TPU_REQUIRES(board_lock);
   /// Goes on with those that were added. True when there was something to do.
-  bool serve();
+  bool serve() TPU_REQUIRES(board_lock);
 
   /// This thread computes an answer: it must not wait for the board.
-  bool answers_here() const;
+  bool answers_here() const TPU_REQUIRES(board_lock);
   /// Waits while another thread computes an answer; false: none does. Throws FailedPrecondition
   /// for the thread itself.
-  bool await_answer(Deadline deadline);
+  bool await_answer(Deadline deadline) TPU_REQUIRES(board_lock);
 
  private:
-  void call_told(const std::shared_ptr<Operation>& op, size_t part);
-  void ask_transfer(Operation& op, size_t part);
-  void request(const Operation& op, size_t part, uint32_t kind);
-  void answer_call(const std::shared_ptr<Operation>& op, size_t part);
-  bool stage_call(Operation& op, size_t part, uint64_t bytes);
-  void fail_call(Operation& op, size_t part, const ErrorPtr& error);
+  void call_told(const std::shared_ptr<Operation>& op, size_t part) TPU_REQUIRES(board_lock);
+  void ask_transfer(Operation& op, size_t part) TPU_REQUIRES(board_lock);
+  void request(const Operation& op, size_t part, uint32_t kind) TPU_REQUIRES(board_lock);
+  void answer_call(const std::shared_ptr<Operation>& op, size_t part) TPU_REQUIRES(board_lock);
+  bool stage_call(Operation& op, size_t part, uint64_t bytes) TPU_REQUIRES(board_lock);
+  void fail_call(Operation& op, size_t part, const ErrorPtr& error) TPU_REQUIRES(board_lock);
 
   Devices& devices_;
   CoreRegisters& registers_;

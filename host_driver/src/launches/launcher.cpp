@@ -200,7 +200,7 @@ void Launcher::submit(const std::shared_ptr<Operation>& op,
     buffer->donate();
   }
   try {
-    order_.send_in_order(op, [this, op] {
+    order_.send_in_order(op, [this, op]() TPU_REQUIRES(board_lock) {
       if (health_.broken()) {
         health_.check_usable();  // the call has waited for room, and the board was closed meanwhile
       }

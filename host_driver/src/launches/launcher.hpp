@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/feeds/feeds.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/board_handles.hpp"
 #include "src/operations/send_order.hpp"
 #include "src/residency/loader.hpp"
@@ -37,32 +38,35 @@ class Launcher {
 
   /// Everything that can be wrong with a launch before anything is sent.
   void check(const LoadedProgram& program, const std::vector<Array>& arguments,
-             const RunOptions& options) const;
+             const RunOptions& options) const TPU_REQUIRES(board_lock);
   /// Waits for room.
   RunResult launch(const std::shared_ptr<LoadedProgram>& program,
-                   const std::vector<Array>& arguments, const RunOptions& options);
+                   const std::vector<Array>& arguments, const RunOptions& options)
+      TPU_REQUIRES(board_lock);
 
   /// A launch that is sent, or sent again: the board remembers aborted gangs by their launch id.
-  void give_id(Operation& launch);
+  void give_id(Operation& launch) TPU_REQUIRES(board_lock);
   /// The id is nobody's.
-  void forget_id(const Operation& launch) const;
+  void forget_id(const Operation& launch) const TPU_REQUIRES(board_lock);
   /// For tests of the wrap: the next launch has the id behind this one.
-  void set_last_id(uint32_t launch_id) { last_id_ = launch_id; }
+  void set_last_id(uint32_t launch_id) TPU_REQUIRES(board_lock) { last_id_ = launch_id; }
 
   void visit_state(spec::Archive& archive) { archive(last_id_); }
 
  private:
   std::vector<Array> prepare_arguments(const LoadedProgram& program, std::vector<Array> arguments,
-                                       const std::vector<size_t>& kept);
-  bool lies_as_wanted(const Array& array, const OwnedRuns& wants) const;
+                                       const std::vector<size_t>& kept) TPU_REQUIRES(board_lock);
+  bool lies_as_wanted(const Array& array, const OwnedRuns& wants) const TPU_REQUIRES(board_lock);
   std::vector<std::shared_ptr<Allocation>> bind_slots(const Operation& op, size_t p,
                                                       const std::vector<Array>& arguments,
                                                       const std::vector<std::string>& labels,
-                                                      std::vector<std::vector<Buffer>>& outputs);
+                                                      std::vector<std::vector<Buffer>>& outputs)
+      TPU_REQUIRES(board_lock);
   std::shared_ptr<Command> launch_command(const Operation& op, size_t p,
-                                          const std::vector<std::shared_ptr<Allocation>>& slots);
+                                          const std::vector<std::shared_ptr<Allocation>>& slots)
+      TPU_REQUIRES(board_lock);
   void submit(const std::shared_ptr<Operation>& op,
-              const std::vector<std::shared_ptr<BufferState>>& donated);
+              const std::vector<std::shared_ptr<BufferState>>& donated) TPU_REQUIRES(board_lock);
 
   Operations& operations_;
   SendOrder& order_;

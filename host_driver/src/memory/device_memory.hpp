@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "src/lock/board_lock.hpp"
 #include "src/memory/range_allocator.hpp"
 #include "sync/mutex.hpp"
 
@@ -70,14 +71,14 @@ class Allocation {
   const std::string& label() const { return label_; }
 
   // Track counts that must be reached before the range may be written (after readers and writers)
-  // or read (after writers). Guarded by the board lock; `set` says which are meaningful.
+  // or read (after writers). `set` says which are meaningful.
   struct TrackPoints {
     std::array<uint32_t, kTracks> count{};
     std::array<bool, kTracks> set{};
     uint32_t reset = 0;  // Tracks::resets() that the counts belong to; older ones are met
   };
-  TrackPoints writers;
-  TrackPoints readers;
+  TrackPoints writers TPU_GUARDED_BY(board_lock);
+  TrackPoints readers TPU_GUARDED_BY(board_lock);
 
  private:
   Allocation(std::shared_ptr<DeviceMemory> memory, uint64_t bytes, std::string label);

@@ -19,16 +19,17 @@ bool Devices::in_flight(uint64_t last) const {
   const auto counts = [&](const Command& command) {
     return !command.op || command.op->number <= last;
   };
-  return std::any_of(all_.begin(), all_.end(), [&](const Device& device) {
+  return std::any_of(all_.begin(), all_.end(), [&](const Device& device) TPU_REQUIRES(board_lock) {
     return device.ring.open() > 0 && (last == UINT64_MAX || device.ring.first(counts) != nullptr);
   });
 }
 
 bool Devices::waits_its_turn(const Operation& launch) const {
-  return std::any_of(launch.commands.begin(), launch.commands.end(), [&](const auto& command) {
-    return launch.status[command->index] == kStatusOpen &&
-           (*this)[command->device].first_launch() != &launch;
-  });
+  return std::any_of(launch.commands.begin(), launch.commands.end(),
+                     [&](const auto& command) TPU_REQUIRES(board_lock) {
+                       return launch.status[command->index] == kStatusOpen &&
+                              (*this)[command->device].first_launch() != &launch;
+                     });
 }
 
 bool Devices::any_held() const {

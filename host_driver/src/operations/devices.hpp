@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/lock/board_lock.hpp"
 #include "src/memory/device_memory.hpp"
 #include "src/operations/operation.hpp"
 #include "src/rings/command_ring.hpp"
@@ -26,16 +27,17 @@ struct Device : CorePlace {
   uint32_t told_trap = 0;  // boots + 1 when its last trap was told
 
   /// The launch that the core runs, or would run next; null without one.
-  Operation* first_launch() const {
+  Operation* first_launch() const TPU_REQUIRES(board_lock) {
     const Command* command =
         ring.first([](const Command& each) { return each.op && each.op->launch(); });
     return command == nullptr ? nullptr : command->op.get();
   }
 };
 
+/// The list is complete before others know of the board: to look into it needs no lock.
 class Devices {
  public:
-  void add(Device device) { all_.push_back(std::move(device)); }
+  void add(Device device) TPU_REQUIRES(board_lock) { all_.push_back(std::move(device)); }
   size_t size() const { return all_.size(); }
   Device& operator[](int id) { return all_[static_cast<size_t>(id)]; }
   const Device& operator[](int id) const { return all_[static_cast<size_t>(id)]; }
@@ -49,11 +51,11 @@ class Devices {
 
   /// Something is in flight of the operations up to number `last`; commands that have outlived
   /// their operation count always.
-  bool in_flight(uint64_t last = UINT64_MAX) const;
+  bool in_flight(uint64_t last = UINT64_MAX) const TPU_REQUIRES(board_lock);
   /// A core of its gang still has to do with an older launch, so that it cannot end a step.
-  bool waits_its_turn(const Operation& launch) const;
+  bool waits_its_turn(const Operation& launch) const TPU_REQUIRES(board_lock);
   /// A core waits for RESUME.
-  bool any_held() const;
+  bool any_held() const TPU_REQUIRES(board_lock);
 
  private:
   std::vector<Device> all_;

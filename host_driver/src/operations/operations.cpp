@@ -129,9 +129,10 @@ void Operations::submit_gang(const std::shared_ptr<Operation>& op) {
     op->commands[i]->index = i;
   }
   const auto all_have_room = [&] {
-    return std::all_of(op->commands.begin(), op->commands.end(), [&](const auto& command) {
-      return devices_[command->device].ring.has_room(true);
-    });
+    return std::all_of(op->commands.begin(), op->commands.end(),
+                       [&](const auto& command) TPU_REQUIRES(board_lock) {
+                         return devices_[command->device].ring.has_room(true);
+                       });
   };
   while (!health_.broken() && !all_have_room()) {
     hooks_.pump();

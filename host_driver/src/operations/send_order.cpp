@@ -9,7 +9,8 @@ namespace tpu::driver {
 // `earlier`: how many of those that wait come before it.
 bool SendOrder::waits(const Operation& op, size_t earlier) const {
   const auto open = [](const auto& event) { return event->open(); };
-  const auto off_ring = [](const auto& event) { return event->open() && event->off_ring; };
+  const auto off_ring = [](const auto& event)
+                            TPU_REQUIRES(board_lock) { return event->open() && event->off_ring; };
   return (held_ && op.launch() && held_(op)) ||
          std::any_of(op.after.begin(), op.after.end(), open) ||
          std::any_of(op.inputs.begin(), op.inputs.end(), off_ring) ||
@@ -33,7 +34,7 @@ void SendOrder::send_in_order(const std::shared_ptr<Operation>& op, std::functio
 void SendOrder::send_now(const std::shared_ptr<Operation>& op, const std::function<void()>& send) {
   const Operations::Sending place(operations_, *op);
   op->event->off_ring = op->crosses;
-  const auto give_up = [&](const ErrorPtr& error) {
+  const auto give_up = [&](const ErrorPtr& error) TPU_REQUIRES(board_lock) {
     op->error = op->error ? op->error : error;
     if (op->launch()) {
       operations_.finish(*op, op->error);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/lock/board_lock.hpp"
 #include "src/operations/operations.hpp"
 
 namespace tpu::driver {
@@ -21,26 +22,30 @@ class SendOrder {
       : operations_(operations), health_(health), must_not_wait_(std::move(must_not_wait)) {}
 
   /// Launches for which `held` is true wait as well.
-  void hold_launches(std::function<bool(const Operation&)> held) { held_ = std::move(held); }
+  void hold_launches(std::function<bool(const Operation&)> held) TPU_REQUIRES(board_lock) {
+    held_ = std::move(held);
+  }
 
   /// Calls `send`, which adds the operation's commands, at once or when nothing is in front of it.
   /// Its place among the operations is that of this call: what other threads submit while it waits
   /// for room comes behind it.
-  void send_in_order(const std::shared_ptr<Operation>& op, std::function<void()> send);
+  void send_in_order(const std::shared_ptr<Operation>& op, std::function<void()> send)
+      TPU_REQUIRES(board_lock);
   /// Sends what waits no more.
-  void send_waiting();
+  void send_waiting() TPU_REQUIRES(board_lock);
   /// An operation up to number `last` waits here.
-  bool any(uint64_t last = UINT64_MAX) const;
+  bool any(uint64_t last = UINT64_MAX) const TPU_REQUIRES(board_lock);
   /// All that waits ends with that.
-  void fail_all(const ErrorPtr& error);
+  void fail_all(const ErrorPtr& error) TPU_REQUIRES(board_lock);
 
  private:
   struct Waiting {
     std::shared_ptr<Operation> op;
     std::function<void()> send;
   };
-  bool waits(const Operation& op, size_t earlier) const;
-  void send_now(const std::shared_ptr<Operation>& op, const std::function<void()>& send);
+  bool waits(const Operation& op, size_t earlier) const TPU_REQUIRES(board_lock);
+  void send_now(const std::shared_ptr<Operation>& op, const std::function<void()>& send)
+      TPU_REQUIRES(board_lock);
 
   Operations& operations_;
   const Health& health_;

@@ -14,6 +14,7 @@
 #include "src/completions/completions.hpp"
 #include "src/events/outbox.hpp"
 #include "src/feeds/feeds.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/pump/launch_reporter.hpp"
 #include "src/pump/time_limit.hpp"
 #include "src/turn/turn.hpp"
@@ -43,18 +44,22 @@ class BoardRun {
         limit_(limit),
         hooks_(std::move(hooks)) {}
 
-  void set_reporter(LaunchReporter reporter) { reporter_ = std::move(reporter); }
+  void set_reporter(LaunchReporter reporter) TPU_REQUIRES(board_lock) {
+    reporter_ = std::move(reporter);
+  }
 
   /// One park of the board: at its next interrupt, or at the deadline of a caller who does not wait
   /// longer. `to_end`: operations are waited for, not room. False: it is quiescent, or broke.
-  bool run(Deadline deadline = std::nullopt, bool to_end = false);
+  bool run(Deadline deadline = std::nullopt, bool to_end = false) TPU_REQUIRES(board_lock);
   /// While the host is busy until that cycle of the board, the board does not stop when nothing is
   /// in flight. Empty: the host is not busy.
-  void set_busy_until(std::optional<uint64_t> cycle) { busy_until_ = cycle; }
+  void set_busy_until(std::optional<uint64_t> cycle) TPU_REQUIRES(board_lock) {
+    busy_until_ = cycle;
+  }
 
  private:
-  RunOutcome run_timed(Deadline deadline, bool to_end);
-  RunOutcome run_once(bool to_end);
+  RunOutcome run_timed(Deadline deadline, bool to_end) TPU_REQUIRES(board_lock);
+  RunOutcome run_once(bool to_end) TPU_REQUIRES(board_lock);
   static bool tells_death(std::span<const uint32_t> msi);
 
   const std::unique_ptr<Transport>& transport_;

@@ -10,6 +10,7 @@
 #include "src/completions/completions.hpp"
 #include "src/feeds/feeds.hpp"
 #include "src/host_calls/host_call_server.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/send_order.hpp"
 #include "src/pump/board_run.hpp"
 #include "src/pump/time_limit.hpp"
@@ -45,20 +46,20 @@ class Pump {
 
   /// True when something was completed. Throws only for who answers a host call and must not wait:
   /// what fails here fails the board.
-  bool pump(Deadline deadline, How how);
+  bool pump(Deadline deadline, How how) TPU_REQUIRES(board_lock);
   /// Nothing is in flight, and a launch waits for a batch.
-  bool starves() const { return starves_; }
+  bool starves() const TPU_REQUIRES(board_lock) { return starves_; }
 
   /// The host is busy for that long before its call takes effect, and the board goes on meanwhile.
   /// It stops at its interrupts as ever. While a host call is answered no board time passes: the
   /// calls of who answers cost none, those of others come behind the answer.
-  void spend_host_time(uint64_t cycles);
+  void spend_host_time(uint64_t cycles) TPU_REQUIRES(board_lock);
   /// The same of a host that makes input ready.
-  void prepare_input(uint64_t cycles);
+  void prepare_input(uint64_t cycles) TPU_REQUIRES(board_lock);
 
  private:
-  bool pump_once(Deadline deadline, How how);
-  bool await_batch(Deadline deadline, bool sleeps);
+  bool pump_once(Deadline deadline, How how) TPU_REQUIRES(board_lock);
+  bool await_batch(Deadline deadline, bool sleeps) TPU_REQUIRES(board_lock);
 
   const std::unique_ptr<Transport>& transport_;
   Turn& turn_;

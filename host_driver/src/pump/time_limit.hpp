@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "src/harts/harts.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/devices.hpp"
 #include "src/pump/launch_clock.hpp"
 #include "src/recovery/launch_judge.hpp"
@@ -26,17 +27,17 @@ class TimeLimit {
         tell_hang_(std::move(tell_hang)),
         break_board_(std::move(break_board)) {}
 
-  void set_clock(LaunchClock clock) { clock_ = std::move(clock); }
+  void set_clock(LaunchClock clock) TPU_REQUIRES(board_lock) { clock_ = std::move(clock); }
   /// 0: no limit.
-  double seconds() const { return clock_.seconds(); }
+  double seconds() const TPU_REQUIRES(board_lock) { return clock_.seconds(); }
   /// How long the board may run until spend() is to be called; 0: as long as it likes.
-  LaunchClock::Time slice() const { return clock_.slice(); }
+  LaunchClock::Time slice() const TPU_REQUIRES(board_lock) { return clock_.slice(); }
   /// The board ran that long.
-  void spend(LaunchClock::Time time);
+  void spend(LaunchClock::Time time) TPU_REQUIRES(board_lock);
 
  private:
-  void check();
-  void end(const Device& device, Operation& op);
+  void check() TPU_REQUIRES(board_lock);
+  void end(const Device& device, Operation& op) TPU_REQUIRES(board_lock);
 
   const std::unique_ptr<Transport>& transport_;
   Devices& devices_;

@@ -28,7 +28,7 @@ std::string HangTeller::tell(const char* kind, const Operation* op,
                              const TransportStats& stats) const {
   HangReport report{.kind = kind, .what = {}, .waits = waits, .harts = {}, .program = {}};
   report.what = op != nullptr ? op->what : std::string();
-  report.program = [&](uint32_t core) -> const exe::ExecutableT* {
+  report.program = [&](uint32_t core) TPU_REQUIRES(board_lock) -> const exe::ExecutableT* {
     const Operation* on_core = op;
     if (op == nullptr || !runs_on(*op, core)) {
       on_core = core < devices_.size() ? devices_[static_cast<int>(core)].first_launch() : nullptr;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/harts/harts.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/devices.hpp"
 
 namespace tpu::driver {
@@ -16,12 +17,12 @@ class HangTeller {
   HangTeller(const Devices& devices, const Harts& harts) : devices_(devices), harts_(harts) {}
 
   /// Where the report is written; empty: nowhere.
-  void set_report(std::string path) { report_path_ = std::move(path); }
+  void set_report(std::string path) TPU_REQUIRES(board_lock) { report_path_ = std::move(path); }
 
   /// What units wait for; the text ends with a line feed if there is any. `op`: null when it is
   /// not known.
   std::string tell(const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
-                   const TransportStats& stats) const;
+                   const TransportStats& stats) const TPU_REQUIRES(board_lock);
 
  private:
   const Devices& devices_;

@@ -126,13 +126,15 @@ ErrorPtr LaunchJudge::engine_fault(const Operation& launch, const Device& device
 
 // True when a core of the gang says that no step ran: the first one begins on all cores together.
 bool LaunchJudge::never_started(const Operation& launch) {
-  return std::any_of(launch.commands.begin(), launch.commands.end(), [&](const auto& command) {
-    if (launch.status[command->index] == kStatusLost) {
-      return false;  // the core may be gone
-    }
-    const tpu_fault_record_t record = harts_.read_fault(devices_[command->device]);
-    return record.launch_id == launch.launch_id && tells_no_start(record.code);
-  });
+  return std::any_of(launch.commands.begin(), launch.commands.end(),
+                     [&](const auto& command) TPU_REQUIRES(board_lock) {
+                       if (launch.status[command->index] == kStatusLost) {
+                         return false;  // the core may be gone
+                       }
+                       const tpu_fault_record_t record =
+                           harts_.read_fault(devices_[command->device]);
+                       return record.launch_id == launch.launch_id && tells_no_start(record.code);
+                     });
 }
 
 }  // namespace tpu::driver

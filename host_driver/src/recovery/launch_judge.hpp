@@ -11,6 +11,7 @@
 
 #include "src/harts/harts.hpp"
 #include "src/launches/launch_records.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/operations.hpp"
 
 namespace tpu::driver {
@@ -35,15 +36,15 @@ class LaunchJudge {
         tell_hang_(std::move(tell_hang)) {}
 
   /// True: it is to be sent again. False: it is over. Its cores are HELD, or were started again.
-  bool judge(const std::shared_ptr<Operation>& launch);
+  bool judge(const std::shared_ptr<Operation>& launch) TPU_REQUIRES(board_lock);
 
  private:
-  bool judge_refused(Operation& launch, size_t part);
-  bool judge_flushed(Operation& launch, Command& command);
-  ErrorPtr fault_of(Operation& launch, size_t part);
+  bool judge_refused(Operation& launch, size_t part) TPU_REQUIRES(board_lock);
+  bool judge_flushed(Operation& launch, Command& command) TPU_REQUIRES(board_lock);
+  ErrorPtr fault_of(Operation& launch, size_t part) TPU_REQUIRES(board_lock);
   ErrorPtr engine_fault(const Operation& launch, const Device& device,
-                        const tpu_fault_record_t& record);
-  bool never_started(const Operation& launch);
+                        const tpu_fault_record_t& record) TPU_REQUIRES(board_lock);
+  bool never_started(const Operation& launch) TPU_REQUIRES(board_lock);
 
   const std::unique_ptr<Transport>& transport_;
   Devices& devices_;

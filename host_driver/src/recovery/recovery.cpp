@@ -22,9 +22,11 @@ constexpr int kMaxResumePolls = 20000;
 
 // Lets time pass until every held core has reported all that was queued on it.
 void Recovery::collect_held() {
-  const auto open_on_held = [&] {
+  const auto open_on_held = [&]() TPU_REQUIRES(board_lock) {
     return std::any_of(devices_.begin(), devices_.end(),
-                       [](const Device& device) { return device.held && device.ring.open() > 0; });
+                       [](const Device& device) TPU_REQUIRES(board_lock) {
+                         return device.held && device.ring.open() > 0;
+                       });
   };
   while (!health_.broken() && open_on_held()) {
     const bool moving = hooks_.run();
@@ -145,7 +147,7 @@ void Recovery::recover() {
   std::sort(failed.begin(), failed.end(),
             [](const auto& a, const auto& b) { return a->number < b->number; });
   std::copy_if(failed.begin(), failed.end(), std::back_inserter(again),
-               [&](const auto& op) { return judge_.judge(op); });
+               [&](const auto& op) TPU_REQUIRES(board_lock) { return judge_.judge(op); });
   resume_held();
   resend(again);
   stall_text_.clear();
@@ -238,8 +240,10 @@ void Recovery::repeat_doorbells() {
 
 void Recovery::end_stall() {
   const TransportStats stats = transport_->stats();
-  const auto stuck = std::ranges::find_if(
-      devices_, [](const Device& device) { return device.first_launch() != nullptr; });
+  const auto stuck =
+      std::ranges::find_if(devices_, [](const Device& device) TPU_REQUIRES(board_lock) {
+        return device.first_launch() != nullptr;
+      });
   stall_text_ = hooks_.tell_hang(
       "deadlock", stuck == devices_.end() ? nullptr : stuck->first_launch(), stats.waits, stats);
   if (completions_.find_missing()) {

@@ -14,6 +14,7 @@
 #include "src/completions/completions.hpp"
 #include "src/feeds/feeds.hpp"
 #include "src/launches/launcher.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/recovery/launch_judge.hpp"
 #include "src/turn/turn.hpp"
 
@@ -48,35 +49,36 @@ class Recovery {
         judge_(transport, devices, operations, harts, records, health, hooks.tell_hang) {}
 
   /// Where something failed: sends again what did not run, and lets the cores go on.
-  void recover();
+  void recover() TPU_REQUIRES(board_lock);
   /// Nothing is in flight on the board and something waits: repeats the doorbells (absolute counts,
   /// so this is harmless), the next time looks for completions that got lost and takes the launches
   /// off, then gives up.
-  void stalled();
+  void stalled() TPU_REQUIRES(board_lock);
   /// Something was completed: a stall begins anew.
-  void note_progress() { stalls_ = 0; }
+  void note_progress() TPU_REQUIRES(board_lock) { stalls_ = 0; }
   /// Takes the launches that are in flight off the board, oldest of each core first.
-  void abort_launches();
+  void abort_launches() TPU_REQUIRES(board_lock);
 
   /// Times that doorbells were repeated.
-  uint64_t repeated_doorbells() const { return repeated_doorbells_; }
+  uint64_t repeated_doorbells() const TPU_REQUIRES(board_lock) { return repeated_doorbells_; }
   /// Times that something was recovered.
-  uint64_t recoveries() const { return recoveries_; }
+  uint64_t recoveries() const TPU_REQUIRES(board_lock) { return recoveries_; }
 
   void visit_state(spec::Archive& archive) { archive(repeated_doorbells_, recoveries_); }
 
  private:
-  void repeat_doorbells();
-  void end_stall();
-  void give_up();
-  void collect_held();
-  bool reboot_dead();
-  void lose_commands(Device& device);
-  void resume_held();
-  bool await_epoch(const Device& device);
-  void resend(const std::vector<std::shared_ptr<Operation>>& launches);
-  void resend_command(Operation& op, const std::shared_ptr<Command>& command);
-  void resend_launch(Operation& launch);
+  void repeat_doorbells() TPU_REQUIRES(board_lock);
+  void end_stall() TPU_REQUIRES(board_lock);
+  void give_up() TPU_REQUIRES(board_lock);
+  void collect_held() TPU_REQUIRES(board_lock);
+  bool reboot_dead() TPU_REQUIRES(board_lock);
+  void lose_commands(Device& device) TPU_REQUIRES(board_lock);
+  void resume_held() TPU_REQUIRES(board_lock);
+  bool await_epoch(const Device& device) TPU_REQUIRES(board_lock);
+  void resend(const std::vector<std::shared_ptr<Operation>>& launches) TPU_REQUIRES(board_lock);
+  void resend_command(Operation& op, const std::shared_ptr<Command>& command)
+      TPU_REQUIRES(board_lock);
+  void resend_launch(Operation& launch) TPU_REQUIRES(board_lock);
 
   const std::unique_ptr<Transport>& transport_;
   Devices& devices_;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/lock/board_lock.hpp"
 #include "src/operations/send_order.hpp"
 #include "src/residency/program_ids.hpp"
 #include "src/residency/resident_programs.hpp"
@@ -29,43 +30,45 @@ class Loader {
         pump_(std::move(pump)) {}
 
   /// The board that programs must have been compiled for. Its devices are there.
-  void set_board(const std::string& name, uint64_t hash);
+  void set_board(const std::string& name, uint64_t hash) TPU_REQUIRES(board_lock);
 
   /// Throws InvalidArgument for a program that cannot run on these devices (by partition; empty: as
   /// compiled). `file`: of the program; empty: not known. Needs no lock.
   std::shared_ptr<LoadedProgram> make(std::shared_ptr<const exe::ExecutableT> executable,
                                       const std::string& file, const std::vector<int>& devices);
   /// Loads it; `wait`: until it is there.
-  void load(const std::shared_ptr<LoadedProgram>& program, bool wait);
+  void load(const std::shared_ptr<LoadedProgram>& program, bool wait) TPU_REQUIRES(board_lock);
   /// The program on its cores, for as long as the caller holds the result. What was used longest
   /// ago makes room. Memory and ids of a load that fails come back with its residence.
-  std::shared_ptr<Residence> make_resident(LoadedProgram& program);
+  std::shared_ptr<Residence> make_resident(LoadedProgram& program) TPU_REQUIRES(board_lock);
   /// Takes the program that was used longest ago off a core. False: there is none.
-  bool evict(int device) { return programs_.evict(device); }
+  bool evict(int device) TPU_REQUIRES(board_lock) { return programs_.evict(device); }
   /// Cores whose harts were started again get the programs that they had; their memory has
   /// survived, with all constants in it.
-  void load_again(const std::vector<int>& devices);
+  void load_again(const std::vector<int>& devices) TPU_REQUIRES(board_lock);
 
   /// The cores of a program, in the order of its partitions: those that were asked for, when it can
   /// run there.
   std::vector<int> place_of(const exe::ExecutableT& exe, const std::string& name,
                             const std::vector<int>& wanted);
-  uint64_t board_hash() const { return board_hash_; }
-  const std::shared_ptr<ProgramIds>& ids() const { return ids_; }
+  uint64_t board_hash() const TPU_REQUIRES(board_lock) { return board_hash_; }
+  const std::shared_ptr<ProgramIds>& ids() const TPU_REQUIRES(board_lock) { return ids_; }
   /// Of a snapshot: a program that is on its cores already.
-  void add(const std::shared_ptr<LoadedProgram>& program) { programs_.add(program); }
+  void add(const std::shared_ptr<LoadedProgram>& program) TPU_REQUIRES(board_lock) {
+    programs_.add(program);
+  }
 
   void visit_state(spec::Archive& archive) { archive(programs_); }
 
  private:
-  void collect_retired();
-  void await_load(const Residence& residence);
-  void take_memory(const LoadedProgram& program, Residence& residence);
-  void take_ids(Residence& residence);
+  void collect_retired() TPU_REQUIRES(board_lock);
+  void await_load(const Residence& residence) TPU_REQUIRES(board_lock);
+  void take_memory(const LoadedProgram& program, Residence& residence) TPU_REQUIRES(board_lock);
+  void take_ids(Residence& residence) TPU_REQUIRES(board_lock);
   void send_program(const LoadedProgram& program, Residence::Part& part,
-                    const std::shared_ptr<Operation>& op);
+                    const std::shared_ptr<Operation>& op) TPU_REQUIRES(board_lock);
   void send_constants(const LoadedProgram& program, const Residence::Part& part,
-                      const std::shared_ptr<Operation>& op);
+                      const std::shared_ptr<Operation>& op) TPU_REQUIRES(board_lock);
 
   Devices& devices_;
   Operations& operations_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "exe/executable.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/buffer_state.hpp"
 #include "src/operations/operation.hpp"
 #include "sync/mutex.hpp"
@@ -58,8 +59,8 @@ struct LoadedProgram {
   const uint32_t image_crc;
   const std::shared_ptr<const ProgramInfo> info;
   std::vector<OwnedRuns> argument_owned, result_owned;  ///< null: every core holds all of it
-  std::shared_ptr<Residence> residence;                 ///< guarded by the board lock, as last_use
-  uint64_t last_use = 0;
+  std::shared_ptr<Residence> residence TPU_GUARDED_BY(board_lock);
+  uint64_t last_use TPU_GUARDED_BY(board_lock) = 0;
 };
 
 /// The program behind a handle.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "file/archive.hpp"
+#include "src/lock/board_lock.hpp"
 #include "sync/mutex.hpp"
 #include "tpu/spec/rings.h"
 
@@ -27,20 +28,22 @@ class ProgramIds {
   explicit ProgramIds(size_t devices) : used_(devices) {}
 
   /// Takes a free id of the core; empty when all are taken.
-  std::optional<uint16_t> take(int device);
-  void give_back(int device, uint16_t id);
+  std::optional<uint16_t> take(int device) TPU_REQUIRES(board_lock);
+  void give_back(int device, uint16_t id) TPU_REQUIRES(board_lock);
   /// Any thread, any lock: its program is gone.
-  void retire(const Retired& id);
+  void retire(const Retired& id) TPU_REQUIRES(board_lock);
   /// The oldest id whose program is gone, once; empty without one.
-  std::optional<Retired> next_retired();
+  std::optional<Retired> next_retired() TPU_REQUIRES(board_lock);
 
-  void visit_used(spec::Archive& archive, size_t device) { archive(used_[device]); }
-  void visit_retired(spec::Archive& archive);
+  void visit_used(spec::Archive& archive, size_t device) TPU_REQUIRES(board_lock) {
+    archive(used_[device]);
+  }
+  void visit_retired(spec::Archive& archive) TPU_REQUIRES(board_lock);
   /// After they were loaded: notes that a program of the snapshot has the id. Throws ArchiveError
   /// when it is free, or another one has it.
-  void claim(int device, uint16_t id);
+  void claim(int device, uint16_t id) TPU_REQUIRES(board_lock);
   /// Retires those that are in use and were not claimed.
-  void retire_unclaimed();
+  void retire_unclaimed() TPU_REQUIRES(board_lock);
 
  private:
   using Flags = std::array<bool, TPU_MAX_PROGRAMS>;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "src/lock/board_lock.hpp"
 #include "src/rings/command_ring.hpp"
 #include "tpu/transport.hpp"
 
@@ -28,17 +29,17 @@ class CoreRegisters {
       : failed_(std::move(failed)) {}
 
   /// Null: there is no board any more, and nothing is asked of it.
-  void connect(Transport* transport) { transport_ = transport; }
+  void connect(Transport* transport) TPU_REQUIRES(board_lock) { transport_ = transport; }
 
-  uint32_t read(const CorePlace& core, uint64_t offset);
-  void write(const CorePlace& core, uint64_t offset, uint32_t value);
+  uint32_t read(const CorePlace& core, uint64_t offset) TPU_REQUIRES(board_lock);
+  void write(const CorePlace& core, uint64_t offset, uint32_t value) TPU_REQUIRES(board_lock);
 
   /// Room for that many doorbells, which ring() cannot fail for then.
-  void make_room(size_t doorbells);
+  void make_room(size_t doorbells) TPU_REQUIRES(board_lock);
   /// The doorbell of a core for what is new on its ring.
-  void ring(const CorePlace& core, CommandRing& commands);
+  void ring(const CorePlace& core, CommandRing& commands) TPU_REQUIRES(board_lock);
   /// Hands the doorbells over.
-  void send();
+  void send() TPU_REQUIRES(board_lock);
 
  private:
   const std::function<void(const std::exception&)> failed_;

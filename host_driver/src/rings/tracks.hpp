@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "src/lock/board_lock.hpp"
 #include "src/rings/command.hpp"
 
 namespace tpu::driver {
@@ -16,12 +17,12 @@ class Tracks {
 
   /// Counts a command that is sent, and notes with its memory that it uses it. Returns the counts
   /// that it waits for.
-  Counts send(const Command& command);
-  void end(uint8_t track) { ++done_[track]; }
+  Counts send(const Command& command) TPU_REQUIRES(board_lock);
+  void end(uint8_t track) TPU_REQUIRES(board_lock) { ++done_[track]; }
   /// The firmware counts afresh: what was sent before is over.
-  void reset();
+  void reset() TPU_REQUIRES(board_lock);
   /// How often it has done so.
-  uint32_t resets() const { return resets_; }
+  uint32_t resets() const TPU_REQUIRES(board_lock) { return resets_; }
 
   void visit_state(spec::Archive& archive);
 

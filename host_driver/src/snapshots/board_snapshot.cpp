@@ -107,7 +107,8 @@ void BoardSnapshot::check_idle() const {
   }
   parts_.registers.send();
   if (std::any_of(parts_.devices.begin(), parts_.devices.end(),
-                  [](const Device& device) { return device.held || device.ring.open() > 0; })) {
+                  [](const Device& device)
+                      TPU_REQUIRES(board_lock) { return device.held || device.ring.open() > 0; })) {
     throw refusal("a core waits to be resumed after a fault; run something on it first");
   }
 }
@@ -128,11 +129,15 @@ void BoardSnapshot::save(const std::string& path, const SnapshotItems& items) {
 }
 
 void BoardSnapshot::check(SnapshotSource& source) const {
-  source.load([&](spec::Archive& archive) { visit_head(archive); });
+  source.load([&](spec::Archive& archive) {
+    board_lock.assert_held();  // by the caller of check()
+    visit_head(archive);
+  });
 }
 
 void BoardSnapshot::restore(SnapshotSource& source) {
   source.load([&](spec::SnapshotReader& reader) {
+    board_lock.assert_held();  // by the caller of restore()
     visit_all(reader, restored_);
     reader.finish();
   });
@@ -203,7 +208,7 @@ std::shared_ptr<LoadedProgram> BoardSnapshot::restore_program(const ProgramRecor
 SnapshotItems BoardSnapshot::take_items() {
   SnapshotItems items;
   const SnapshotRecords records = std::exchange(restored_, {});
-  const auto buffer_of = [&](const BufferRecord& record) {
+  const auto buffer_of = [&](const BufferRecord& record) TPU_REQUIRES(board_lock) {
     const auto ready = parts_.handles.make_event();
     ready->set(nullptr);
     const auto buffer = parts_.handles.make_buffer(record.device, record.dtype, record.shape,

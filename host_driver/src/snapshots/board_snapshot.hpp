@@ -8,6 +8,7 @@
 #include "src/boot/booter.hpp"
 #include "src/feeds/feeds.hpp"
 #include "src/launches/launcher.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/board_handles.hpp"
 #include "src/operations/send_order.hpp"
 #include "src/recovery/recovery.hpp"
@@ -42,26 +43,27 @@ class BoardSnapshot {
   explicit BoardSnapshot(const Parts& parts) : parts_(parts) {}
 
   /// Throws FailedPrecondition for a launch that takes batches, which may not end by itself.
-  void check_feeds() const;
+  void check_feeds() const TPU_REQUIRES(board_lock);
   /// Everything that was submitted is over. Throws as Board::save_snapshot() does.
-  void save(const std::string& path, const SnapshotItems& items);
+  void save(const std::string& path, const SnapshotItems& items) TPU_REQUIRES(board_lock);
 
   /// Whether the snapshot is of such a board as this will be; needs no transport. Throws
   /// InvalidArgument.
-  void check(SnapshotSource& source) const;
+  void check(SnapshotSource& source) const TPU_REQUIRES(board_lock);
   /// Into a board whose transport has just been made. Throws InvalidArgument.
-  void restore(SnapshotSource& source);
+  void restore(SnapshotSource& source) TPU_REQUIRES(board_lock);
   /// The items of the snapshot that was restored, once.
-  SnapshotItems take_items();
+  SnapshotItems take_items() TPU_REQUIRES(board_lock);
 
  private:
-  void check_idle() const;
-  void visit_head(spec::Archive& archive) const;
-  void visit_driver(spec::Archive& archive);
-  void visit_all(spec::Archive& archive, SnapshotRecords& records);
-  void restore_records(SnapshotRecords& records);
+  void check_idle() const TPU_REQUIRES(board_lock);
+  void visit_head(spec::Archive& archive) const TPU_REQUIRES(board_lock);
+  void visit_driver(spec::Archive& archive) TPU_REQUIRES(board_lock);
+  void visit_all(spec::Archive& archive, SnapshotRecords& records) TPU_REQUIRES(board_lock);
+  void restore_records(SnapshotRecords& records) TPU_REQUIRES(board_lock);
   std::shared_ptr<LoadedProgram> restore_program(const ProgramRecord& record,
-                                                 const SnapshotRecords& records);
+                                                 const SnapshotRecords& records)
+      TPU_REQUIRES(board_lock);
 
   const Parts parts_;
   SnapshotRecords restored_;  // until they are taken

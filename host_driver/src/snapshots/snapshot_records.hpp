@@ -10,6 +10,7 @@
 
 #include "exe/executable.hpp"
 #include "file/archive.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/board_handles.hpp"
 #include "src/operations/buffer_state.hpp"
 #include "src/operations/operation.hpp"
@@ -106,13 +107,15 @@ void check_program(const ProgramRecord& record, const exe::ExecutableT& exe,
 class SnapshotCollector {
  public:
   /// Throws InvalidArgument for what is empty, not live, or of another board.
-  SnapshotCollector(const BoardHandles& handles, const SnapshotItems& items);
+  SnapshotCollector(const BoardHandles& handles, const SnapshotItems& items)
+      TPU_REQUIRES(board_lock);
   SnapshotRecords take() { return std::move(records_); }
 
  private:
   uint32_t range(const std::shared_ptr<Allocation>& memory);
-  void add(const std::string& name, const Array& array);
-  void add(const std::string& name, const std::shared_ptr<LoadedProgram>& program);
+  void add(const std::string& name, const Array& array) TPU_REQUIRES(board_lock);
+  void add(const std::string& name, const std::shared_ptr<LoadedProgram>& program)
+      TPU_REQUIRES(board_lock);
   BufferRecord record(const std::string& name, const Buffer& buffer);
 
   const BoardHandles& handles_;

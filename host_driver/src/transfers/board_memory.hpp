@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "src/health/health.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/memory/device_memory.hpp"
 #include "src/memory/host_arena.hpp"
 #include "src/operations/devices.hpp"
@@ -29,23 +30,27 @@ class BoardMemory {
   BoardMemory(Devices& devices, Health& health, Hooks hooks)
       : devices_(devices), health_(health), hooks_(std::move(hooks)) {}
 
-  void set_arena(std::shared_ptr<HostArena> arena) { arena_ = std::move(arena); }
+  void set_arena(std::shared_ptr<HostArena> arena) TPU_REQUIRES(board_lock) {
+    arena_ = std::move(arena);
+  }
 
   /// HBM of a core; programs make room for it. Throws ResourceExhausted.
-  std::shared_ptr<Allocation> allocate(int device, uint64_t bytes, const std::string& label);
+  std::shared_ptr<Allocation> allocate(int device, uint64_t bytes, const std::string& label)
+      TPU_REQUIRES(board_lock);
   /// Contents of HBM may lie in host memory, which comes when it is touched: throws
   /// ResourceExhausted for what it has no room for. Ranges that no longer belong to anything keep
   /// theirs for the next ones. What needs the room is `what` and `whose`, put together for the
   /// error alone.
-  void need_room(uint64_t bytes, std::string_view what, std::string_view whose = {});
+  void need_room(uint64_t bytes, std::string_view what, std::string_view whose = {})
+      TPU_REQUIRES(board_lock);
 
   /// Staging memory. Waits for room; what the call holds itself can fill the arena, and then a
   /// single range serves.
-  std::shared_ptr<StagingRange> stage(uint64_t bytes);
+  std::shared_ptr<StagingRange> stage(uint64_t bytes) TPU_REQUIRES(board_lock);
   /// As stage(), without waiting.
-  std::shared_ptr<StagingRange> stage_now(uint64_t bytes);
+  std::shared_ptr<StagingRange> stage_now(uint64_t bytes) TPU_REQUIRES(board_lock);
   /// Most that is staged at once of an array of any size.
-  uint64_t piece_bytes() const;
+  uint64_t piece_bytes() const TPU_REQUIRES(board_lock);
 
  private:
   Devices& devices_;

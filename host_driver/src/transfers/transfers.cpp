@@ -105,11 +105,12 @@ Buffer Transfers::upload_later(int device, DType dtype, const Shape& shape,
   op->writes = {to};
   handles_.depend(*op, after);
   auto buffer = handles_.make_buffer(device, dtype, shape, to, op->event);
-  order_.send_in_order(op, [this, op, to, bytes, planes = in_planes(dtype)] {
-    send_up({op}, {to}, bytes->size(), planes, [&](uint64_t at, std::span<std::byte> piece) {
-      std::memcpy(piece.data(), bytes->data() + at, piece.size());
-    });
-  });
+  order_.send_in_order(
+      op, [this, op, to, bytes, planes = in_planes(dtype)]() TPU_REQUIRES(board_lock) {
+        send_up({op}, {to}, bytes->size(), planes, [&](uint64_t at, std::span<std::byte> piece) {
+          std::memcpy(piece.data(), bytes->data() + at, piece.size());
+        });
+      });
   return Access::buffer(std::move(buffer));
 }
 
@@ -171,11 +172,12 @@ Buffer Transfers::copy(const BufferState& source, int device, const std::vector<
   op->writes = {to};
   handles_.depend(*op, after);
   auto buffer = handles_.make_buffer(device, source.dtype, source.shape, to, op->event);
-  order_.send_in_order(op, [this, op, to, stretches = from.within(0, source.bytes)] {
-    for (const auto& [memory, first, end] : stretches) {
-      add_copy(op, memory, to, first, end - first);
-    }
-  });
+  order_.send_in_order(
+      op, [this, op, to, stretches = from.within(0, source.bytes)]() TPU_REQUIRES(board_lock) {
+        for (const auto& [memory, first, end] : stretches) {
+          add_copy(op, memory, to, first, end - first);
+        }
+      });
   return Access::buffer(std::move(buffer));
 }
 
@@ -198,7 +200,7 @@ Event Transfers::read(const std::vector<ReadPart>& parts, const std::vector<Even
   }
   handles_.depend(*op, after);
   const Event done = Access::event(op->event);
-  order_.send_in_order(op, [this, op, held = std::move(held)] {
+  order_.send_in_order(op, [this, op, held = std::move(held)]() TPU_REQUIRES(board_lock) {
     for (const Part& part : held) {
       for (const auto& [from, to] : part.ranges) {
         if (part.planes) {  // arrays that cores own in parts do not

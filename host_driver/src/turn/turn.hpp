@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "src/lock/board_lock.hpp"
 #include "src/turn/deadline.hpp"
 #include "src/turn/fifo_mutex.hpp"
 #include "src/turn/host_news.hpp"
@@ -24,19 +25,20 @@ class Turn {
   /// lock, and only between begin_run() and end_run().
   explicit Turn(std::function<void()> park) : park_(std::move(park)) {}
 
-  // Who enters, leaves and is inside is not analyzed (thread_annotations.hpp): owners of the state
-  // of a board pass the lock along by their calls.
+  // The mutex in here is the board lock of the analysis of threads (board_lock.hpp), which is told
+  // so without a look at these bodies. An entry that came too late counts as one: callers look.
   /// Takes the board lock. False when the deadline came before it.
-  bool enter(EntryKind kind, Deadline deadline) TPU_NO_THREAD_SAFETY_ANALYSIS;
-  void leave() TPU_NO_THREAD_SAFETY_ANALYSIS { mutex_.unlock(); }
+  bool enter(EntryKind kind, Deadline deadline)
+      TPU_TRY_ACQUIRE(true, board_lock) TPU_NO_THREAD_SAFETY_ANALYSIS;
+  void leave() TPU_RELEASE(board_lock) TPU_NO_THREAD_SAFETY_ANALYSIS { mutex_.unlock(); }
   /// Calls that wait for the board take effect, then the caller goes on.
-  void hand_over(Deadline deadline) TPU_NO_THREAD_SAFETY_ANALYSIS;
+  void hand_over(Deadline deadline) TPU_REQUIRES(board_lock) TPU_NO_THREAD_SAFETY_ANALYSIS;
 
   /// Calls of others take effect, until there are more news than `seen`, or the deadline comes.
-  void leave_until(HostNews& news, uint64_t seen, Deadline deadline);
+  void leave_until(HostNews& news, uint64_t seen, Deadline deadline) TPU_REQUIRES(board_lock);
 
   /// Before board time passes. False: a call waits for the board, and the caller may hand it over.
-  bool begin_run();
+  bool begin_run() TPU_REQUIRES(board_lock);
   void end_run();
   /// Any thread: board time is passing.
   bool running() const { return running_.load(); }
@@ -48,11 +50,11 @@ class Turn {
   /// While one lives, the thread that lets board time pass hands the lock to nobody.
   class Kept {
    public:
-    explicit Kept(Turn& turn) : turn_(turn) {
+    explicit Kept(Turn& turn) TPU_REQUIRES(board_lock) : turn_(turn) {
       turn.mutex_.assert_held();
       ++turn.kept_;
     }
-    ~Kept() {
+    ~Kept() TPU_REQUIRES(board_lock) {
       turn_.mutex_.assert_held();
       --turn_.kept_;
     }
@@ -64,13 +66,15 @@ class Turn {
   };
   /// A stretch of a call that uses nothing of the board. Who goes on with a call (`patience` is
   /// over) parks the board for that; who waits, when his deadline has come.
-  class Left {
+  class TPU_SCOPED_CAPABILITY Left {
    public:
     explicit Left(Turn& turn, Deadline patience = std::chrono::steady_clock::time_point())
+        TPU_RELEASE(board_lock)
         : turn_(turn), patience_(patience) {
       turn_.leave();
     }
-    ~Left() { turn_.enter_again(patience_); }
+    // The attribute ends the scope, which takes the lock: the analysis of the body would object.
+    ~Left() TPU_RELEASE() TPU_NO_THREAD_SAFETY_ANALYSIS { turn_.enter_again(patience_); }
     Left(const Left&) = delete;
     Left& operator=(const Left&) = delete;
 
@@ -80,7 +84,7 @@ class Turn {
   };
 
  private:
-  void enter_again(Deadline patience) TPU_NO_THREAD_SAFETY_ANALYSIS;
+  void enter_again(Deadline patience) TPU_ACQUIRE(board_lock) TPU_NO_THREAD_SAFETY_ANALYSIS;
   void interrupt_run() TPU_EXCLUDES(run_mutex_);
 
   const std::function<void()> park_;

@@ -13,7 +13,9 @@ HostEvent Waits::make_host_event() {
 
 bool Waits::run_until_idle(Deadline deadline, uint64_t last) {
   order_.send_waiting();
-  const auto idle = [&] { return !operations_.busy(last) && !operations_.being_sent(last); };
+  const auto idle = [&]() TPU_REQUIRES(board_lock) {
+    return !operations_.busy(last) && !operations_.being_sent(last);
+  };
   while (!health_.broken() && !idle()) {
     if (is_over(deadline)) {
       completions_.drain();

@@ -11,6 +11,7 @@
 #include "src/events/outbox.hpp"
 #include "src/handles/event_state.hpp"
 #include "src/health/health.hpp"
+#include "src/lock/board_lock.hpp"
 #include "src/operations/board_handles.hpp"
 #include "src/operations/operations.hpp"
 #include "src/operations/send_order.hpp"
@@ -56,10 +57,11 @@ class Waits {
 
   /// Under the board lock: nothing of the operations up to number `last` on the board, and nothing
   /// left that could be sent; false: the deadline came first.
-  bool run_until_idle(Deadline deadline = std::nullopt, uint64_t last = UINT64_MAX);
+  bool run_until_idle(Deadline deadline = std::nullopt, uint64_t last = UINT64_MAX)
+      TPU_REQUIRES(board_lock);
 
  private:
-  bool look(EventState& event, Deadline deadline);
+  bool look(EventState& event, Deadline deadline) TPU_REQUIRES(board_lock);
 
   Door& door_;
   Turn& turn_;
