@@ -11,7 +11,7 @@ function(need)
 endfunction()
 need(${CMAKE_COMMAND} --install ${BUILD} --component driver --prefix ${WORK}/prefix)
 need(${CMAKE_COMMAND} --install ${BUILD} --component tools --prefix ${WORK}/prefix)
-need(${PYTHON} ${SOURCE}/tests/driver/command_pages_test.py ${WORK}/prefix)
+need(${PYTHON} ${SOURCE}/tests/cli/command_pages_test.py ${WORK}/prefix)
 foreach(folder examples/driver_api tests/driver/installed)
   get_filename_component(name ${folder} NAME)
   need(${CMAKE_COMMAND} -G Ninja -S ${SOURCE}/${folder} -B ${WORK}/${name} -DCMAKE_PREFIX_PATH=${WORK}/prefix

@@ -1,4 +1,4 @@
-// Packets of a debugger on bare harts. What GDB itself makes of them: tests/driver/gdb.
+// Packets of a debugger on bare harts. What GDB itself makes of them: tests/cli/gdb.
 #include "debug/gdb_session.hpp"
 
 #include <gtest/gtest.h>

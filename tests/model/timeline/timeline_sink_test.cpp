@@ -1,5 +1,5 @@
 // The timeline's file: windows, and what becomes of it when it cannot be written. What Perfetto
-// reads from one: tests/driver/timeline_file_test.py.
+// reads from one: tests/cli/timeline_file_test.py.
 #include "timeline/timeline_sink.hpp"
 
 #include <gmock/gmock.h>

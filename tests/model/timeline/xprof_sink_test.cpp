@@ -1,5 +1,5 @@
 // The profile: which steps are in it, and that taking it forgets them. What XProf reads from one:
-// tests/driver/xprof_test.py.
+// tests/cli/xprof_test.py.
 #include "timeline/xprof_sink.hpp"
 
 #include <gmock/gmock.h>

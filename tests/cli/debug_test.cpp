@@ -17,7 +17,7 @@
 #include "exe/executable.hpp"
 #include "file/files.hpp"
 #include "format/npy.hpp"
-#include "tests/driver/command_line_fixture.hpp"
+#include "tests/cli/command_line_fixture.hpp"
 
 namespace tpu::driver {
 namespace {

@@ -10,7 +10,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "file/files.hpp"
 #include "format/npy.hpp"
-#include "tests/driver/cli_fixture.hpp"
+#include "tests/cli/cli_fixture.hpp"
 
 namespace tpu::driver {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "file/files.hpp"
 #include "format/npy.hpp"
-#include "tests/driver/command_line_fixture.hpp"
+#include "tests/cli/command_line_fixture.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

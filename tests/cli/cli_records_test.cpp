@@ -11,7 +11,7 @@
 #include "file/files.hpp"
 #include "input/records/example.hpp"
 #include "input/records/record_writer.hpp"
-#include "tests/driver/cli_fixture.hpp"
+#include "tests/cli/cli_fixture.hpp"
 
 namespace tpu::driver {
 namespace {

@@ -24,7 +24,7 @@
 #include "check/host_room.hpp"
 #include "exe/executable.hpp"
 #include "format/npy.hpp"
-#include "tests/driver/command_line_fixture.hpp"
+#include "tests/cli/command_line_fixture.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tpu/spec/program_image.h"
 

@@ -12,7 +12,7 @@
 #include "cli/sweep/sweep_table.hpp"
 #include "file/files.hpp"
 #include "report/line_plot.hpp"
-#include "tests/driver/cli_fixture.hpp"
+#include "tests/cli/cli_fixture.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

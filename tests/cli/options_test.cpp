@@ -11,7 +11,7 @@
 #include "options/option_check.hpp"
 #include "options/option_values.hpp"
 #include "sim/option_names.hpp"
-#include "tests/driver/cli_fixture.hpp"
+#include "tests/cli/cli_fixture.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "tests/driver/train_process.hpp"
+#include "tests/training/train_process.hpp"
 
 namespace tpu::driver {
 namespace {

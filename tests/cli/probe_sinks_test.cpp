@@ -11,7 +11,7 @@
 #include "board/board_loader.hpp"
 #include "exe/executable.hpp"
 #include "format/npy.hpp"
-#include "tests/driver/command_line_fixture.hpp"
+#include "tests/cli/command_line_fixture.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tests/support/fst_reader.hpp"
 

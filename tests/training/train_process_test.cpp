@@ -1,6 +1,6 @@
 // `tpuboard train` as a process of its own on the simulated board: stopped by a signal, killed, out
 // of disk space, and resumed. Nothing here depends on how long anything takes.
-#include "tests/driver/train_process.hpp"
+#include "tests/training/train_process.hpp"
 
 #include <sys/resource.h>
 

@@ -1,5 +1,5 @@
 // The re-timing model and the accounts of a step, on records made by hand. Steps of compiled
-// programs: tests/driver/report_test.py.
+// programs: tests/analysis/report_test.py.
 #include "analysis/step_report.hpp"
 
 #include <gmock/gmock.h>

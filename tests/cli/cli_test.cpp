@@ -9,7 +9,7 @@
 #include "file/files.hpp"
 #include "mxu/mxu_scalar.hpp"
 #include "mxu/mxu_tile.hpp"
-#include "tests/driver/cli_fixture.hpp"
+#include "tests/cli/cli_fixture.hpp"
 
 namespace tpu::driver {
 namespace {
