@@ -1,4 +1,4 @@
-"""Host time of an empty jitted function on the plugin, submit to ready, on one core and on eight: least, tenth
+"""Wall-clock time of an empty jitted function on the plugin, submit to ready, on one core and on eight: least, tenth
 percentile and median of thousands of launches, CPU time and context switches of a launch. The figures are those of an
 idle host; on a busy one look at the least and at CPU time.
 

@@ -1,6 +1,6 @@
 // ProcessBoard: the board of this process, which all its clients share (SystemC has one kernel a
 // process). It is opened with the first client and stays open until the process exits, which
-// cancels what is still running. Its completion thread lets board time pass while work is under
+// cancels what is still running. Its completion thread lets simulated time pass while work is under
 // way, so that nobody has to wait for callbacks to come. In a child that was made by fork() every
 // call of the board fails.
 #pragma once

@@ -1,5 +1,5 @@
-// Events are those of the driver. Callbacks come from the thread that lets board time pass, or at
-// once; they may destroy the event.
+// Events are those of the driver. Callbacks come from the thread that lets simulated time pass, or
+// at once; they may destroy the event.
 #include <chrono>
 
 #include "calls.hpp"
@@ -12,7 +12,7 @@ namespace tpu::pjrt {
 namespace {
 
 // JAX asks for an array's event when a thread is going to sleep until it is ready. What is over
-// sooner costs no change of threads: that one lets board time pass itself.
+// sooner costs no change of threads: that one lets simulated time pass itself.
 constexpr std::chrono::milliseconds kOwnThread{1};
 
 // Whoever waits in a callback would wait for itself: nothing becomes ready before it returns.

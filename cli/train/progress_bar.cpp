@@ -1,5 +1,5 @@
 // Windows of the board's time are measured by epoch; within one the debug port tells the same
-// without taking board time.
+// without taking simulated time.
 #include "cli/train/progress_bar.hpp"
 
 #include <fmt/format.h>

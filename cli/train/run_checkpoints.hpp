@@ -48,7 +48,7 @@ class RunCheckpoints {
   std::string stands() const;
   /// The same behind a loss that is not finite: reads how far back the state was not finite either.
   std::string stands_finite() const;
-  /// Number, host time of copies and of writing, the best one.
+  /// Number, wall-clock time of copies and of writing, the best one.
   nlohmann::ordered_json figures(const training::Trainer& trainer) const;
 
  private:

@@ -16,8 +16,8 @@ namespace {
 
 using spec::BoardParams;
 
-// Commands of all cores up to which each core is simulated, in less than a second of host time;
-// then, if it can be, one for all.
+// Commands of all cores up to which each core is simulated, in less than a second of wall-clock
+// time; then, if it can be, one for all.
 constexpr uint64_t kExactCommands = 2'000'000;
 // Commands that are simulated at most, turns of loops that repeat not counted.
 constexpr uint64_t kMostCommands = 4'000'000;

@@ -25,7 +25,7 @@ void run_on_zeros(const tpu::Board& board, const char* path) {
     arguments.push_back(program.put(i, zero));
   }
   const auto result = program.run(arguments);  // returns at once
-  result.done.wait();                          // board time passes here
+  result.done.wait();                          // simulated time passes here
   std::printf("%s: %zu results\n", program.name().c_str(), result.outputs.size());
 }
 

@@ -1,4 +1,4 @@
-// Windows of board time.
+// Windows of simulated time.
 #include "figures/measure.hpp"
 
 #include <fmt/format.h>

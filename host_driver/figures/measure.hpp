@@ -1,4 +1,4 @@
-// Figures over a window of board time: from two snapshots of the board's counters.
+// Figures over a window of simulated time: from two snapshots of the board's counters.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Window {
   /// Figures of the cores `devices`.
   Window(const Board& board, const std::vector<int>& devices);
 
-  /// Starts a window at the present board time; waits for a snapshot of the counters.
+  /// Starts a window at the present simulated time; waits for a snapshot of the counters.
   void open();
   /// Ends it. Nothing is waited for between the last wait of the caller and the end of the window.
   void close();

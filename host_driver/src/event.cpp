@@ -22,7 +22,7 @@ std::shared_ptr<EventState> ready_state() {
   return state;
 }
 
-// True: the event is ready. Lets board time pass, until `deadline` at most.
+// True: the event is ready. Lets simulated time pass, until `deadline` at most.
 bool await(EventState& state, Deadline deadline) {
   if (state.open()) {
     refuse_in_callback();

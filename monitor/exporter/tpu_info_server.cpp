@@ -36,7 +36,7 @@ void add_hbm_usage(const Report& job, wire::TPUMetric& to) {
   }
 }
 
-// Share of time with a program on a core; 0 while no board time passes.
+// Share of time with a program on a core; 0 while no simulated time passes.
 void add_duty_cycle(const Report& job, wire::TPUMetric& to) {
   struct Chip {
     double busy = 0;

@@ -110,7 +110,7 @@ bool Sampler::look() {
     while (past_.size() > 1 && report.now.taken - past_[1].taken > kWindowSeconds) {
       past_.pop_front();
     }
-    // The first look has no past: then it is of the whole run. While no board time passes, the
+    // The first look has no past: then it is of the whole run. While no simulated time passes, the
     // figures stay those of when it did.
     report.lately = figures(past_.empty() ? job_ : past_.front(), report.now);
     if (report.lately.board_seconds == 0 && figures_) {

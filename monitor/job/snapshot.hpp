@@ -47,12 +47,12 @@ struct Snapshot {
   uint64_t peak_flops_per_cycle = 0;  ///< of a core
   double started = 0;                 ///< seconds since 1970
   double taken = 0;                   ///< the same; when this was
-  uint64_t cycles = 0;                ///< board time
+  uint64_t cycles = 0;                ///< simulated time
   std::vector<CoreSnapshot> cores;
   std::optional<Progress> progress;
 };
 
-/// Shares of a core's time; they sum to 1, or are all 0 when no board time passed.
+/// Shares of a core's time; they sum to 1, or are all 0 when no simulated time passed.
 struct TimeShares {
   double compute = 0, links = 0, hbm = 0, stalled = 0, input = 0, host = 0;
 

@@ -5,7 +5,7 @@ module is for looking at the board, and for running programs on it without JAX::
 
     import tpuboard
 
-    with tpuboard.measure():           # prints simulated time, MXU %, idle %, host time
+    with tpuboard.measure():           # prints simulated time, MXU %, idle %, wall-clock time
         train_step(state, batch)
 
     program = tpuboard.compile(artifact)          # bytes of jax.export's mlir_module_serialized

@@ -131,11 +131,11 @@ class Board:
         return self.cycles / self.clock_hz
 
     def synchronize(self, timeout: float | None = None) -> None:
-        """Waits until all submitted work is over, JAX's too; at most `timeout` seconds of host time (code Timeout)."""
+        """Waits until all submitted work is over, JAX's too; at most `timeout` wall-clock seconds (code Timeout)."""
         load().tpu_board_synchronize(-1 if timeout is None else int(timeout * 1e9))
 
     def counters(self) -> Counters:
-        """All counters of all cores at one cycle. Taking them costs some board time."""
+        """All counters of all cores at one cycle. Taking them costs some simulated time."""
         count = len(self._counter_names)
         values = (c.c_uint64 * (count * self._device_count))()
         cycles = c.c_uint64()

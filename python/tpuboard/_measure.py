@@ -1,4 +1,4 @@
-"""Figures of a block of code: simulated time, use of the matrix units, idle cores, host time."""
+"""Figures of a block of code: simulated time, use of the matrix units, idle cores, wall-clock time."""
 
 from __future__ import annotations
 
@@ -161,6 +161,6 @@ def measure(name: str = "tpuboard", *, output: TextIO | None = sys.stdout, ops: 
     (docs/report.md). A block in which no program runs to its end has none: TpuError FailedPrecondition.
 
     Work that is under way before the block is waited for first, and what the block has submitted is waited for at its
-    end. Compiling costs host time, but no simulated time.
+    end. Compiling costs wall-clock time, but no simulated time.
     """
     return Measurement(name, output, ops, report)

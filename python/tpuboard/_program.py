@@ -72,7 +72,7 @@ class Event(_Handle):
         return bool(load().tpu_event_ready(self._handle))
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits, at most `timeout` seconds of host time (TpuError, code Timeout). Raises the failure of the work."""
+        """Waits, at most `timeout` wall-clock seconds (TpuError, code Timeout). Raises the failure of the work."""
         load().tpu_event_wait(self._handle, -1 if timeout is None else int(timeout * 1e9))
 
     def on_ready(self, callback: Callable[[TpuError | None], None]) -> None:

@@ -1,5 +1,5 @@
 // Programs that call the host while they run, on the simulated board: bytes, order, errors, and
-// board time that does not depend on the host's.
+// simulated time that does not depend on the host's.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // Programs that never end on the simulated board: the time limit of a launch ends them, whatever
-// they loop over, and the board goes on. The limit is host time; how long it takes is not looked
-// at.
+// they loop over, and the board goes on. The limit is wall-clock time; how long it takes is not
+// looked at.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -105,7 +105,7 @@ TEST_F(SimLimit, GangIsTakenOffWholeAndTheLoopingCoreIsNamed) {
   EXPECT_EQ(behind.outputs[0].to_host().bytes, sent.bytes);
 }
 
-// Lines about launches that take long, of a tenth of a second of host time.
+// Lines about launches that take long, of a tenth of a second of wall-clock time.
 class SimProgress : public SimLimit {
  protected:
   SimProgress()

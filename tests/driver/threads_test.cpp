@@ -71,7 +71,7 @@ TEST(Threads, ALargeUploadDoesNotWaitForALaunchOfAnotherCore) {
   }
 }
 
-// Both let board time pass in turns; calls of a third thread change who has it.
+// Both let simulated time pass in turns; calls of a third thread change who has it.
 TEST(Threads, AWaitEndsInTimeBesideOneThatDoesNot) {
   const NullBoard n(with_limit(10));
   const Event done = endless_launch(n);

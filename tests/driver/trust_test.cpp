@@ -194,7 +194,7 @@ TEST_F(Trust, ImpossibleCompletionsAreNoticed) {
   }
 }
 
-// The limit is host time: how long it takes is not looked at, only that it ends.
+// The limit is wall-clock time: how long it takes is not looked at, only that it ends.
 TEST_F(Trust, EndlessLaunchEndsAtItsTimeLimit) {
   open(0.02);
   const Executable program = load(8);
@@ -257,7 +257,7 @@ TEST_F(Trust, BoardThatDoesNotAbortAnEndlessLaunchIsGivenUp) {
 }
 
 // Completions that are there when the clock parks the board are taken at the interrupt, as without
-// a clock: the order of calls and board time does not depend on host time.
+// a clock: the order of calls and simulated time does not depend on wall-clock time.
 TEST_F(Trust, ClockParksLetNothingHappen) {
   open(1000);
   const Executable program = load(8);

@@ -53,7 +53,7 @@ TEST(MonitorFigures, WithoutNewStepsTheRateIsThatOfTheRun) {
   const Figures lately = figures(report.now, later);
   EXPECT_DOUBLE_EQ(lately.steps_per_second, 4);
   EXPECT_DOUBLE_EQ(lately.left_seconds.value(), 15);
-  EXPECT_DOUBLE_EQ(lately.mxu, 0) << "no board time has passed";
+  EXPECT_DOUBLE_EQ(lately.mxu, 0) << "no simulated time has passed";
 }
 
 TEST(MonitorReport, IsReadAsItWasWritten) {

@@ -1,6 +1,6 @@
 """Programs of unmodified JAX that call the host while they run, on the plugin, against JAX's own CPU backend.
 
-Values, order, errors behind which the client goes on, and board time that does not depend on the host's.
+Values, order, errors behind which the client goes on, and simulated time that does not depend on the host's.
 TPU_LIBRARY_PATH names the plugin.
 """
 
@@ -193,7 +193,7 @@ def failing() -> None:
 
 
 def timed() -> None:
-    """Board time does not depend on how long the host takes."""
+    """Simulated time does not depend on how long the host takes."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
     import tpuboard
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 START = "import jax, jax.numpy as jnp, numpy as np\n"
-# f(a) takes some tenths of a second of host time.
+# f(a) takes some tenths of a second of wall-clock time.
 LONG = """
 f = jax.jit(lambda a: jax.lax.fori_loop(0, 10, lambda i, s: jnp.tanh(s @ s), a))
 a = jnp.ones((1024, 1024))

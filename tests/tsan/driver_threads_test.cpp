@@ -166,7 +166,7 @@ TEST_P(DriverThreads, HandlesEndInOtherThreads) {
 }
 
 TEST_P(DriverThreads, FaultsReachTheThreadThatLaunched) {
-  std::atomic<int> launches{0};  // the executor runs in whatever thread lets board time pass
+  std::atomic<int> launches{0};  // the executor runs in whatever thread lets simulated time pass
   null_->executor = [&](NullLaunch& launch) -> std::optional<tpu_fault_record_t> {
     if (++launches % 5 != 0) {
       return std::nullopt;

@@ -83,7 +83,7 @@ struct CoreStats {
   CoreTimes::Values times{};                   // cycles since reset, by CoreTime
 };
 
-// Host time of one kind of work since the board was made (kernel/host_profile.hpp).
+// Time of the host for one kind of work since the board was made (kernel/host_profile.hpp).
 struct HostWorkStats {
   std::string name;
   std::string unit;  // of amount
@@ -138,8 +138,8 @@ class BoardHost {
   void write32_many(std::span<const RegisterWrite> writes);
 
   // Lets simulated time pass until at least one MSI has arrived and all events of that cycle are
-  // done, or nothing is in flight, or it has taken `limit` of host time (0: none). An MSI that
-  // `handler`, in the kernel thread, says it has dealt with does not end it; the handler asks
+  // done, or nothing is in flight, or it has taken `limit` of wall-clock time (0: none). An MSI
+  // that `handler`, in the kernel thread, says it has dealt with does not end it; the handler asks
   // nothing of the board.
   using MsiHandler = std::function<bool(std::span<const uint32_t> msi)>;
   RunOutcome run(std::chrono::nanoseconds limit = {}, const MsiHandler& handler = {});

@@ -11,7 +11,7 @@ namespace tpu::model {
 enum class HartLeave : uint8_t {
   kRun,
   kStep,  // one instruction, then it stands again
-  kHold,  // it stands while board time may pass
+  kHold,  // it stands while simulated time may pass
 };
 
 class HartDebugger {

@@ -16,7 +16,7 @@ inline sc_core::sc_time from_cycles(uint64_t cycles) {
 inline uint64_t to_cycles(const sc_core::sc_time& time) { return time.value(); }
 inline uint64_t now_cycles() { return sc_core::sc_time_stamp().value(); }
 
-// Times of a snapshot: what was saved happens within some minutes of board time, and the time
+// Times of a snapshot: what was saved happens within some minutes of simulated time, and the time
 // itself leaves room for those that are added to it.
 inline constexpr uint64_t kLatestSaved = uint64_t{1} << 62;
 inline bool is_near(uint64_t cycle) {

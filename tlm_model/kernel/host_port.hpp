@@ -45,8 +45,8 @@ class HostPort {
 
   // Runs `job` in the gate process and returns when it is done; calls of several threads take
   // turns. What the job throws is thrown here. Throws KernelError when the kernel is gone.
-  // When it takes longer than `limit` of host time (0: none), the job is asked to end early; one
-  // that is `interruptible` by interrupt() as well.
+  // When it takes longer than `limit` of wall-clock time (0: none), the job is asked to end early;
+  // one that is `interruptible` by interrupt() as well.
   void call(const std::function<void()>& job, std::chrono::nanoseconds limit = {},
             bool interruptible = false);
 

@@ -1,5 +1,5 @@
-// Board time and a one-shot alarm for the control hart. An armed alarm is no activity: it does not
-// keep the board from being quiescent. Specification: spec/regs/timer.toml.
+// Simulated time and a one-shot alarm for the control hart. An armed alarm is no activity: it does
+// not keep the board from being quiescent. Specification: spec/regs/timer.toml.
 #pragma once
 
 #include <cstdint>

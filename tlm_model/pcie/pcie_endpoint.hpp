@@ -39,8 +39,8 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterB
                const ChipIdentity& identity, HostMemory& memory, FluidShare& share,
                Activity& activity, const ProbeSet* probes = nullptr);
 
-  // Host side, called in the gate process. A posted write takes no host time; a read waits for its
-  // response.
+  // Host side, called in the gate process. A posted write takes no wall-clock time; a read waits
+  // for its response.
   void host_write(int bar, uint64_t offset, std::span<const std::byte> data);
   uint32_t host_read(int bar, uint64_t offset);
   // Vectors delivered since the last call, one bit each.

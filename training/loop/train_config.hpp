@@ -67,7 +67,7 @@ struct EarlyStop {
 /// When checkpoints are written, and which of them stay.
 struct CheckpointRules {
   int64_t every_steps = 0;    ///< 0: not by steps
-  int64_t every_seconds = 0;  ///< of host time; 0: not by time
+  int64_t every_seconds = 0;  ///< of wall-clock time; 0: not by time
   int64_t keep = 2;           ///< the last ones
   std::string best;           ///< "largest METRIC", "smallest METRIC"; empty: none is the best
   std::string best_metric;    ///< of the evaluation

@@ -49,7 +49,7 @@ class NotFinite : public driver::Error {
 struct TrainLimits {
   int64_t max_steps = 0;
   int64_t checkpoint_every = 0;    ///< steps
-  int64_t checkpoint_seconds = 0;  ///< of host time
+  int64_t checkpoint_seconds = 0;  ///< of wall-clock time
   /// Learning rate by step (from 0 on), instead of the configuration's.
   std::function<double(int64_t step)> learning_rate = {};
 };
@@ -102,7 +102,7 @@ class Trainer {
   int64_t steps_run() const { return static_cast<int64_t>(losses_.size()) - first_step_; }
   /// Step of the checkpoint that the run came from; 0: none.
   int64_t first_step() const { return first_step_; }
-  /// Host time between the losses of two steps; of an epoch's first step, since its start.
+  /// Wall-clock time between the losses of two steps; of an epoch's first step, since its start.
   const std::vector<double>& step_seconds() const { return step_seconds_; }
   const std::vector<EpochResult>& epochs() const { return epochs_; }
   /// The step whose evaluation was the best, as the configuration says what that is.

@@ -1,4 +1,4 @@
-// The debug port tells board time and busy cycles without taking board time.
+// The debug port tells simulated time and busy cycles without taking simulated time.
 #include "report/run_figures.hpp"
 
 #include <algorithm>

@@ -12,8 +12,8 @@
  * it.
  * Threads: all calls may come from any thread; the same handle may be used by several at a time,
  * but for destroying it.
- * Time: board time is counted in cycles of the core clock (tpu_board_info). It passes while work
- * is under way.
+ * Time: simulated time is counted in cycles of the core clock (tpu_board_info). It passes while
+ * work is under way.
  * Structs begin with their size as the caller knows it, so that later versions can append
  * fields: set `struct_size` to sizeof of the struct, all else to 0, before use.
  * Options of the board are environment variables TPUBOARD_* (docs/jax.md), read when it is
@@ -92,7 +92,7 @@ tpu_status tpu_board_open(void);
 int tpu_board_is_open(void);
 tpu_status tpu_get_board_info(tpu_board_info* info);
 tpu_status tpu_get_device_info(int32_t device, tpu_device_info* info);
-/* Board time in core cycles. */
+/* Simulated time in core cycles. */
 tpu_status tpu_board_now(uint64_t* cycles);
 /* Waits until everything that was submitted is over, JAX's work too; for at most that much host
  * time (negative: for as long as it takes), then TPU_TIMEOUT, and everything goes on as before.
@@ -103,8 +103,8 @@ tpu_status tpu_board_synchronize(int64_t timeout_ns);
  * no such counter. */
 const char* tpu_counter_name(uint32_t counter);
 /* One snapshot of all counters: values[device * counter_count + counter], `capacity` values at
- * least that many. `cycles` is the board time of the snapshot; it and `checks` may be null.
- * Taking it costs some board time. */
+ * least that many. `cycles` is the simulated time of the snapshot; it and `checks` may be null.
+ * Taking it costs some simulated time. */
 tpu_status tpu_board_counters(uint64_t* values, size_t capacity, uint64_t* cycles,
                               tpu_checks* checks);
 
@@ -218,7 +218,7 @@ typedef struct tpu_parameter {
 
 /* Compiles a StableHLO portable artifact (jax.export: Exported.mlir_module_serialized) for this
  * process' board, or takes it from the cache (TPUBOARD_CACHE); `options` may be null. Lets no
- * board time pass. TPU_UNIMPLEMENTED names the op and its source line. */
+ * simulated time pass. TPU_UNIMPLEMENTED names the op and its source line. */
 tpu_status tpu_compile(const void* artifact, size_t bytes, const tpu_compile_options* options,
                        tpu_program** out);
 /* From the bytes of a .tpuexe file, as tpuc and tpu_program_bytes() make them. */
@@ -246,8 +246,8 @@ typedef void (*tpu_event_callback)(void* user, tpu_status status, const char* me
 
 /* 1 when the work is over, well or badly. Never blocks. */
 int tpu_event_ready(const tpu_event* event);
-/* Waits, for at most that much host time (negative: for as long as it takes); then TPU_TIMEOUT,
- * and nothing is lost. Returns the failure of the work. */
+/* Waits, for at most that much wall-clock time (negative: for as long as it takes); then
+ * TPU_TIMEOUT, and nothing is lost. Returns the failure of the work. */
 tpu_status tpu_event_wait(const tpu_event* event, int64_t timeout_ns);
 /* At once when the event is ready, else later on a thread of the library; nobody needs to wait
  * for it. */

@@ -1,10 +1,9 @@
 // BoardImpl: the state behind a Board. It composes the owners of that state, in the order of their
 // dependencies, and connects those that must call up by functions. One lock, taken in the order of
-// arrival, guards the owners (src/turn/turn.hpp): the thread that lets board time pass holds it,
-// and hands it over with the board parked when a call arrives. Calls enter by the door (src/door)
-// and by facets (src/facets).
-// Files: board_open (open and close), board_enter (the thread that works when nobody calls),
-// board_state (what the board is and counts).
+// arrival, guards the owners (src/turn/turn.hpp): the thread that lets simulated time pass holds
+// it, and hands it over with the board parked when a call arrives. Calls enter by the door
+// (src/door) and by facets (src/facets). Files: board_open (open and close), board_enter (the
+// thread that works when nobody calls), board_state (what the board is and counts).
 #pragma once
 
 #include <algorithm>

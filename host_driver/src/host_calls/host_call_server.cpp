@@ -153,7 +153,8 @@ void HostCallServer::request(const Operation& op, size_t part, uint32_t kind) {
                    op.calls[part].ticket << core_page::kCallRequestTicketShift | kind);
 }
 
-// The handler runs without the lock; meanwhile no board time passes, so the launch stays as it is.
+// The handler runs without the lock; meanwhile no simulated time passes, so the launch stays as it
+// is.
 void HostCallServer::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
   const HostCallInfo info = info_of(*op, part);
   const int device = op->commands[part]->device;

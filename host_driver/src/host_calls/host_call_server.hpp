@@ -4,9 +4,8 @@
 //   to the host:    told -> transfer -> told -> handler -> go on
 //   from the host:  told -> handler -> transfer -> told -> go on
 // A call that one partition makes for all: to the host, the others go on at once; from the host,
-// all wait for the last one, and get the same bytes. While a handler runs no board time passes, so
-// that cycles do not depend on how long it takes.
-// Guarded by the board lock.
+// all wait for the last one, and get the same bytes. While a handler runs no simulated time passes,
+// so that cycles do not depend on how long it takes. Guarded by the board lock.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +59,7 @@ class HostCallServer {
   Turn& turn_;
   HostNews& news_;
   std::deque<std::pair<std::shared_ptr<Operation>, size_t>> told_;  // operation, partition
-  bool answering_ = false;  // a thread computes an answer: no board time passes
+  bool answering_ = false;  // a thread computes an answer: no simulated time passes
 };
 
 }  // namespace tpu::driver

@@ -25,7 +25,7 @@ class Operations {
  public:
   /// What operations need of the board around them.
   struct Hooks {
-    /// Lets board time pass until something is over. May give up the lock.
+    /// Lets simulated time pass until something is over. May give up the lock.
     std::function<void()> pump;
     std::function<std::shared_ptr<EventState>()> make_event;
     /// A launch is over, and its event not set yet; the error is null when it did well.
@@ -56,8 +56,8 @@ class Operations {
   void seal(const std::shared_ptr<Operation>& op) TPU_REQUIRES(board_lock);
   /// As seal(), of one that has failed: what is in flight keeps its memory until it is over.
   void abandon(const std::shared_ptr<Operation>& op) TPU_REQUIRES(board_lock);
-  /// The commands that it has go to all rings without board time in between, so that launches have
-  /// one order everywhere. Waits for room.
+  /// The commands that it has go to all rings without simulated time in between, so that launches
+  /// have one order everywhere. Waits for room.
   void submit_gang(const std::shared_ptr<Operation>& op) TPU_REQUIRES(board_lock);
   /// Writes a command of an operation to its ring again.
   void append(const std::shared_ptr<Command>& command) TPU_REQUIRES(board_lock);

@@ -1,4 +1,4 @@
-// Slices of host time between two looks.
+// Slices of wall-clock time between two looks.
 #include "src/pump/board_run.hpp"
 
 #include <algorithm>

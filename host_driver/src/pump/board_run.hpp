@@ -1,7 +1,7 @@
-// BoardRun: lets board time pass, from one interrupt to the next. It parks the board for calls of
-// other threads, for deadlines and for the time limit of launches, and changes nothing by that:
-// what the driver does next must not depend on host time. Guarded by the board lock, which it may
-// hand over.
+// BoardRun: lets simulated time pass, from one interrupt to the next. It parks the board for calls
+// of other threads, for deadlines and for the time limit of launches, and changes nothing by that:
+// what the driver does next must not depend on wall-clock time. Guarded by the board lock, which it
+// may hand over.
 #pragma once
 
 #include <cstdint>

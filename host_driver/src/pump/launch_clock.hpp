@@ -1,7 +1,8 @@
-// Host time of launches: how long the board has been simulating without a launch on a core ending a
-// step. It counts only time in which the board runs, in ticks of an eighth of the limit, so that
-// the board's counters are looked at a few times a limit and not at each interrupt. Host time is
-// not board time: the limit can end a run with an error and change nothing else.
+// Wall-clock time of launches: how long the board has been simulating without a launch on a core
+// ending a step. It counts only time in which the board runs, in ticks of an eighth of the limit,
+// so that the board's counters are looked at a few times a limit and not at each interrupt.
+// Wall-clock time is not simulated time: the limit can end a run with an error and change nothing
+// else.
 #pragma once
 
 #include <chrono>

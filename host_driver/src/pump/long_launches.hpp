@@ -1,6 +1,6 @@
 // Launches that take long: which one people are told of, how often, and what its loops have done
-// since the last time. Host time counts while the board runs, as for LaunchClock; launches are
-// looked at in ticks of a sixtieth of the time after which one is told of.
+// since the last time. Wall-clock time counts while the board runs, as for LaunchClock; launches
+// are looked at in ticks of a sixtieth of the time after which one is told of.
 #pragma once
 
 #include <chrono>
@@ -31,9 +31,9 @@ class LongLaunches {
   Time slice() const { return tick_ - spent_; }
   /// The board ran that long. True: a tick is over.
   bool spend(Time time);
-  /// At a tick of board time `cycle`: the launch at the head of a device (0: none) and the steps
-  /// that the device has ended. True: the launch ended no step, and was not reported, for as long
-  /// as `unseen` steps may take (more than 1 where nobody can tell how many have ended).
+  /// At a tick of simulated time `cycle`: the launch at the head of a device (0: none) and the
+  /// steps that the device has ended. True: the launch ended no step, and was not reported, for as
+  /// long as `unseen` steps may take (more than 1 where nobody can tell how many have ended).
   bool look(size_t device, uint32_t launch_id, uint64_t steps, uint64_t unseen, uint64_t cycle);
   /// How long the launch at the head of the device has ended no step, and was not reported.
   Time silent(size_t device) const { return running_ - heads_[device].since; }

@@ -1,4 +1,4 @@
-// Pump: what the thread does that waits: it lets board time pass until an interrupt, takes
+// Pump: what the thread does that waits: it lets simulated time pass until an interrupt, takes
 // completions, answers host calls, sends what may be sent now, recovers from faults, and looks
 // again. Guarded by the board lock, which it may hand over.
 #pragma once
@@ -20,7 +20,7 @@ namespace tpu::driver {
 
 class Pump {
  public:
-  /// How a thread that lets board time pass waits.
+  /// How a thread that lets simulated time pass waits.
   struct How {
     bool sleeps = true;   ///< for the next batch of input, when nothing else is left
     bool to_end = false;  ///< for operations to end; else for room too, which each command gives
@@ -51,8 +51,8 @@ class Pump {
   bool starves() const TPU_REQUIRES(board_lock) { return starves_; }
 
   /// The host is busy for that long before its call takes effect, and the board goes on meanwhile.
-  /// It stops at its interrupts as ever. While a host call is answered no board time passes: the
-  /// calls of who answers cost none, those of others come behind the answer.
+  /// It stops at its interrupts as ever. While a host call is answered no simulated time passes:
+  /// the calls of who answers cost none, those of others come behind the answer.
   void spend_host_time(uint64_t cycles) TPU_REQUIRES(board_lock);
   /// The same of a host that makes input ready.
   void prepare_input(uint64_t cycles) TPU_REQUIRES(board_lock);

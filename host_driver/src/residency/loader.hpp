@@ -18,7 +18,7 @@ namespace tpu::driver {
 
 class Loader {
  public:
-  /// `pump` lets board time pass until something is over.
+  /// `pump` lets simulated time pass until something is over.
   Loader(Devices& devices, Operations& operations, SendOrder& order, BoardMemory& memory,
          Transfers& transfers, Health& health, std::function<void()> pump)
       : devices_(devices),

@@ -20,7 +20,7 @@ namespace tpu::driver {
 class BoardMemory {
  public:
   struct Hooks {
-    /// Lets board time pass until something is over. May give up the lock.
+    /// Lets simulated time pass until something is over. May give up the lock.
     std::function<void()> pump;
     /// Makes room in HBM of a core; false: there is nothing to be gained.
     std::function<bool(int device)> evict;

@@ -1,7 +1,7 @@
-// Completion thread (OpenOptions::completion_thread): lets board time pass when there is something
-// to do and no caller waits, so that events become ready by themselves. It begins when no call has
-// come for a while: calls that follow each other take effect at one board time and need not stop
-// the board.
+// Completion thread (OpenOptions::completion_thread): lets simulated time pass when there is
+// something to do and no caller waits, so that events become ready by themselves. It begins when no
+// call has come for a while: calls that follow each other take effect at one simulated time and
+// need not stop the board.
 #pragma once
 
 #include <functional>

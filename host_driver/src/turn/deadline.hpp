@@ -12,7 +12,7 @@ namespace tpu::driver {
 /// When a wait ends although what it waits for is not there; empty: it does not.
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
-/// That much host time from now on; a timeout that the clock cannot hold is none.
+/// That much wall-clock time from now on; a timeout that the clock cannot hold is none.
 Deadline deadline_in(std::chrono::nanoseconds timeout);
 /// The deadline has come.
 bool is_over(const Deadline& deadline);

@@ -1,6 +1,6 @@
 // Turn: who has the board. Calls take the board lock in the order of arrival. The thread that lets
-// board time pass holds it meanwhile, parks the board when a call arrives, and hands the lock over.
-// The board lock is the FifoMutex in here; a leaf lock guards whether the board runs.
+// simulated time pass holds it meanwhile, parks the board when a call arrives, and hands the lock
+// over. The board lock is the FifoMutex in here; a leaf lock guards whether the board runs.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 namespace tpu::driver {
 
 /// Why a thread takes the board lock: for a call, for a figure, or to wait. Waits let the thread
-/// that lets board time pass go on; the others park the board.
+/// that lets simulated time pass go on; the others park the board.
 enum class EntryKind : uint8_t { kCall, kLook, kWait };
 
 class Turn {
@@ -37,17 +37,18 @@ class Turn {
   /// Calls of others take effect, until there are more news than `seen`, or the deadline comes.
   void leave_until(HostNews& news, uint64_t seen, Deadline deadline) TPU_REQUIRES(board_lock);
 
-  /// Before board time passes. False: a call waits for the board, and the caller may hand it over.
+  /// Before simulated time passes. False: a call waits for the board, and the caller may hand it
+  /// over.
   bool begin_run() TPU_REQUIRES(board_lock);
   void end_run();
-  /// Any thread: board time is passing.
+  /// Any thread: simulated time is passing.
   bool running() const { return running_.load(); }
 
-  /// Calls that arrived while board time was passing.
+  /// Calls that arrived while simulated time was passing.
   uint64_t late_calls() const { return late_calls_; }
   void set_late_calls(uint64_t calls) { late_calls_ = calls; }
 
-  /// While one lives, the thread that lets board time pass hands the lock to nobody.
+  /// While one lives, the thread that lets simulated time pass hands the lock to nobody.
   class Kept {
    public:
     explicit Kept(Turn& turn) TPU_REQUIRES(board_lock) : turn_(turn) {

@@ -1,5 +1,5 @@
-// Waiters: the threads that wait and let board time pass themselves. The completion thread leaves
-// to them what is in flight, and goes on when the last of them has left. Needs no lock.
+// Waiters: the threads that wait and let simulated time pass themselves. The completion thread
+// leaves to them what is in flight, and goes on when the last of them has left. Needs no lock.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class Waiters {
   /// What was left to them is over.
   void done() { left_to_them_ = false; }
 
-  /// A thread that lets board time pass until what it waits for is there.
+  /// A thread that lets simulated time pass until what it waits for is there.
   class Waiter {
    public:
     explicit Waiter(Waiters& all) : all_(all) { ++all_.count_; }

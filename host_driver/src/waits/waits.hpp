@@ -1,5 +1,5 @@
-// Waits: threads that wait for events, and let board time pass meanwhile. Its calls enter by the
-// door themselves, all but run_until_idle().
+// Waits: threads that wait for events, and let simulated time pass meanwhile. Its calls enter by
+// the door themselves, all but run_until_idle().
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace tpu::driver {
 
 class Waits {
  public:
-  /// Lets board time pass until an operation ends, or the deadline comes; true: something has
+  /// Lets simulated time pass until an operation ends, or the deadline comes; true: something has
   /// ended. May give up the lock.
   using Pump = std::function<bool(Deadline deadline)>;
   /// `thread`: the completion thread; null without one.
@@ -49,7 +49,7 @@ class Waits {
   HostEvent make_host_event();
   /// True: the event is ready; false: the deadline came first.
   bool wait(EventState& event, Deadline deadline);
-  /// Lets board time pass until the event is ready or the deadline comes, unless another thread
+  /// Lets simulated time pass until the event is ready or the deadline comes, unless another thread
   /// does so.
   void advance(EventState& event, Deadline deadline);
   /// Until all that was submitted before is over. False: the deadline came first.

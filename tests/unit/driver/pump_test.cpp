@@ -1,4 +1,5 @@
-// Letting board time pass: one park of the board, the time limit of launches, a turn of the pump.
+// Letting simulated time pass: one park of the board, the time limit of launches, a turn of the
+// pump.
 #include "src/pump/pump.hpp"
 
 #include <gtest/gtest.h>
