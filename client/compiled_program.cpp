@@ -149,8 +149,8 @@ std::vector<int> named_cores(const std::vector<int>& cores) {
   return {};
 }
 
-// Programs that somebody has, by fingerprint: one core or another, they are compiled once, also when
-// several threads want one at the same time.
+// Programs that somebody has, by fingerprint: one core or another, they are compiled once, also
+// when several threads want one at the same time.
 class LivePrograms {
  public:
   using Program = std::shared_ptr<const CompiledProgram>;

@@ -110,8 +110,8 @@ struct ExecutableInfo {
 std::shared_ptr<const ExecutableInfo> executable_info(
     std::shared_ptr<const client::CompiledProgram> program, std::string build_bytes);
 
-/// Somebody has asked for the text of a program, as PyTorch/XLA does for each: the next programs are
-/// compiled with theirs.
+/// Somebody has asked for the text of a program, as PyTorch/XLA does for each: the next programs
+/// are compiled with theirs.
 inline std::atomic<bool> asks_for_texts{false};
 
 }  // namespace tpu::pjrt

@@ -4,8 +4,9 @@
 Usage: torch_tests.py --tests FOLDER [--library LIBRARY] [--cases N] [--match REGEX] [--form default|stablehlo]
                       [--limit SECONDS] [--out FOLDER] [--json FILE] [--markdown FILE] [FILE ...]
   Run it with the Python of an environment that sim_scripts/torch_venv made. FOLDER is `test` of PyTorch/XLA's
-  repository at the tag of the installed version. A FILE is a module of unit tests (test_operations, spmd.test_xla_sharding), or a
-  script (test_mp_all_gather.py), which passes if it exits with 0. Without FILEs: those of the documentation's table.
+  repository at the tag of the installed version. A FILE is a module of unit tests (test_operations,
+  spmd.test_xla_sharding), or a script (test_mp_all_gather.py), which passes if it exits with 0. Without FILEs: those
+  of the documentation's table.
   --cases N takes N tests of each file, evenly spread over it; without it all run.
 """
 
