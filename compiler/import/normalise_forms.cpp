@@ -53,6 +53,7 @@ class FormMaker {
     DotAttrs a;
     a.lhs_contract = {rank(0) - 1};
     a.rhs_contract = {0};
+    precisions(reader_, a.lhs_precision, a.rhs_precision);
     return make(Kind::kDotGeneral, in_, out_, a);
   }
 

@@ -28,24 +28,6 @@ void split_padding(const OpReader& op, Dims& low, Dims& high) {
   }
 }
 
-void precisions(const OpReader& op, Precision& lhs, Precision& rhs) {
-  const auto list = op.tables().array(op.property("precision_config"));
-  if (!list || list->empty()) {
-    return;
-  }
-  const auto one = [&](uint32_t attr_index) {
-    const auto& a = op.tables().attr(attr_index);
-    if (a.ints.size() != 1 || a.ints[0] < 0 || a.ints[0] > 2) {
-      op.fail(
-          "the property 'precision_config' has an unknown value: expected DEFAULT, HIGH or "
-          "HIGHEST");
-    }
-    return static_cast<Precision>(a.ints[0]);
-  };
-  lhs = one(list->front());
-  rhs = one(list->back());
-}
-
 // A dot algorithm (JAX presets such as BF16_BF16_F32_X3) says how many bf16 passes there are.
 void algorithm(const OpReader& op, DotAttrs& a) {
   if (!op.has("lhs_precision_type")) {
@@ -227,6 +209,24 @@ TriangularSolveAttrs triangular_solve(const OpReader& op) {
 }
 
 }  // namespace
+
+void precisions(const OpReader& op, Precision& lhs, Precision& rhs) {
+  const auto list = op.tables().array(op.property("precision_config"));
+  if (!list || list->empty()) {
+    return;
+  }
+  const auto one = [&](uint32_t attr_index) {
+    const auto& a = op.tables().attr(attr_index);
+    if (a.ints.size() != 1 || a.ints[0] < 0 || a.ints[0] > 2) {
+      op.fail(
+          "the property 'precision_config' has an unknown value: expected DEFAULT, HIGH or "
+          "HIGHEST");
+    }
+    return static_cast<Precision>(a.ints[0]);
+  };
+  lhs = one(list->front());
+  rhs = one(list->back());
+}
 
 // A table: what each kind has, with the names that VHLO gives its properties.
 Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores,

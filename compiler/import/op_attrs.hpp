@@ -23,4 +23,7 @@ class ShardingReader;
 Attrs convert_attrs(Kind kind, const OpReader& op, const CoreCounts& cores,
                     const ShardingReader* meshes = nullptr);
 
+// What the property `precision_config` says of the two operands; unchanged if it says nothing.
+void precisions(const OpReader& op, Precision& lhs, Precision& rhs);
+
 }  // namespace tpu::compiler::frontend
