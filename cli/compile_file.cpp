@@ -11,6 +11,7 @@
 #include "entry/compile.hpp"
 #include "file/files.hpp"
 #include "format/digest.hpp"
+#include "import/file.hpp"
 #include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
 
@@ -51,7 +52,7 @@ Source compile_source(const std::string& path, const std::string& board,
   const spec::BoardParams params = board_of(board, overrides);
   return with_path(path, [&] {
     compiler::Compiled compiled =
-        compiler::compile(artifact, file.stem().string(), params, options);
+        compiler::compile(artifact, compiler::program_name(path), params, options);
     return Source{std::move(artifact), std::move(compiled)};
   });
 }

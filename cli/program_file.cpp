@@ -9,6 +9,7 @@
 #include "exe/executable.hpp"
 #include "figures/program_cost.hpp"
 #include "file/files.hpp"
+#include "import/file.hpp"
 #include "terminal/counted.hpp"
 #include "tpu/error.hpp"
 
@@ -97,7 +98,7 @@ exe::ExecutableT parsed(std::span<const std::byte> bytes, const std::string& pat
 
 CompiledFile program_file(const std::string& path, const OpenOptions& options,
                           const std::vector<size_t>& data_parallel) {
-  if (path.ends_with(".mlirbc")) {
+  if (compiler::is_program_file(path)) {
     return compile_file(path, options.preset, options.overrides, data_parallel);
   }
   std::vector<std::byte> bytes = read_file(path);
@@ -106,7 +107,7 @@ CompiledFile program_file(const std::string& path, const OpenOptions& options,
 }
 
 compiler::ProgramInterface program_interface(const std::string& path) {
-  if (path.ends_with(".mlirbc")) {
+  if (compiler::is_program_file(path)) {
     return artifact_interface(path);
   }
   const exe::ExecutableT exe = parsed(read_file(path), path);

@@ -1,4 +1,4 @@
-// Programs as files: .tpuexe as they are, .mlirbc through the compiler.
+// Programs as files: .tpuexe as they are, .mlirbc and .hlo.pb through the compiler.
 #pragma once
 
 #include <cstddef>

@@ -109,7 +109,7 @@ void add_debug_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "debug", "Run a program once and look at what its operations and commands did");
   auto arguments = std::make_shared<DebugArguments>();
-  command->add_option("program", arguments->program, "StableHLO portable artifact")
+  command->add_option("program", arguments->program, "StableHLO portable artifact, or HLO module")
       ->required()
       ->type_name("P.mlirbc");
   command

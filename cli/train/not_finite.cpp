@@ -10,6 +10,7 @@
 
 #include "cli/compile_file.hpp"
 #include "cli/stop_signals.hpp"
+#include "import/file.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 
@@ -45,7 +46,7 @@ struct NotFiniteSearch::Watched {
 };
 
 std::string NotFiniteSearch::explain(const training::NotFinite& error) {
-  if (!config_.train.ends_with(".mlirbc")) {
+  if (!compiler::is_program_file(config_.train)) {
     return fmt::format(
         "\nwhich operation it came from is told for a program.train of type .mlirbc, not for {}",
         config_.train);

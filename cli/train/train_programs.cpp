@@ -4,10 +4,9 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "check/refuse.hpp"
 #include "cli/program_file.hpp"
+#include "import/file.hpp"
 #include "loop/signature.hpp"
 #include "terminal/counted.hpp"
 
@@ -34,7 +33,7 @@ bool is_cut(const std::string& path, int64_t own, int64_t wanted) {
   if (own == wanted) {
     return false;
   }
-  const bool artifact = path.ends_with(".mlirbc");
+  const bool artifact = compiler::is_program_file(path);
   if (own == 1 && artifact) {
     return true;
   }
@@ -49,7 +48,7 @@ bool is_cut(const std::string& path, int64_t own, int64_t wanted) {
 }
 
 ProgramNames names_of(const std::string& path, const compiler::ProgramInterface& program) {
-  return {std::filesystem::path(path).stem().string(), program.arguments, program.results};
+  return {compiler::program_name(path), program.arguments, program.results};
 }
 
 }  // namespace

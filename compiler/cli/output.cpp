@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <system_error>
 
 #include "file/output_file.hpp"
+#include "import/file.hpp"
 #include "ir/error.hpp"
 
 namespace tpu::compiler {
@@ -22,9 +22,7 @@ void write_file(const std::string& path, std::span<const std::byte> bytes) {
   }
 }
 
-std::string default_output(const std::string& program) {
-  return std::filesystem::path(program).stem().string() + ".tpuexe";
-}
+std::string default_output(const std::string& program) { return program_name(program) + ".tpuexe"; }
 
 std::string to_text(const PassReport& report) {
   double seconds = 0;

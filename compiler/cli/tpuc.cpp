@@ -177,7 +177,7 @@ void compile_file(const Arguments& a) {
 
 void add_options(CLI::App& app, Arguments& a) {
   app.set_version_flag("--version", "tpuc " TPU_VERSION);
-  app.add_option("program", a.input, "PROGRAM.mlirbc")->required();
+  app.add_option("program", a.input, "PROGRAM.mlirbc (StableHLO) or .hlo.pb (HLO)")->required();
   app.add_option("-o,--output", a.output,
                  "OUT.tpuexe (else PROGRAM.tpuexe in the current folder, or nothing with "
                  "--dump-after; with --disasm standard output)");

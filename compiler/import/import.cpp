@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include "import/bytecode.hpp"
 #include "import/file.hpp"
@@ -47,9 +46,7 @@ template <typename Import>
 Module of_file(const std::string& path, Import import) {
   const std::vector<std::byte> bytes = read_file(path);
   try {
-    std::filesystem::path name = std::filesystem::path(path).stem();
-    name = name.extension() == ".hlo" ? name.stem() : name;
-    return import(bytes, name.string(), ImportOptions{});
+    return import(bytes, program_name(path), ImportOptions{});
   } catch (const Error& e) {
     if (e.loc() != nullptr) {
       throw;

@@ -28,7 +28,8 @@ def missing_package(requirements: Path) -> str | None:
 
 
 def artifacts(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*.mlirbc")}
+    paths = (*folder.rglob("*.mlirbc"), *folder.rglob("*.hlo.pb"))
+    return {str(p.relative_to(folder)): p.read_bytes() for p in paths}
 
 
 def main() -> int:

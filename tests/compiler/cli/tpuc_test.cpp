@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <regex>
 #include <string>
 
 #include "tests/support/process.hpp"
@@ -44,6 +46,41 @@ TEST_F(Tpuc, CompilesAndRoundTripsThroughText) {
   EXPECT_EQ(tpuc("--asm " + out("a.s") + " -o " + out("b.tpuexe")).code, 0);
   const auto a = std::filesystem::file_size(out("a.tpuexe"));
   EXPECT_EQ(a, std::filesystem::file_size(out("b.tpuexe")));
+}
+
+// Assembly text of what the compiler makes of a program, without names of results: HLO has none.
+std::string listing(const std::string& program, const std::string& folder) {
+  const std::string exe = folder + "/x.tpuexe", text = folder + "/x.s";
+  const Result compiled = tpuc(program + " -o " + exe);
+  EXPECT_EQ(compiled.code, 0) << compiled.text;
+  EXPECT_EQ(tpuc("--disasm " + exe + " -o " + text).code, 0);
+  std::ifstream file(text);
+  const std::string all((std::istreambuf_iterator<char>(file)), {});
+  return std::regex_replace(all, std::regex("\\.result \"[^\"]*\""), ".result");
+}
+
+TEST_F(Tpuc, CompilesHloModulesToTheSameExecutables) {
+  for (const std::string name :
+       {"dense", "control", "shapes", "collectives", "collectives_2d", "sharded_outside"}) {
+    EXPECT_EQ(listing(data("hlo/" + name + ".hlo.pb"), folder_.string()),
+              listing(data(name + ".mlirbc"), folder_.string()))
+        << name;
+  }
+}
+
+TEST_F(Tpuc, NamesLinesOfPythonInErrorsOfHloModules) {
+  const Result r = tpuc_in(folder_.string(), data("hlo/bad_f16.hlo.pb"));
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(
+      r.text.find("export_graphs.py:150:11: stablehlo.add: argument 0 ('x'): element type f16"),
+      std::string::npos)
+      << r.text;
+}
+
+TEST_F(Tpuc, NamesExecutablesOfHloModulesAfterThem) {
+  const Result r = tpuc_in(folder_.string(), data("hlo/dense.hlo.pb"));
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_NE(r.text.find("wrote dense.tpuexe"), std::string::npos) << r.text;
 }
 
 TEST_F(Tpuc, DumpsStages) {
