@@ -6,7 +6,7 @@ Usage: torch_tests.py --tests FOLDER [--library LIBRARY] [--cases N] [--match RE
   Run it with the Python of an environment that sim_scripts/torch_venv made. FOLDER is `test` of PyTorch/XLA's
   repository at the tag of the installed version. A FILE is a module of unit tests (test_operations,
   spmd.test_xla_sharding), or a script (test_mp_all_gather.py), which passes if it exits with 0. Without FILEs: those
-  of the documentation's table.
+  of the table in docs/torch.md.
   --cases N takes N tests of each file, evenly spread over it; without it all run.
 """
 
@@ -42,8 +42,13 @@ ARGUMENTS = {"test_train_mp_mnist.py": ["--fake_data", "--num_epochs=1", "--batc
 REASONS = [
     ("type", r"element type \S+ is not supported|is no type of the board|Unrecognized ScalarType"),
     ("dynamic shape", r"dynamic shapes are not supported|set_dimension_size"),
+    ("unequal shards", r"cannot be cut into \d+ equal parts"),
+    ("size", r"program grows beyond \d+ instructions"),
+    ("multislice", r"Provide dcn_mesh_shape"),
     ("custom call", r"custom_call target '\S+' is not supported"),
     ("package", r"ModuleNotFoundError|No module named|ImportError: .*(jax|torchvision)"),
+    # What it refuses itself: names that its older tests use, and Dynamo in a process of several threads.
+    ("PyTorch/XLA", r"Only global rendezvous is supported|must be launched with torchrun|Dynamo does not know how to"),
     ("CUDA", r"ATen_cuda library|torch was installed without CUDA|Torch not compiled with CUDA"),
 ]
 
@@ -52,7 +57,8 @@ def variables(args: argparse.Namespace, metadata: Path) -> dict[str, str]:
     folders = [args.tests, *(path for path in args.tests.iterdir() if path.is_dir())]
     found = environments.environment(metadata, args.library, args.form, 8)
     found["PYTHONPATH"] += "".join(f":{folder}" for folder in folders)
-    return found | {"TPUBOARD_THREADS": "1"}
+    # test_ops has its cases for the device that this file registers.
+    return found | {"TPUBOARD_THREADS": "1", "TORCH_TEST_DEVICES": str(args.tests / "pytorch_test_base.py")}
 
 
 def start(module: str, args: argparse.Namespace, log: IO[str], *options: str) -> subprocess.Popen[str]:
