@@ -97,10 +97,15 @@ compiler::FrameworkPartitioner remembered(compiler::FrameworkPartitioner partiti
   };
 }
 
-// All that it has to say goes into the notes, where the cache keeps it.
-compiler::Compiled compiled(std::span<const std::byte> artifact, const ProgramForm& form) {
+compiler::CompileOptions usual_options() {
   compiler::CompileOptions options;
   options.style = ProcessBoard::options().style;
+  return options;
+}
+
+// All that it has to say goes into the notes, where the cache keeps it.
+compiler::Compiled compiled(std::span<const std::byte> artifact, const ProgramForm& form) {
+  compiler::CompileOptions options = usual_options();
   options.update_sharding = form.update_sharding;
   options.cores = form.cores;
   options.import = form.import;
@@ -262,6 +267,34 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
     return program;
   };
   return asks ? make() : live_programs().get(fingerprint, make);
+}
+
+JoinedPrograms join_programs(const std::vector<std::shared_ptr<const CompiledProgram>>& programs,
+                             const std::vector<int>& cores) {
+  std::vector<std::span<const std::byte>> artifacts;
+  for (const auto& program : programs) {
+    artifacts.emplace_back(program->artifact);
+  }
+  compiler::CompileOptions options = usual_options();
+  options.cores = named_cores(cores);
+  options.import = programs.at(0)->import;
+  compiler::JoinedProgram made = of_compiler(
+      [&] { return compiler::compile_joined(artifacts, ProcessBoard::params(), options); });
+  JoinedPrograms joined;
+  joined.executable = std::make_shared<exe::ExecutableT>(std::move(made.compiled.executable));
+  for (const auto& passed : made.arguments) {
+    auto& arguments = joined.arguments.emplace_back();
+    for (size_t slot = 0; slot < passed.size(); ++slot) {
+      JoinedPrograms::Argument& argument = arguments.emplace_back();
+      argument.own = passed[slot].own;
+      if (passed[slot].constant) {
+        const exe::TensorT& tensor = *joined.executable->args.at(slot);
+        argument.constant = driver::HostArray{static_cast<driver::DType>(tensor.elem),
+                                              tensor.local_dims, passed[slot].constant->expanded()};
+      }
+    }
+  }
+  return joined;
 }
 
 std::string program_text(const CompiledProgram& program) {

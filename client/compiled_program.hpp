@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "entry/compile.hpp"
 #include "exe/executable.hpp"
 #include "sync/mutex.hpp"
+#include "tpu/types.hpp"
 
 namespace tpu::client {
 
@@ -59,6 +61,21 @@ std::string program_text(const CompiledProgram& program);
 // Which part each core has of each argument, as the program says it (compiler::argument_parts):
 // found anew at each call. Throws driver::Error as compile_program().
 std::vector<std::vector<std::vector<int64_t>>> argument_parts(const CompiledProgram& program);
+
+// The programs of the replicas of one launch, which differ, as one program.
+struct JoinedPrograms {
+  // What a replica passes: its own argument of that number, or an array that is always the same.
+  struct Argument {
+    size_t own = 0;
+    std::optional<driver::HostArray> constant;
+  };
+  std::shared_ptr<const exe::ExecutableT> executable;
+  std::vector<std::vector<Argument>> arguments;  // by replica and argument of the executable
+};
+// `cores`: of the board, by replica. Throws driver::Error with the first difference that one
+// program cannot have.
+JoinedPrograms join_programs(const std::vector<std::shared_ptr<const CompiledProgram>>& programs,
+                             const std::vector<int>& cores);
 
 // From the bytes of an executable file and what it was made from. Throws driver::Error
 // (InvalidArgument).

@@ -15,6 +15,7 @@
 #include "kernel/buckets.hpp"
 #include "kernel/kernel_passes.hpp"
 #include "legalize/dot_parts.hpp"
+#include "passes/inline.hpp"
 
 namespace tpu::compiler {
 
@@ -219,6 +220,24 @@ Compiled compile(std::span<const std::byte> artifact, const std::string& name,
                  const spec::BoardParams& board, const CompileOptions& options) {
   return compile(imported(artifact, name, options.import, options.partitioner, options.rng_seed),
                  board, options);
+}
+
+JoinedProgram compile_joined(const std::vector<std::span<const std::byte>>& artifacts,
+                             const spec::BoardParams& board, const CompileOptions& options) {
+  std::vector<Module> programs;
+  for (const auto artifact : artifacts) {
+    Module& program = programs.emplace_back(imported(artifact, "", options.import, {}));
+    if (program.num_cores != static_cast<int64_t>(artifacts.size()) ||
+        options.import.partitions > 1) {
+      throw Contradiction("programs of " + std::to_string(artifacts.size()) +
+                          " replicas that differ must be of as many cores, found one of " +
+                          std::to_string(program.num_cores));
+    }
+    inline_calls(program);
+  }
+  JoinedReplicas joined = join_replicas(programs);
+  verify(joined.module);
+  return {compile(std::move(joined.module), board, options), std::move(joined.arguments)};
 }
 
 std::string core_program_text(std::span<const std::byte> artifact, const spec::BoardParams& board,

@@ -11,6 +11,7 @@
 #include "entry/compile_options.hpp"
 #include "exe/executable.hpp"
 #include "import/import.hpp"
+#include "import/join_replicas.hpp"
 #include "instrument/finite_watch.hpp"
 #include "ir/error_kinds.hpp"
 #include "ir/graph.hpp"
@@ -52,6 +53,17 @@ std::vector<std::string> stages();
 // source line), memory of the board that does not suffice (HbmExhausted, with the largest buffers).
 Compiled compile(std::span<const std::byte> artifact, const std::string& name,
                  const spec::BoardParams& board, const CompileOptions& options = {});
+
+// The programs of the replicas of one launch, by replica, as one program
+// (import/join_replicas.hpp): it takes its arguments from those of the replicas, or as constants.
+// `options.import` has the number of replicas. Throws Error with the first difference that one
+// program cannot have.
+struct JoinedProgram {
+  Compiled compiled;
+  std::vector<std::vector<JoinedArgument>> arguments;  // by replica and argument
+};
+JoinedProgram compile_joined(const std::vector<std::span<const std::byte>>& artifacts,
+                             const spec::BoardParams& board, const CompileOptions& options);
 
 // The program of one core as StableHLO in MLIR's text: imported, partitioned and simplified, before
 // it becomes kernels (export/stablehlo_text.hpp), with the sums that cores exchange together as one

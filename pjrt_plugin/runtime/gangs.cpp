@@ -15,7 +15,13 @@ struct Gangs::Gang {
   std::vector<bool> asked;  // by partition
   Clock::time_point last;   // somebody has asked
   std::optional<driver::Error> error;
+  Programs programs;  // by partition
 
+  bool differs() const {
+    return std::ranges::any_of(programs, [this](const auto& other) {
+      return other->fingerprint != programs[0]->fingerprint;
+    });
+  }
   bool all_asked() const {
     return std::ranges::all_of(asked, [](bool has) { return has; });
   }
@@ -48,6 +54,15 @@ struct Gangs::Gang {
         "must launch the same programs in the same order (TPUBOARD_REPLICA_LIMIT sets the time)",
         text(), fmt::join(names, ", "), limit);
   }
+};
+
+// One program of those of several replicas.
+struct Gangs::Joined {
+  std::vector<std::weak_ptr<const client::CompiledProgram>> sources;
+  client::JoinedPrograms programs;
+  std::shared_ptr<const std::vector<std::vector<GivenArgument>>> arguments;
+  base::Mutex mutex;
+  driver::Executable loaded TPU_GUARDED_BY(mutex);
 };
 
 struct Gangs::Group {
@@ -92,12 +107,26 @@ std::optional<driver::Error> lost_argument(const DeviceShare& share) {
   return std::nullopt;
 }
 
+std::vector<const client::CompiledProgram*> key_of(
+    const std::vector<std::shared_ptr<const client::CompiledProgram>>& programs) {
+  std::vector<const client::CompiledProgram*> key;
+  for (const auto& program : programs) {
+    key.push_back(program.get());
+  }
+  return key;
+}
+
 std::string name_of(const Gangs::Program& program) { return program.compiled->executable->name; }
 
 }  // namespace
 
-Gangs::Gangs(driver::Board board, LaunchQueue& queue, std::chrono::duration<double> limit)
-    : board_(std::move(board)), queue_(queue), limit_(limit), noted_(board_.devices().size()) {}
+Gangs::Gangs(driver::Board board, LaunchQueue& queue, std::chrono::duration<double> limit,
+             JoinPrograms join)
+    : board_(std::move(board)),
+      queue_(queue),
+      limit_(limit),
+      noted_(board_.devices().size()),
+      join_(std::move(join)) {}
 
 Gangs::~Gangs() {
   Failed failed;
@@ -112,6 +141,9 @@ Gangs::~Gangs() {
         fail(gang, {driver::ErrorCode::kCancelled, gang.text() + ": the runtime was closed"},
              failed);
       }
+    }
+    while (joiners_ > 0 || !joining_.empty()) {
+      changed_.wait(mutex_);
     }
   }
   end(failed);
@@ -133,13 +165,15 @@ Gangs::Group& Gangs::group_of(const Program& program) {
 Gangs::Gang& Gangs::next_of(Group& group, size_t partition, const Program& program) {
   const uint64_t number = group.asked[partition]++;
   while (group.first + group.gangs.size() <= number) {
-    group.gangs.push_back({program,
-                           group.first + group.gangs.size() + 1,
-                           std::make_shared<WaitingLaunch>(board_, name_of(program),
-                                                           program.devices.size(), program.loaded),
-                           std::vector<bool>(program.devices.size()),
-                           Clock::now(),
-                           {}});
+    const size_t devices = program.devices.size();
+    group.gangs.push_back({.program = program,
+                           .number = group.first + group.gangs.size() + 1,
+                           .launch = std::make_shared<WaitingLaunch>(board_, name_of(program),
+                                                                     devices, program.loaded),
+                           .asked = std::vector<bool>(devices),
+                           .last = Clock::now(),
+                           .error = {},
+                           .programs = Programs(devices)});
   }
   Gang& gang = group.gangs[number - group.first];
   gang.asked[partition] = true;
@@ -176,14 +210,7 @@ LaunchResult Gangs::join(const Program& program, const LaunchRequest& request) {
       note(share.device);
       Group& group = group_of(program);
       Gang& gang = next_of(group, partition, program);
-      if (gang.program.compiled->fingerprint != program.compiled->fingerprint) {
-        fail(gang,
-             {driver::ErrorCode::kInvalidArgument,
-              fmt::format("{}: TPU:{} launches another program there, {}; the replicas of a launch "
-                          "must run the same program",
-                          gang.text(), share.device, name_of(program))},
-             failed);
-      }
+      gang.programs[partition] = program.compiled;
       if (gang.error) {
         WaitingLaunch alone(board_, name_of(program), 1, nullptr);
         give(place, alone, 0);
@@ -193,12 +220,15 @@ LaunchResult Gangs::join(const Program& program, const LaunchRequest& request) {
         if (const auto lost = lost_argument(share)) {
           fail(gang, *lost, failed);  // the others need not come for that
         }
-        if (!queue_.add(gang.launch, {share.device}, gang.missing().size())) {
+        const bool joins = !gang.error && gang.all_asked() && gang.differs();
+        if (!queue_.add(gang.launch, {share.device}, gang.missing().size() + (joins ? 1 : 0))) {
           fail(gang,
                {driver::ErrorCode::kInvalidArgument,
                 gang.text() + ": its devices launch this program and another one in different "
                               "orders, so that each waits for the other"},
                failed);
+        } else if (joins) {
+          join_later(gang);
         }
       }
       group.forget_met();
@@ -208,6 +238,111 @@ LaunchResult Gangs::join(const Program& program, const LaunchRequest& request) {
   end(failed);
   queue_.run();
   return result;
+}
+
+WaitingLaunch::Program Gangs::program_of(const driver::Board& board,
+                                         const std::vector<int>& devices,
+                                         std::shared_ptr<Joined> joined) {
+  return [board, devices, joined = std::move(joined)] {
+    {
+      const base::MutexLock lock(joined->mutex);
+      if (joined->loaded.valid()) {
+        return BoardProgram{joined->loaded, joined->arguments};
+      }
+    }
+    driver::Executable made = board.load(joined->programs.executable, devices);
+    const base::MutexLock lock(joined->mutex);
+    joined->loaded = std::move(made);
+    return BoardProgram{joined->loaded, joined->arguments};
+  };
+}
+
+// Compiles, and brings the constants onto the devices.
+std::shared_ptr<Gangs::Joined> Gangs::make_joined(const Programs& programs,
+                                                  const std::vector<int>& devices) {
+  if (!join_) {
+    throw driver::Error(driver::ErrorCode::kUnimplemented,
+                        "replicas launch different programs, expected one for all");
+  }
+  auto joined = std::make_shared<Joined>();
+  joined->sources.assign(programs.begin(), programs.end());
+  joined->programs = join_(programs, devices);
+  std::vector<std::vector<GivenArgument>> arguments;
+  for (size_t p = 0; p < devices.size(); ++p) {
+    std::vector<GivenArgument>& own = arguments.emplace_back();
+    for (const auto& argument : joined->programs.arguments.at(p)) {
+      GivenArgument& given = own.emplace_back();
+      given.own = argument.own;
+      if (argument.constant) {
+        const driver::HostArray& host = *argument.constant;
+        given.constant = std::make_shared<const LocalArray>(
+            board_.put(devices[p], driver::HostView{host.dtype, host.shape, host.bytes}));
+      }
+    }
+  }
+  joined->arguments =
+      std::make_shared<const std::vector<std::vector<GivenArgument>>>(std::move(arguments));
+  return joined;
+}
+
+void Gangs::join_later(const Gang& gang) {
+  std::erase_if(joined_, [](const auto& entry) {
+    return std::ranges::any_of(entry.second->sources,
+                               [](const auto& program) { return program.expired(); });
+  });
+  const JoinedKey key = key_of(gang.programs);
+  if (const auto known = joined_.find(key); known != joined_.end()) {
+    gang.launch->set_program(program_of(board_, gang.program.devices, known->second));
+    queue_.complete(*gang.launch);
+    return;
+  }
+  auto& launches = joining_[key];
+  launches.emplace_back(gang.launch, gang.text());
+  if (launches.size() == 1) {
+    std::thread([this, programs = gang.programs, devices = gang.program.devices] {
+      join_now(programs, devices);
+    }).detach();
+  }
+}
+
+// All launches that have come meanwhile get the program.
+void Gangs::join_now(const Programs& programs, const std::vector<int>& devices) {
+  std::shared_ptr<Joined> joined;
+  std::optional<driver::Error> error;
+  {
+    const HostWork working(*this);
+    try {
+      joined = make_joined(programs, devices);
+    } catch (const driver::Error& refused) {
+      error = refused;
+    } catch (const std::exception& refused) {
+      error = {driver::ErrorCode::kInternal, refused.what()};
+    }
+  }
+  const JoinedKey key = key_of(programs);
+  Failed failed;
+  {
+    const base::MutexLock lock(mutex_);
+    for (const auto& [launch, text] : joining_.at(key)) {
+      if (error) {
+        failed.emplace_back(
+            launch, driver::Error(error->code(), text + ": " + error->message(), error->place()));
+        continue;
+      }
+      launch->set_program(program_of(board_, devices, joined));
+      queue_.complete(*launch);
+    }
+    if (joined) {
+      joined_[key] = joined;
+    }
+    ++joiners_;
+    joining_.erase(key);
+  }
+  end(failed);
+  queue_.run();
+  const base::MutexLock lock(mutex_);
+  --joiners_;
+  changed_.notify_all();
 }
 
 void Gangs::refuse(const Program& program, const std::vector<int>& devices,

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,8 +25,13 @@ class Gangs {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// Makes one program of those of the replicas, on these cores (client::join_programs).
+  using JoinPrograms = std::function<client::JoinedPrograms(
+      const std::vector<std::shared_ptr<const client::CompiledProgram>>& programs,
+      const std::vector<int>& cores)>;
   /// `limit`: how long launches wait for a device that does nothing; zero: for ever.
-  Gangs(driver::Board board, LaunchQueue& queue, std::chrono::duration<double> limit);
+  Gangs(driver::Board board, LaunchQueue& queue, std::chrono::duration<double> limit,
+        JoinPrograms join);
   Gangs(const Gangs&) = delete;
   Gangs& operator=(const Gangs&) = delete;
   /// Ends what waits.
@@ -62,6 +68,9 @@ class Gangs {
  private:
   struct Gang;
   struct Group;
+  struct Joined;
+  using Programs = std::vector<std::shared_ptr<const client::CompiledProgram>>;
+  using JoinedKey = std::vector<const client::CompiledProgram*>;
   using Failed = std::vector<std::pair<std::shared_ptr<WaitingLaunch>, driver::Error>>;
 
   Group& group_of(const Program& program) TPU_REQUIRES(mutex_);
@@ -69,6 +78,13 @@ class Gangs {
   void fail(Gang& gang, const driver::Error& error, Failed& failed) TPU_REQUIRES(mutex_);
   /// Without the lock: it runs callbacks.
   void end(const Failed& failed);
+  /// The launch has a program of each device: it gets one of all, at once or from a thread.
+  void join_later(const Gang& gang) TPU_REQUIRES(mutex_);
+  void join_now(const Programs& programs, const std::vector<int>& devices);
+  std::shared_ptr<Joined> make_joined(const Programs& programs, const std::vector<int>& devices);
+  static WaitingLaunch::Program program_of(const driver::Board& board,
+                                           const std::vector<int>& devices,
+                                           std::shared_ptr<Joined> joined);
   Clock::time_point waiting_since(const Gang& gang) const TPU_REQUIRES(mutex_);
   /// Those whose time is over; else when the first of the others is to be looked at.
   std::optional<Clock::time_point> look(Failed& failed) TPU_REQUIRES(mutex_);
@@ -83,6 +99,13 @@ class Gangs {
   std::vector<std::atomic<Clock::rep>> noted_;                                        // by device
   std::atomic<int> host_work_{0};
   std::atomic<Clock::rep> host_work_ended_{0};
+
+  const JoinPrograms join_;
+  std::map<JoinedKey, std::shared_ptr<Joined>> joined_ TPU_GUARDED_BY(mutex_);
+  // Launches whose program a thread makes, with their texts; and threads that have made one.
+  std::map<JoinedKey, std::vector<std::pair<std::shared_ptr<WaitingLaunch>, std::string>>> joining_
+      TPU_GUARDED_BY(mutex_);
+  int joiners_ TPU_GUARDED_BY(mutex_) = 0;
 
   base::CondVar changed_;
   bool idle_ TPU_GUARDED_BY(mutex_) = false;  // the watch sleeps until a launch waits

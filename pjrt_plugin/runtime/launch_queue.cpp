@@ -38,7 +38,12 @@ WaitingLaunch::~WaitingLaunch() { release(); }
 std::vector<DeviceArrayPtr> WaitingLaunch::add(size_t partition, const exe::ExecutableT& program,
                                                const LaunchRequest& request, size_t place) {
   const DeviceShare& share = request.shares.at(place);
-  Part part{share, {}, {}, request.keep, request.on_host_call, place};
+  Part part{share, {}, {}, request.keep, {}, request.on_host_call, place};
+  for (size_t i = 0; i < program.args.size(); ++i) {
+    if (program.args[i]->donated_to >= 0 && std::ranges::find(part.keep, i) == part.keep.end()) {
+      part.taken.push_back(i);
+    }
+  }
   std::vector<DeviceArrayPtr> results;
   for (const auto& result : program.results) {
     part.results.push_back(
@@ -64,14 +69,28 @@ bool WaitingLaunch::ready() const {
 }
 
 // An argument that one of the shares keeps is copied on all: the program has one way for it.
-LaunchRequest WaitingLaunch::request() const {
+LaunchRequest WaitingLaunch::request(const BoardProgram& program) const {
   LaunchRequest all;
   std::set<size_t> keep;
   std::vector<std::pair<driver::HostCallHandler, size_t>> handlers;
-  for (const std::optional<Part>& part : parts_) {
-    all.shares.push_back(part->share);
-    keep.insert(part->keep.begin(), part->keep.end());
-    handlers.emplace_back(part->on_host_call, part->place);
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    const Part& part = *parts_[p];
+    DeviceShare share = part.share;
+    if (program.arguments) {
+      share.arguments.clear();
+      const std::vector<GivenArgument>& given = program.arguments->at(p);
+      for (size_t i = 0; i < given.size(); ++i) {
+        share.arguments.push_back(given[i].constant ? given[i].constant
+                                                    : part.share.arguments.at(given[i].own));
+        if (given[i].constant || std::ranges::find(part.keep, given[i].own) != part.keep.end()) {
+          keep.insert(i);
+        }
+      }
+    } else {
+      keep.insert(part.keep.begin(), part.keep.end());
+    }
+    all.shares.push_back(std::move(share));
+    handlers.emplace_back(part.on_host_call, part.place);
   }
   all.keep.assign(keep.begin(), keep.end());
   all.trace_context = trace_context_;
@@ -91,23 +110,20 @@ LaunchRequest WaitingLaunch::request() const {
   return all;
 }
 
-// What a share let the program take over, and another one kept.
-void WaitingLaunch::give_back_taken(const LaunchRequest& request) const {
+// Also what the launch has copied, since another share keeps it, or has not read.
+void WaitingLaunch::give_back_taken() const {
   for (const std::optional<Part>& part : parts_) {
-    for (const size_t i : request.keep) {
-      if (std::ranges::find(part->keep, i) == part->keep.end()) {
-        part->arguments.at(i)->discard();
-      }
+    for (const size_t i : part->taken) {
+      part->arguments.at(i)->discard();
     }
   }
 }
 
 void WaitingLaunch::submit() {
-  LaunchRequest all;
   driver::RunResult result;
   try {
-    all = request();
-    result = run_on_board(program_(), all);
+    const BoardProgram program = program_();
+    result = run_on_board(program.loaded, request(program));
   } catch (const driver::Error& error) {
     return fail(error);
   } catch (const std::exception& error) {
@@ -118,7 +134,7 @@ void WaitingLaunch::submit() {
       parts_[p]->results[r]->settle(result.outputs.at(r).parts().at(p));
     }
   }
-  give_back_taken(all);
+  give_back_taken();
   release();
   pass_on(result.done, made_);
 }
@@ -179,6 +195,13 @@ bool LaunchQueue::add(const std::shared_ptr<WaitingLaunch>& launch, const std::v
     waiting_[device].push_back(entry);
   }
   return !waits_for_itself(entry);
+}
+
+void LaunchQueue::complete(const WaitingLaunch& launch) {
+  const base::MutexLock lock(mutex_);
+  if (const EntryPtr entry = entry_of(launch)) {
+    entry->missing = 0;
+  }
 }
 
 // Follows what is in front of a launch on each of its devices.

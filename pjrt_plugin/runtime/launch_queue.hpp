@@ -19,11 +19,23 @@ namespace tpu::pjrt {
 /// Submits a launch of all shares to the board.
 driver::RunResult run_on_board(const driver::Executable& executable, const LaunchRequest& request);
 
+/// What a device gives as an argument of a program that was made of those of several replicas.
+struct GivenArgument {
+  size_t own = 0;           ///< number of its own argument
+  DeviceArrayPtr constant;  ///< not null: this in place of an argument
+};
+
+struct BoardProgram {
+  driver::Executable loaded;
+  /// By partition and argument; empty: every device gives its arguments as they are.
+  std::shared_ptr<const std::vector<std::vector<GivenArgument>>> arguments = nullptr;
+};
+
 /// A launch whose results are promised. Its shares come one by one.
 class WaitingLaunch {
  public:
   /// Gives the program, when the launch is submitted.
-  using Program = std::function<driver::Executable()>;
+  using Program = std::function<BoardProgram()>;
   WaitingLaunch(const driver::Board& board, std::string name, size_t partitions, Program program);
   ~WaitingLaunch();
   WaitingLaunch(const WaitingLaunch&) = delete;
@@ -37,6 +49,8 @@ class WaitingLaunch {
                                   const LaunchRequest& request, size_t place);
   /// All shares are there, and their arrays there or lost.
   bool ready() const;
+  /// In place of the program of the first share. Before the launch is submitted.
+  void set_program(Program program) { program_ = std::move(program); }
 
   /// One of the two ends it, once, when no more shares come.
   void submit();
@@ -46,18 +60,18 @@ class WaitingLaunch {
   struct Part {
     DeviceShare share;
     std::vector<LocalArrayPtr> arguments, results;
-    std::vector<size_t> keep;
+    std::vector<size_t> keep, taken;  // by its program, of what it may take over
     driver::HostCallHandler on_host_call;
     size_t place = 0;  // for the handler
   };
 
-  LaunchRequest request() const;
-  void give_back_taken(const LaunchRequest& request) const;
+  LaunchRequest request(const BoardProgram& program) const;
+  void give_back_taken() const;
   void release();
 
   const driver::Board board_;
   const std::string name_;
-  const Program program_;
+  Program program_;
   const driver::HostEvent made_;
   const driver::Event made_event_;
   std::vector<std::optional<Part>> parts_;  // by partition
@@ -74,6 +88,8 @@ class LaunchQueue {
   /// orders; it is there all the same, and to be dropped.
   bool add(const std::shared_ptr<WaitingLaunch>& launch, const std::vector<int>& devices,
            size_t missing);
+  /// Nothing is missing any more.
+  void complete(const WaitingLaunch& launch);
   /// Submits what waits for nothing.
   void run();
   /// Ends a launch with an error, and runs what waited behind it. Nothing happens to one that is

@@ -94,13 +94,13 @@ Gangs::Program LocalProgram::for_gang() const {
     {
       const base::MutexLock lock(shared->mutex);
       if (shared->loaded.valid()) {
-        return shared->loaded;
+        return BoardProgram{shared->loaded};
       }
     }
     driver::Executable made = board.load(program->executable, devices);
     const base::MutexLock lock(shared->mutex);
     shared->loaded = std::move(made);
-    return shared->loaded;
+    return BoardProgram{shared->loaded};
   };
   return {program_, devices_, load};
 }
@@ -135,7 +135,7 @@ LaunchResult LocalProgram::launch_later(const LaunchRequest& request,
                                         const driver::Executable& loaded) const {
   const exe::ExecutableT& exe = *program_->executable;
   const auto launch = std::make_shared<WaitingLaunch>(
-      runtime_.board_, exe.name, request.shares.size(), [loaded] { return loaded; });
+      runtime_.board_, exe.name, request.shares.size(), [loaded] { return BoardProgram{loaded}; });
   LaunchResult result;
   std::vector<int> devices;
   for (size_t p = 0; p < request.shares.size(); ++p) {

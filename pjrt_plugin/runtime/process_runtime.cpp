@@ -18,7 +18,8 @@ const Runtime& process_runtime() {
   if (opened == nullptr) {
     opened = new LocalRuntime(
         client::ProcessBoard::get().board(),
-        std::chrono::duration<double>(client::ProcessBoard::options().replica_seconds));
+        std::chrono::duration<double>(client::ProcessBoard::options().replica_seconds),
+        client::join_programs);
   }
   return *opened;
 }

@@ -96,6 +96,33 @@ func.func @main(%w: {array} {{tf.aliasing_output = 0 : i32}}, %x: {array}) -> ({
 }}"""
 
 
+def replica_rank(rank: int, of: int = 4) -> str:
+    """What PyTorch/XLA's replica of that rank compiles: the rank as a constant (0 and 1) or as an argument, as padding
+    (all_gather by all_reduce), as the start of a slice, in an array."""
+    array, wide = "tensor<4xf32>", f"tensor<{4 * of}xf32>"
+    argument = "" if rank < 2 else "%k: tensor<f32>, "
+    constant = f"%k = stablehlo.constant dense<{rank}.0> : tensor<f32>" if rank < 2 else ""
+    return f"""module @replica_rank {{
+func.func @main({argument}%x: {array} {{tf.aliasing_output = 1 : i32}}) -> ({wide}, {array}) {{
+  {constant}
+  %c = stablehlo.constant dense<[{rank}.5, {rank}.5, 1.0, 1.0]> : {array}
+  %b = stablehlo.broadcast_in_dim %k, dims = [] : (tensor<f32>) -> {array}
+  %y = stablehlo.add %x, %b : {array}
+  %m = stablehlo.multiply %y, %c : {array}
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %p = stablehlo.pad %m, %z, low = [{4 * rank}], high = [{4 * (of - 1 - rank)}], interior = [0]
+      : ({array}, tensor<f32>) -> {wide}
+  %s = "stablehlo.all_reduce"(%p) ({{
+  ^bb0(%a: tensor<f32>, %d: tensor<f32>):
+    %r = stablehlo.add %a, %d : tensor<f32>
+    stablehlo.return %r : tensor<f32>
+  }}) {{replica_groups = dense<> : tensor<0x0xi64>}} : ({wide}) -> {wide}
+  %o = stablehlo.slice %s [{4 * rank}:{4 * rank + 4}] : ({wide}) -> {array}
+  return %s, %o : {wide}, {array}
+}}
+}}"""
+
+
 def artifact(text: str) -> bytes:
     with mlir.make_ir_context(), ir.Location.unknown():
         return stablehlo.serialize_portable_artifact(ir.Module.parse(text), "1.13.0")
@@ -111,7 +138,8 @@ def main() -> None:
                        ("replica_negate", REPLICA_NEGATE),
                        ("replica_step", replica_step("replica_step", "add", 256)),
                        ("replica_step_max", replica_step("replica_step_max", "maximum", 256)),
-                       ("replica_step_large", replica_step("replica_step_large", "add", 1 << 20))):
+                       ("replica_step_large", replica_step("replica_step_large", "add", 1 << 20)),
+                       *((f"replica_rank_{rank}", replica_rank(rank)) for rank in range(4))):
         (out / f"{name}.mlirbc").write_bytes(artifact(text))
 
 

@@ -211,7 +211,8 @@ TEST_F(PjrtReplicas, ThatLaunchDifferentProgramsGetAnErrorWithBoth) {
     const Outcome end = await(asked[r].end);
     EXPECT_EQ(end.code, PJRT_Error_Code_INVALID_ARGUMENT) << r;
     EXPECT_THAT(end.text, HasSubstr("launch 1 of replica_step on TPU:0, "));
-    EXPECT_THAT(end.text, HasSubstr("TPU:3 launches another program there, replica_step_max"));
+    EXPECT_THAT(end.text, HasSubstr("replica 0 and replica 3 have `add` and `maximum` at the same "
+                                    "place"));
     auto ready = args_of<PJRT_Buffer_ReadyEvent_Args>();
     ready.buffer = asked[r].results[0];
     TPU_PJRT_OK(PJRT_Buffer_ReadyEvent, ready);
@@ -221,6 +222,68 @@ TEST_F(PjrtReplicas, ThatLaunchDifferentProgramsGetAnErrorWithBoth) {
     asked[static_cast<size_t>(r)] = ask(step, r, {filled(r, 1), filled(r, 1)});
   }
   for (const Asked& each : asked) {
+    EXPECT_EQ(await(each.end).text, "");
+  }
+}
+
+// Four programs that differ by their rank: launched again and again, they are made one once.
+TEST_F(PjrtReplicas, ThatDifferByTheirRankMeetInOneProgram) {
+  constexpr int kRanks = 4;
+  std::vector<PJRT_LoadedExecutable*> programs;
+  for (int r = 0; r < kRanks; ++r) {
+    const auto [program, compiling] =
+        compile(client_, graph("data/replica_rank_" + std::to_string(r) + ".mlirbc"), "mlir",
+                replicas(kRanks));
+    ASSERT_EQ(compiling.text, "");
+    programs.push_back(program);
+  }
+  std::vector<float> want;
+  for (int r = 0; r < kRanks; ++r) {
+    const auto rank = static_cast<float>(r);
+    for (const float factor : {rank + 0.5F, rank + 0.5F, 1.0F, 1.0F}) {
+      want.push_back((10 * rank + rank) * factor);
+    }
+  }
+  for (int launch = 0; launch < 3; ++launch) {
+    std::vector<Asked> asked;
+    for (int r = 0; r < kRanks; ++r) {
+      std::vector<PJRT_Buffer*> arguments;
+      if (r >= 2) {  // its program has the rank as an argument
+        arguments.push_back(
+            upload(client_, device_of(client_, r), {static_cast<float>(r)}, {}).first);
+      }
+      arguments.push_back(filled(r, static_cast<float>(10 * r), 4));
+      asked.push_back(ask(programs[static_cast<size_t>(r)], r, arguments));
+    }
+    for (size_t r = 0; r < kRanks; ++r) {
+      EXPECT_EQ(await(asked[r].end).text, "");
+      EXPECT_EQ(download(asked[r].results[0]), want);
+      const auto own = want.begin() + static_cast<ptrdiff_t>(4 * r);
+      EXPECT_EQ(download(asked[r].results[1]), std::vector<float>(own, own + 4));
+    }
+  }
+}
+
+// Devices 0 to 3 belong to both programs. TPU:0 launches the smaller one first, TPU:1 the other.
+TEST_F(PjrtReplicas, GroupsThatWouldWaitForEachOtherGetAnError) {
+  PJRT_LoadedExecutable* const eight = compiled("replica_step");
+  const auto [four, compiling] =
+      compile(client_, graph("data/replica_step_max.mlirbc"), "mlir", replicas(4));
+  ASSERT_EQ(compiling.text, "");
+  std::vector<Asked> small, large;
+  small.push_back(ask(four, 0, {filled(0, 1), filled(0, 1)}));
+  large.push_back(ask(eight, 0, {filled(0, 1), filled(0, 1)}));
+  large.push_back(ask(eight, 1, {filled(1, 1), filled(1, 1)}));
+  for (int r = 1; r < 4; ++r) {
+    small.push_back(ask(four, r, {filled(r, 1), filled(r, 1)}));
+  }
+  for (int r = 2; r < kReplicas; ++r) {
+    large.push_back(ask(eight, r, {filled(r, 1), filled(r, 1)}));
+  }
+  for (const Asked& each : small) {
+    EXPECT_THAT(await(each.end).text, HasSubstr("different orders"));
+  }
+  for (const Asked& each : large) {
     EXPECT_EQ(await(each.end).text, "");
   }
 }

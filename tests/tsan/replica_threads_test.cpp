@@ -2,6 +2,7 @@
 // missing device ends, arrays that are read and given up while they are still to come.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -24,18 +25,28 @@ class ReplicaThreads : public testing::Test {
     driver::OpenOptions options;
     options.completion_thread = true;
     board_ = driver::test::open_null(null_, options);
-    runtime_ = std::make_unique<LocalRuntime>(board_, std::chrono::duration<double>(limit));
+    runtime_ = std::make_unique<LocalRuntime>(board_, std::chrono::duration<double>(limit),
+                                              [this](const auto& programs, const auto& /*cores*/) {
+                                                ++joins_;
+                                                client::JoinedPrograms joined;
+                                                joined.executable = programs[0]->executable;
+                                                joined.arguments.assign(
+                                                    programs.size(), {{.own = 0, .constant = {}}});
+                                                return joined;
+                                              });
     ProgramBuilder builder(kDevices);  // takes over its argument
     builder.argument(driver::DType::kI32, {64});
     builder.result(driver::DType::kI32, {64}, false, 0);
-    auto made = std::make_shared<client::CompiledProgram>();
-    made->executable = std::make_shared<exe::ExecutableT>(exe::read_executable(builder.bytes()));
-    made->fingerprint = "one";
-    program_ = made;
+    for (size_t p = 0; p < programs_.size(); ++p) {
+      auto made = std::make_shared<client::CompiledProgram>();
+      made->executable = std::make_shared<exe::ExecutableT>(exe::read_executable(builder.bytes()));
+      made->fingerprint = std::to_string(p);
+      programs_[p] = made;
+    }
   }
 
-  std::shared_ptr<const DeviceProgram> load() const {
-    return runtime_->load(program_, {0, 1, 2, 3, 4, 5, 6, 7});
+  std::shared_ptr<const DeviceProgram> load(size_t which = 0) const {
+    return runtime_->load(programs_[which], {0, 1, 2, 3, 4, 5, 6, 7});
   }
 
   DeviceArrayPtr state(int device) const {
@@ -55,8 +66,9 @@ class ReplicaThreads : public testing::Test {
 
   driver::NullTransport* null_ = nullptr;
   driver::Board board_;
+  std::array<std::shared_ptr<const client::CompiledProgram>, 2> programs_;
+  std::atomic<int> joins_{0};
   std::unique_ptr<LocalRuntime> runtime_;
-  std::shared_ptr<const client::CompiledProgram> program_;
 };
 
 TEST_F(ReplicaThreads, EveryLaunchMeetsItsNumber) {
@@ -84,6 +96,26 @@ TEST_F(ReplicaThreads, EveryLaunchMeetsItsNumber) {
     }
   });
   EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(ReplicaThreads, ProgramsThatDifferAreMadeOneOnce) {
+  open(600);
+  std::atomic<int> wrong{0};
+  in_threads(kDevices, [&](int device) {
+    const auto program = load(device == 3 ? 1 : 0);
+    DeviceArrayPtr w = state(device);
+    for (int s = 0; s < 10; ++s) {
+      w = program->launch({{{device, {w}}}, {}, {}, 0}).outputs[0][0];
+      if (s % 4 == 3) {
+        w->ready().wait();
+      }
+    }
+    std::vector<std::byte> read(256);
+    w->read(0, read).wait();
+    wrong += read != std::vector<std::byte>(256, static_cast<std::byte>(device + 1)) ? 1 : 0;
+  });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(joins_, 1);
 }
 
 TEST_F(ReplicaThreads, AMissingDeviceEndsTheLaunchOfAll) {
