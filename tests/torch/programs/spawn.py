@@ -6,6 +6,7 @@ Usage: spawn.py [--method spawn|fork] [NAME OF A TEST ...]
 from __future__ import annotations
 
 import copy
+import os
 import sys
 import tempfile
 import unittest
@@ -20,6 +21,8 @@ import torch_xla.runtime as xr
 from torch import nn
 
 CORES, PART, STEPS = 8, 4, 3
+# PyTorch/XLA 2.5 ends the process when a launch fails, with the error on standard error.
+LAUNCH_ERROR = "terminated abruptly" if torch_xla.__version__.startswith("2.5") else ""
 METHOD = "fork" if "fork" in sys.argv else "spawn"
 
 
@@ -98,6 +101,26 @@ def add_of_two_devices(index: int) -> None:
     (here + there).cpu()
 
 
+def rank_in_the_program(index: int) -> None:
+    """The rank becomes a constant, a padding and the start of a slice: each replica has a program of its own."""
+    device = xm.xla_device()
+    rows = xm.all_gather(torch.full((4,), float(index)).to(device), dim=0, pin_layout=True)
+    assert torch.equal(rows.cpu(), torch.arange(float(CORES)).repeat_interleave(4)), rows
+    total = xm.all_reduce(xm.REDUCE_SUM, torch.ones(3, device=device) * index)
+    assert total.cpu().tolist() == [sum(range(CORES))] * 3, total
+
+
+def other_programs(index: int) -> None:
+    x = torch.ones(4).to(xm.xla_device())
+    (xm.all_reduce(xm.REDUCE_SUM, x) if index == 0 else xm.all_reduce(xm.REDUCE_MAX, x.exp())).cpu()
+
+
+def one_stays_away(index: int) -> None:
+    x = torch.ones(4).to(xm.xla_device())
+    if index != 3:
+        xm.all_reduce(xm.REDUCE_SUM, x).cpu()
+
+
 class Spawn(unittest.TestCase):
     """The parent opens no device."""
 
@@ -141,6 +164,20 @@ class Spawn(unittest.TestCase):
     def test_a_replica_that_raises(self) -> None:
         with self.assertRaisesRegex(ValueError, "replica 5 has no data"):
             xmp.spawn(raise_in_one, start_method=METHOD)
+
+    def test_programs_that_differ_by_rank(self) -> None:
+        xmp.spawn(rank_in_the_program, start_method=METHOD)
+
+    def test_programs_that_differ(self) -> None:
+        text = "the programs of the replicas differ.*`exponential` at the same place"
+        with self.assertRaisesRegex(RuntimeError, LAUNCH_ERROR or text):
+            xmp.spawn(other_programs, start_method=METHOD)
+
+    def test_a_replica_that_stays_away(self) -> None:
+        os.environ["TPUBOARD_REPLICA_LIMIT"] = "3"
+        self.addCleanup(os.environ.pop, "TPUBOARD_REPLICA_LIMIT")
+        with self.assertRaisesRegex(RuntimeError, LAUNCH_ERROR or "replica 3"):
+            xmp.spawn(one_stays_away, start_method=METHOD)
 
     def test_arrays_of_two_devices(self) -> None:
         """PyTorch/XLA finds it out when it executes, and says where both are."""
