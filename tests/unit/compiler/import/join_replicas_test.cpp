@@ -1,5 +1,5 @@
-// Programs of replicas that differ by their rank, as one program: its values by the interpreter, and
-// what cannot be joined.
+// Programs of replicas that differ by their rank, as one program: its values by the interpreter,
+// and what cannot be joined.
 #include "import/join_replicas.hpp"
 
 #include <gmock/gmock.h>
