@@ -22,10 +22,26 @@ std::shared_ptr<EventState> ready_state() {
   return state;
 }
 
+// True: the event, which is of no board, is ready.
+bool block(EventState& state, Deadline deadline) {
+  const base::MutexLock guard(state.mutex);
+  while (!state.done.load()) {
+    if (!deadline) {
+      state.changed.wait(state.mutex);
+    } else if (!state.changed.wait_until(state.mutex, *deadline)) {
+      return state.done.load();
+    }
+  }
+  return true;
+}
+
 // True: the event is ready. Lets simulated time pass, until `deadline` at most.
 bool await(EventState& state, Deadline deadline) {
   if (state.open()) {
     refuse_in_callback();
+    if (state.of_no_board) {
+      return block(state, deadline);
+    }
     if (const auto board = state.board.lock()) {
       return board->waits().wait(state, deadline);
     }
@@ -83,6 +99,9 @@ std::optional<std::vector<EventCallback>> EventState::set(ErrorPtr result) {
   }
   error = std::move(result);
   done.store(true, std::memory_order_release);
+  if (of_no_board) {
+    changed.notify_all();
+  }
   return std::move(callbacks);
 }
 
@@ -167,6 +186,10 @@ Owner& need(const std::shared_ptr<Owner>& owner) {
 }
 
 }  // namespace
+
+HostEvent HostEvent::of_no_board() {
+  return Access::host_event(std::make_shared<EventState>(/*without_board=*/true));
+}
 
 Event HostEvent::event() const { return Access::event(need(owner_).state); }
 void HostEvent::set() const { need(owner_).end(nullptr); }

@@ -404,5 +404,43 @@ TEST(AsyncOrder, ACopyThatIsDoneAgainStillComesBeforeItsReader) {
   EXPECT_EQ(copy.to_host().bytes, sent.bytes);
 }
 
+// Waits block until another thread sets the event; a board does not take it.
+TEST(EventOfNoBoard, BlocksUntilItIsSet) {
+  const HostEvent host = HostEvent::of_no_board();
+  const Event event = host.event();
+  EXPECT_FALSE(event.ready());
+  EXPECT_FALSE(event.advance_for(1ms));
+  EXPECT_EQ(code_of([&] { event.wait_for(1ms); }), ErrorCode::kTimeout);
+  int called = 0;
+  event.on_ready([&](const std::shared_ptr<const Error>& error) {
+    called += error == nullptr ? 1 : 100;
+    EXPECT_EQ(code_of([&] {
+                const HostEvent other = HostEvent::of_no_board();
+                other.event().wait();
+              }),
+              ErrorCode::kFailedPrecondition);  // callbacks do not wait
+  });
+  std::thread setter([&] {
+    std::this_thread::sleep_for(20ms);
+    host.set();
+  });
+  event.wait();
+  setter.join();
+  EXPECT_EQ(called, 1);
+  EXPECT_EQ(code_of([&] { host.set(); }), ErrorCode::kFailedPrecondition);
+
+  std::optional<HostEvent> given_up = HostEvent::of_no_board();
+  const Event lost = given_up->event();
+  given_up.reset();
+  EXPECT_EQ(code_of([&] { lost.wait(); }), ErrorCode::kCancelled);
+
+  OpenOptions options;
+  options.transport = "null";
+  const Board board = Board::open(options);
+  const HostEvent waiting = HostEvent::of_no_board();
+  const Buffer zeros = board.zeros(0, DType::kF32, {1});
+  EXPECT_EQ(code_of([&] { board.copy(zeros, 1, {waiting.event()}); }), ErrorCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace tpu::driver

@@ -60,6 +60,9 @@ class Event {
 class HostEvent {
  public:
   HostEvent() = default;
+  /// An event of no board, for work that another process does: waits block until it is set, and let
+  /// no simulated time pass.
+  static HostEvent of_no_board();
 
   bool valid() const { return owner_ != nullptr; }  ///< false for an empty handle
 

@@ -18,7 +18,11 @@ class BoardImpl;
 using EventCallback = std::function<void(ErrorPtr)>;
 
 struct EventState {
+  EventState() = default;
+  explicit EventState(bool without_board) : of_no_board(without_board) {}
+
   std::weak_ptr<BoardImpl> board;
+  const bool of_no_board = false;  // waits block until it is set: no board time makes it ready
   std::atomic<bool> done{false};
   ErrorPtr error;  // written before `done`
 
@@ -28,6 +32,7 @@ struct EventState {
 
   base::Mutex mutex;  // leaf lock: guards the change of `done`, too
   std::vector<EventCallback> callbacks TPU_GUARDED_BY(mutex);
+  base::CondVar changed;  // `done`, of one of no board
 
   bool open() const { return !done.load(std::memory_order_acquire); }
   bool failed() const { return done.load(std::memory_order_acquire) && error != nullptr; }
