@@ -36,6 +36,9 @@ struct ClientTexts {
   uint64_t cache_mib = 1024;
   double replica_seconds = ClientOptions().replica_seconds;
   bool monitor = true;
+  int process = -1;
+  int processes = 0;
+  std::string process_folder;
 };
 
 struct Reading : driver::BoardArguments {
@@ -201,6 +204,9 @@ ClientOptions read_client_options(const Environment& environment) {
   options.cache_mib = reading.client.cache_mib;
   options.replica_seconds = reading.client.replica_seconds;
   options.monitor = reading.client.monitor;
+  options.process = reading.client.process;
+  options.processes = reading.client.processes;
+  options.process_folder = reading.client.process_folder;
   options.open = reading.open;
   // A program of JAX is one step, whatever it loops over; Verilog may take any time by default, and
   // so may who sits at a debugger.

@@ -21,6 +21,7 @@ ProcessBoard* opened TPU_GUARDED_BY(opening) = nullptr;
 monitor::Sampler* sampler TPU_GUARDED_BY(opening) = nullptr;
 const ClientOptions* known_options TPU_GUARDED_BY(opening) = nullptr;
 const spec::BoardParams* known_params TPU_GUARDED_BY(opening) = nullptr;
+const std::string* elsewhere TPU_GUARDED_BY(opening) = nullptr;
 pid_t opened_by = 0;  // written once, with `opened`
 
 // The driver closes boards at exit too, but has nobody to tell of a trace or of waves that could
@@ -80,6 +81,9 @@ const spec::BoardParams& ProcessBoard::params() {
 
 ProcessBoard& ProcessBoard::get() {
   const base::MutexLock lock(opening);
+  if (elsewhere != nullptr) {
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition, *elsewhere);
+  }
   if (opened == nullptr) {
     opened = new ProcessBoard(driver::Board::open(options_locked().open));
     opened_by = getpid();
@@ -106,6 +110,16 @@ void ProcessBoard::change(const Environment& changes) {
     throw;
   }
   environment_ = wanted;
+}
+
+void ProcessBoard::set_elsewhere(const std::string& text) {
+  const base::MutexLock lock(opening);
+  if (opened != nullptr) {
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                        "the board is open in this process, which shares it with others; make the "
+                        "client of the framework first");
+  }
+  elsewhere = new std::string(text);
 }
 
 bool ProcessBoard::is_open() {

@@ -18,6 +18,9 @@ class ProcessBoard {
   // where Board::open() can.
   static ProcessBoard& get();
   static bool is_open();
+  // The board is in another process, as `text` says: get() fails with it from here on. Throws
+  // driver::Error (FailedPrecondition) when the board is open here.
+  static void set_elsewhere(const std::string& text);
 
   // The options of the environment, read at the first call. Throws driver::Error.
   static const ClientOptions& options();

@@ -10,6 +10,7 @@
 #include "errors.hpp"
 #include "objects.hpp"
 #include "process_board.hpp"
+#include "processes/place.hpp"
 #include "python_callbacks.hpp"
 #include "runtime/process_runtime.hpp"
 
@@ -26,8 +27,10 @@ constexpr const char kMemoryKind[] = "device";
 std::shared_ptr<PJRT_Client> make_client() {
   auto client = std::make_shared<PJRT_Client>();
   client->runtime = &process_runtime();
-  client->topology.topology =
-      make_topology(client::ProcessBoard::options().platform, client::ProcessBoard::params());
+  const ProcessPlace& place = process_place();
+  client->process = place.process;
+  client->topology.topology = make_topology(client::ProcessBoard::options().platform,
+                                            client::ProcessBoard::params(), place.processes);
   for (PJRT_DeviceDescription* description : client->topology.topology->devices) {
     auto memory = std::make_unique<PJRT_Memory>();
     auto device = std::make_unique<PJRT_Device>();
@@ -36,18 +39,21 @@ std::shared_ptr<PJRT_Client> make_client() {
     memory->device = device.get();
     *device = {description->id, client.get(), description, memory.get()};
     client->devices.push_back(device.get());
-    client->memories.push_back(memory.get());
+    if (description->process == place.process) {
+      device->local_id = static_cast<int>(client->addressable.size());
+      client->addressable.push_back(device.get());
+      client->memories.push_back(memory.get());
+    }
     client->owned_devices.push_back(std::move(device));
     client->owned_memories.push_back(std::move(memory));
   }
   return client;
 }
 
-PJRT_Device* device_of(PJRT_Client* client, int id, const char* what) {
-  const auto& devices = need(client, "client").devices;
+PJRT_Device* device_of(const std::vector<PJRT_Device*>& devices, int id, const char* what) {
   if (id < 0 || static_cast<size_t>(id) >= devices.size()) {
     throw_invalid(std::string(what) + " " + std::to_string(id) + ": expected one of the " +
-                  std::to_string(devices.size()) + " of this board");
+                  std::to_string(devices.size()) + " there are");
   }
   return devices[static_cast<size_t>(id)];
 }
@@ -92,9 +98,10 @@ void call(PJRT_Client_Create_Args& args) {
 
 void call(PJRT_Client_Destroy_Args& args) {
   const auto last = std::move(need(args.client, "client").of_caller);
-  if (last && last->launched_by_device) {
+  // Others may wait for the devices of this process.
+  if (last && (last->launched_by_device || last->addressable.size() < last->devices.size())) {
     std::vector<int> ids;
-    for (const PJRT_Device* device : last->devices) {
+    for (const PJRT_Device* device : last->addressable) {
       ids.push_back(device->id);
     }
     last->runtime->leave(ids, {driver::ErrorCode::kCancelled, "the client was destroyed"});
@@ -108,8 +115,16 @@ void call(PJRT_Client_PlatformName_Args& args) {
 }
 
 void call(PJRT_Client_ProcessIndex_Args& args) {
+  args.process_index = need(args.client, "client").process;
+}
+
+// The framework tells of the other processes of its job. Which of them share the board, and which
+// of those have ended, is known here already.
+void call(PJRT_Client_UpdateGlobalProcessInfo_Args& args) {
   need(args.client, "client");
-  args.process_index = 0;
+  if (args.num_process_infos > 0) {
+    need(args.process_infos, "process_infos");
+  }
 }
 
 void call(PJRT_Client_PlatformVersion_Args& args) {
@@ -129,17 +144,18 @@ void call(PJRT_Client_Devices_Args& args) {
 }
 
 void call(PJRT_Client_AddressableDevices_Args& args) {
-  const auto& devices = need(args.client, "client").devices;
+  const auto& devices = need(args.client, "client").addressable;
   args.addressable_devices = devices.data();
   args.num_addressable_devices = devices.size();
 }
 
 void call(PJRT_Client_LookupDevice_Args& args) {
-  args.device = device_of(args.client, args.id, "device id");
+  args.device = device_of(need(args.client, "client").devices, args.id, "device id");
 }
 
 void call(PJRT_Client_LookupAddressableDevice_Args& args) {
-  args.addressable_device = device_of(args.client, args.local_hardware_id, "local hardware id");
+  args.addressable_device = device_of(need(args.client, "client").addressable,
+                                      args.local_hardware_id, "local hardware id");
 }
 
 void call(PJRT_Client_AddressableMemories_Args& args) {
@@ -179,17 +195,17 @@ void call(PJRT_Device_GetAttributes_Args& args) {
 }
 
 void call(PJRT_Device_IsAddressable_Args& args) {
-  need(args.device, "device");
-  args.is_addressable = true;
+  args.is_addressable = need(args.device, "device").local_id >= 0;
 }
 
 void call(PJRT_Device_LocalHardwareId_Args& args) {
-  args.local_hardware_id = need(args.device, "device").id;
+  args.local_hardware_id = need(args.device, "device").local_id;
 }
 
 void call(PJRT_Device_AddressableMemories_Args& args) {
-  args.memories = &need(args.device, "device").memory;
-  args.num_memories = 1;
+  const PJRT_Device& device = need(args.device, "device");
+  args.memories = &device.memory;
+  args.num_memories = device.local_id >= 0 ? 1 : 0;
 }
 
 void call(PJRT_Device_DefaultMemory_Args& args) {

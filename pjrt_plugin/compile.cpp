@@ -81,8 +81,11 @@ PJRT_LoadedExecutable* new_loaded(PJRT_Client* client, std::shared_ptr<const Exe
   loaded->client = need(client, "client").shared_from_this();
   loaded->devices = devices_of(*client, *info);
   std::vector<int> ids;
-  for (const PJRT_Device* device : loaded->devices) {
+  for (PJRT_Device* device : loaded->devices) {
     ids.push_back(device->id);
+    if (device->local_id >= 0) {
+      loaded->addressable.push_back(device);
+    }
   }
   loaded->assignment = info->build.assignment.empty() ? device_assignment(ids, info->build.replicas)
                                                       : info->build.assignment;

@@ -95,7 +95,7 @@ bool is_kept(const PJRT_ExecuteOptions* options, size_t argument) {
 void check_counts(const PJRT_LoadedExecutable_Execute_Args& args) {
   const PJRT_LoadedExecutable& executable = *args.executable;
   const exe::ExecutableT& program = *executable.info->program->executable;
-  const size_t devices = args.execute_device != nullptr ? 1 : executable.devices.size();
+  const size_t devices = args.execute_device != nullptr ? 1 : executable.addressable.size();
   if (args.num_devices != devices) {
     throw_invalid("arguments for " + std::to_string(args.num_devices) +
                   " devices, the program runs on " + std::to_string(devices));
@@ -198,7 +198,7 @@ void launch(const PJRT_LoadedExecutable_Execute_Args& args, const DeviceProgram&
 
 void call(PJRT_LoadedExecutable_Execute_Args& args) {
   PJRT_LoadedExecutable& executable = need(args.executable, "executable");
-  std::vector<PJRT_Device*> devices = executable.devices;
+  std::vector<PJRT_Device*> devices = executable.addressable;
   if (args.execute_device != nullptr) {
     devices = {args.execute_device};
   }
@@ -235,7 +235,7 @@ void call(PJRT_LoadedExecutable_GetExecutable_Args& args) {
 }
 
 void call(PJRT_LoadedExecutable_AddressableDevices_Args& args) {
-  const auto& devices = need(args.executable, "executable").devices;
+  const auto& devices = need(args.executable, "executable").addressable;
   args.addressable_devices = devices.data();
   args.num_addressable_devices = devices.size();
 }

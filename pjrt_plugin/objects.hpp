@@ -32,6 +32,7 @@ struct PJRT_Device {
   PJRT_Client* client = nullptr;
   PJRT_DeviceDescription* description = nullptr;
   PJRT_Memory* memory = nullptr;
+  int local_id = -1;  ///< among the devices of this process; -1: of another one
 };
 
 // Lives as long as its owner, its buffers and its executables.
@@ -42,7 +43,9 @@ struct PJRT_Client : std::enable_shared_from_this<PJRT_Client> {
   std::vector<std::unique_ptr<PJRT_Device>> owned_devices;
   std::vector<std::unique_ptr<PJRT_Memory>> owned_memories;
   std::vector<PJRT_Device*> devices;
-  std::vector<PJRT_Memory*> memories;
+  std::vector<PJRT_Device*> addressable;  ///< those of this process
+  std::vector<PJRT_Memory*> memories;     ///< of these
+  int process = 0;
   std::atomic<bool> launched_by_device{false};  ///< a program of several devices, by one of them
 };
 
@@ -123,8 +126,9 @@ struct PJRT_Executable {
 struct PJRT_LoadedExecutable {
   std::shared_ptr<PJRT_Client> client;
   std::shared_ptr<const tpu::pjrt::ExecutableInfo> info;
-  std::vector<PJRT_Device*> devices;  ///< by partition; empty: any one that a call names
-  std::string assignment;             ///< serialized DeviceAssignmentProto
+  std::vector<PJRT_Device*> devices;      ///< by partition; empty: any one that a call names
+  std::vector<PJRT_Device*> addressable;  ///< of them, those of this process
+  std::string assignment;                 ///< serialized DeviceAssignmentProto
 
   tpu::base::Mutex mutex;
   std::vector<std::pair<int, std::shared_ptr<const tpu::pjrt::DeviceProgram>>> loaded

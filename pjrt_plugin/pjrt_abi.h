@@ -132,7 +132,7 @@
   U(PJRT_Client_DmaMap) \
   U(PJRT_Client_DmaUnmap) \
   X(PJRT_Client_CreateUninitializedBuffer) \
-  U(PJRT_Client_UpdateGlobalProcessInfo) \
+  X(PJRT_Client_UpdateGlobalProcessInfo) \
   X(PJRT_TopologyDescription_Deserialize) \
   U(PJRT_Client_CreateAliasBuffer) \
   U(PJRT_Client_FulfillAliasBuffer) \

@@ -11,6 +11,7 @@
 #include "errors.hpp"
 #include "objects.hpp"
 #include "process_board.hpp"
+#include "processes/place.hpp"
 #include "tpu/version.hpp"
 
 namespace tpu::pjrt {
@@ -56,7 +57,7 @@ PJRT_NamedValue named_float(const char* name, float value) {
 }
 
 std::shared_ptr<const Topology> make_topology(const std::string& platform,
-                                              const spec::BoardParams& board) {
+                                              const spec::BoardParams& board, int processes) {
   auto topology = std::make_shared<Topology>();
   topology->platform = platform;
   topology->version = fmt::format("tpuboard {} ({})", driver::kVersion, board.board.name);
@@ -66,6 +67,8 @@ std::shared_ptr<const Topology> make_topology(const std::string& platform,
     auto device = std::make_unique<PJRT_DeviceDescription>();
     const int64_t chip = id / per_chip;
     device->id = static_cast<int>(id);
+    device->process = ProcessPlace{0, processes, {}}.process_of(
+        device->id, static_cast<int>(spec::core_count(board)));
     device->kind = spec::chip_kind(board);
     device->coords[0] = chip % board.board.torus_x;
     device->coords[1] = chip / board.board.torus_x;
@@ -83,8 +86,9 @@ std::shared_ptr<const Topology> make_topology(const std::string& platform,
 }
 
 static PJRT_TopologyDescription* topology_of_process() {
-  return new PJRT_TopologyDescription{
-      make_topology(client::ProcessBoard::options().platform, client::ProcessBoard::params())};
+  return new PJRT_TopologyDescription{make_topology(client::ProcessBoard::options().platform,
+                                                    client::ProcessBoard::params(),
+                                                    process_place().processes)};
 }
 
 void call(PJRT_TopologyDescription_Create_Args& args) { args.topology = topology_of_process(); }
@@ -140,8 +144,7 @@ void call(PJRT_DeviceDescription_Id_Args& args) {
 }
 
 void call(PJRT_DeviceDescription_ProcessIndex_Args& args) {
-  need(args.device_description, "device_description");
-  args.process_index = 0;
+  args.process_index = need(args.device_description, "device_description").process;
 }
 
 void call(PJRT_DeviceDescription_Attributes_Args& args) {

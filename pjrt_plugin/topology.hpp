@@ -11,6 +11,7 @@
 
 struct PJRT_DeviceDescription {
   int id = 0;
+  int process = 0;
   std::string kind;   // "TPU v3"
   std::string text;   // "TPU:3"
   std::string debug;  // with chip and coordinates
@@ -29,8 +30,9 @@ struct Topology {
   std::vector<PJRT_NamedValue> attributes;
 };
 
+/// `processes` share the board.
 std::shared_ptr<const Topology> make_topology(const std::string& platform,
-                                              const spec::BoardParams& board);
+                                              const spec::BoardParams& board, int processes = 1);
 
 PJRT_NamedValue named_integer(const char* name, int64_t value);
 PJRT_NamedValue named_integers(const char* name, const int64_t* values, size_t count);

@@ -44,6 +44,34 @@ struct PJRT_Client_ProcessIndex_Args {
 };
 TPU_PJRT_STRUCT(PJRT_Client_ProcessIndex_Args, process_index);
 
+enum PJRT_ProcessState {
+  PJRT_ProcessState_kUnspecified = 0,
+  PJRT_ProcessState_kUninitialized = 1,
+  PJRT_ProcessState_kDisconnected = 2,
+  PJRT_ProcessState_kConnected = 3,
+  PJRT_ProcessState_kError = 4,
+};
+
+struct PJRT_ProcessInfo {
+  size_t struct_size;
+  int task_id;
+  uint64_t incarnation_id;
+  PJRT_ProcessState state;
+  int error_code;
+  const char* error_message;
+  size_t error_message_size;
+};
+TPU_PJRT_STRUCT(PJRT_ProcessInfo, error_message_size);
+
+struct PJRT_Client_UpdateGlobalProcessInfo_Args {
+  size_t struct_size;
+  PJRT_Extension_Base* extension_start;
+  PJRT_Client* client;
+  PJRT_ProcessInfo* process_infos;
+  size_t num_process_infos;
+};
+TPU_PJRT_STRUCT(PJRT_Client_UpdateGlobalProcessInfo_Args, num_process_infos);
+
 struct PJRT_Client_PlatformVersion_Args {
   size_t struct_size;
   PJRT_Extension_Base* extension_start;

@@ -1,6 +1,9 @@
 #include "runtime/process_runtime.hpp"
 
 #include "process_board.hpp"
+#include "processes/greeting.hpp"
+#include "processes/meeting.hpp"
+#include "processes/remote_runtime.hpp"
 #include "runtime/local_runtime.hpp"
 #include "sync/mutex.hpp"
 
@@ -11,15 +14,36 @@ base::Mutex opening;
 // Never destroyed: threads may outlive static objects.
 const Runtime* opened TPU_GUARDED_BY(opening) = nullptr;
 
+const Runtime* new_local() {
+  return new LocalRuntime(
+      client::ProcessBoard::get().board(),
+      std::chrono::duration<double>(client::ProcessBoard::options().replica_seconds),
+      client::join_programs);
+}
+
+const Runtime* new_remote(const ProcessPlace& place) {
+  client::ProcessBoard::set_elsewhere(
+      "this process shares its board with others, and another process has it: what frameworks do "
+      "not ask for is not there; run one process for it");
+  auto* const link = new RemoteLink(meet(place));
+  link->greet(hello_of_process(place));
+  return new RemoteRuntime(*link);
+}
+
 }  // namespace
 
 const Runtime& process_runtime() {
   const base::MutexLock lock(opening);
   if (opened == nullptr) {
-    opened = new LocalRuntime(
-        client::ProcessBoard::get().board(),
-        std::chrono::duration<double>(client::ProcessBoard::options().replica_seconds),
-        client::join_programs);
+    opened = process_place().is_shared() ? new_remote(process_place()) : new_local();
+  }
+  return *opened;
+}
+
+const Runtime& own_runtime() {
+  const base::MutexLock lock(opening);
+  if (opened == nullptr) {
+    opened = new_local();
   }
   return *opened;
 }

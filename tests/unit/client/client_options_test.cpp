@@ -51,7 +51,10 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
                                                      {"TPUBOARD_GDB_WAIT", "1"},
                                                      {"TPUBOARD_LOG", "stderr"},
                                                      {"TPUBOARD_CACHE", "/tmp/cache"},
-                                                     {"TPUBOARD_MONITOR", "0"}});
+                                                     {"TPUBOARD_MONITOR", "0"},
+                                                     {"TPUBOARD_PROCESS_ID", "3"},
+                                                     {"TPUBOARD_PROCESS_COUNT", "4"},
+                                                     {"TPUBOARD_PROCESS_DIR", "/tmp/meet"}});
   EXPECT_EQ(options.platform, "tpuboard");
   EXPECT_EQ(options.open.preset, "v2_8");
   EXPECT_THAT(options.open.overrides, ElementsAre("core.clock_mhz=700", "a=b"));
@@ -67,6 +70,9 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
   EXPECT_EQ(options.open.sim.mmio_trace_path, "m.txt");
   EXPECT_EQ(options.open.sim.gdb, ":1234");
   EXPECT_TRUE(options.open.sim.gdb_wait);
+  EXPECT_EQ(options.process, 3);
+  EXPECT_EQ(options.processes, 4);
+  EXPECT_EQ(options.process_folder, "/tmp/meet");
   EXPECT_EQ(options.call_log, "stderr");
   EXPECT_TRUE(options.cache);
   EXPECT_EQ(options.cache_folder, "/tmp/cache");

@@ -1,0 +1,69 @@
+// BoardServer: the process that has the board for others. It ends when none of them is left.
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "processes/session.hpp"
+
+namespace tpu::pjrt {
+
+class BoardServer : public SessionHost {
+ public:
+  /// `listening`: the socket in `folder` to which processes connect.
+  BoardServer(Descriptor listening, int processes, std::string folder);
+  ~BoardServer() override = default;
+
+  /// Opens the board, and serves until the last process has gone.
+  void run();
+
+  std::vector<int> greet(const wire::HelloT& hello) override;
+  const Runtime& runtime() const override { return *runtime_; }
+  std::shared_ptr<const client::CompiledProgram> program(
+      std::span<const std::byte> container, std::span<const std::byte> artifact,
+      const compiler::ImportOptions& import) override;
+  void end_lost(const std::vector<int>& devices) override;
+  void leave(const wire::HelloT& hello, const std::vector<int>& devices,
+             const std::string& why) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Member {
+    std::optional<wire::HelloT> there;
+    bool came = false;
+  };
+  // A process that has ended.
+  struct Lost {
+    int process;
+    std::vector<int> devices;
+    driver::Error error;
+  };
+
+  void accept_one();
+  /// How long nobody may be there until the server ends.
+  std::chrono::seconds patience() const;
+  bool is_empty() const;
+  /// Nobody is connecting, and from here on nobody can.
+  bool close_door();
+
+  const Descriptor listening_;
+  const std::string folder_;
+  wire::HelloT host_;
+  const Runtime* runtime_ = nullptr;
+  std::optional<driver::Error> not_open_;  // why the board is not
+  std::list<Session> sessions_;            // of the thread in run()
+
+  mutable base::Mutex mutex_;
+  std::vector<Member> members_ TPU_GUARDED_BY(mutex_);
+  std::vector<Lost> lost_ TPU_GUARDED_BY(mutex_);  // the first is why others ended
+  std::map<std::string, std::weak_ptr<const client::CompiledProgram>, std::less<>> programs_
+      TPU_GUARDED_BY(mutex_);  // by container and artifact
+};
+
+}  // namespace tpu::pjrt

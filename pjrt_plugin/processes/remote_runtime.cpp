@@ -1,0 +1,263 @@
+#include "processes/remote_runtime.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "processes/remote_array.hpp"
+#include "processes/wire/failure.hpp"
+
+namespace tpu::pjrt {
+namespace {
+
+const RemoteArray& remote(const DeviceArray& array) {
+  return static_cast<const RemoteArray&>(array);
+}
+
+// Copies the part of `view` from dimension `dim` on, whose first element is at `from`.
+std::byte* pack(const driver::HostView& view, size_t dim, const std::byte* from, size_t element,
+                std::byte* to) {
+  if (dim == view.shape.size()) {
+    std::memcpy(to, from, element);
+    return to + element;
+  }
+  for (int64_t i = 0; i < view.shape[dim]; ++i) {
+    to = pack(view, dim + 1, from + i * view.strides[dim], element, to);
+  }
+  return to;
+}
+
+// The bytes of the view, dense and row-major; `own` has them when they do not lie so.
+std::span<const std::byte> dense(const driver::HostView& view, std::vector<std::byte>& own) {
+  if (view.strides.empty()) {
+    return view.bytes;
+  }
+  own.resize(driver::byte_count(view.dtype, view.shape));
+  if (!own.empty()) {
+    pack(view, 0, view.bytes.data() + view.first_byte, driver::dtype_bytes(view.dtype), own.data());
+  }
+  return own;
+}
+
+// Makes an array with `call`, which has its number.
+template <class CallT>
+DeviceArrayPtr made_by(RemoteLink& link, CallT call, int device, driver::DType dtype,
+                       const driver::Shape& shape) {
+  const auto array = std::make_shared<const RemoteArray>(link, call.array, device, dtype, shape);
+  try {
+    link.call(std::move(call));
+  } catch (...) {
+    array->forget();
+    throw;
+  }
+  return array;
+}
+
+template <class CallT>
+CallT new_array(RemoteLink& link, int device, driver::DType dtype, const driver::Shape& shape) {
+  CallT call;
+  call.array = link.new_number();
+  call.device = device;
+  call.dtype = static_cast<uint8_t>(dtype);
+  call.dims = shape;
+  return call;
+}
+
+class RemoteProgram final : public DeviceProgram {
+ public:
+  RemoteProgram(RemoteLink& link, uint64_t number,
+                std::shared_ptr<const client::CompiledProgram> program)
+      : link_(link), number_(number), program_(std::move(program)) {}
+  ~RemoteProgram() override {
+    wire::DropProgramT drop;
+    drop.program = number_;
+    link_.tell(std::move(drop));
+  }
+
+  LaunchResult launch(const LaunchRequest& request) const override;
+  void refuse(const std::vector<int>& devices, const driver::Error& error) const override;
+  void unload() const override {
+    wire::UnloadT unload;
+    unload.program = number_;
+    link_.tell(std::move(unload));
+  }
+
+ private:
+  std::vector<DeviceArrayPtr> results_on(int device) const;
+
+  RemoteLink& link_;
+  const uint64_t number_;
+  const std::shared_ptr<const client::CompiledProgram> program_;
+};
+
+std::vector<DeviceArrayPtr> RemoteProgram::results_on(int device) const {
+  std::vector<DeviceArrayPtr> results;
+  for (const auto& result : program_->executable->results) {
+    results.push_back(std::make_shared<const RemoteArray>(link_, link_.new_number(), device,
+                                                          static_cast<driver::DType>(result->elem),
+                                                          result->local_dims));
+  }
+  return results;
+}
+
+LaunchResult RemoteProgram::launch(const LaunchRequest& request) const {
+  wire::LaunchT call;
+  call.program = number_;
+  call.keep.assign(request.keep.begin(), request.keep.end());
+  call.trace_context = request.trace_context;
+  call.host_calls = request.on_host_call != nullptr;
+  call.event = link_.new_number();
+  LaunchResult result;
+  for (const DeviceShare& share : request.shares) {
+    auto part = std::make_unique<wire::ShareT>();
+    part->device = share.device;
+    for (const DeviceArrayPtr& argument : share.arguments) {
+      part->arguments.push_back(remote(*argument).number());
+    }
+    result.outputs.push_back(results_on(share.device));
+    for (const DeviceArrayPtr& output : result.outputs.back()) {
+      part->outputs.push_back(remote(*output).number());
+    }
+    call.shares.push_back(std::move(part));
+  }
+  const uint64_t number = call.event;
+  result.done.assign(request.shares.size(), link_.expect(number));
+  if (request.on_host_call) {
+    link_.host_calls().begin(number, request.on_host_call);
+  }
+  try {
+    link_.call(std::move(call));
+  } catch (...) {
+    link_.forget(number);
+    link_.host_calls().end(number);
+    for (const auto& outputs : result.outputs) {
+      for (const DeviceArrayPtr& output : outputs) {
+        remote(*output).forget();
+      }
+    }
+    throw;
+  }
+  return result;
+}
+
+void RemoteProgram::refuse(const std::vector<int>& devices, const driver::Error& error) const {
+  wire::RefuseT call;
+  call.program = number_;
+  call.devices = devices;
+  call.failure = failure_of(error);
+  link_.call(std::move(call));
+}
+
+}  // namespace
+
+driver::DeviceInfo RemoteRuntime::device_info(int device) const {
+  wire::DeviceUseT call;
+  call.device = device;
+  const wire::AnswerT answer = link_.call(std::move(call));
+  driver::DeviceInfo info;
+  info.id = device;
+  const auto number = [&answer](size_t i) {
+    return i < answer.numbers.size() ? answer.numbers[i] : 0;
+  };
+  info.hbm_bytes = number(0);
+  info.hbm_used = number(1);
+  info.hbm_peak = number(2);
+  info.hbm_largest_free = number(3);
+  info.hbm_limit = number(4);
+  return info;
+}
+
+DeviceArrayPtr RemoteRuntime::put(int device, const driver::HostView& host) const {
+  auto call = new_array<wire::PutT>(link_, device, host.dtype, host.shape);
+  std::vector<std::byte> own;
+  std::shared_ptr<SegmentPool::Segment> segment;
+  call.bytes = link_.segments().bytes_of(dense(host, own), segment);
+  return made_by(link_, std::move(call), device, host.dtype, host.shape);
+}
+
+DeviceArrayPtr RemoteRuntime::put(int device, driver::DType dtype, const driver::Shape& shape,
+                                  std::shared_ptr<const std::vector<std::byte>> bytes,
+                                  const driver::Event& after) const {
+  auto call = new_array<wire::PutLaterT>(link_, device, dtype, shape);
+  const uint64_t number = call.array;
+  DeviceArrayPtr array = made_by(link_, std::move(call), device, dtype, shape);
+  after.on_ready([&link = link_, number,
+                  bytes = std::move(bytes)](const std::shared_ptr<const driver::Error>& error) {
+    wire::FillT fill;
+    fill.array = number;
+    fill.failure = failure_of(error);
+    std::shared_ptr<SegmentPool::Segment> segment;
+    try {
+      if (error == nullptr) {
+        fill.bytes = link.segments().bytes_of(*bytes, segment);
+      }
+      link.call(std::move(fill));
+    } catch (const driver::Error&) {
+      // Without the other process the array has failed; who dropped it does not miss the bytes.
+    }
+  });
+  return array;
+}
+
+DeviceArrayPtr RemoteRuntime::zeros(int device, driver::DType dtype,
+                                    const driver::Shape& shape) const {
+  return made_by(link_, new_array<wire::ZerosT>(link_, device, dtype, shape), device, dtype, shape);
+}
+
+DeviceArrayPtr RemoteRuntime::copy(const DeviceArray& source, int device) const {
+  wire::CopyT call;
+  call.array = link_.new_number();
+  call.source = remote(source).number();
+  call.device = device;
+  return made_by(link_, std::move(call), device, source.dtype(), source.shape());
+}
+
+std::shared_ptr<const DeviceProgram> RemoteRuntime::load(
+    std::shared_ptr<const client::CompiledProgram> program, const std::vector<int>& devices) const {
+  wire::LoadT call;
+  call.program = link_.new_number();
+  call.devices = devices;
+  call.replicas = program->import.replicas;
+  call.partitions = program->import.partitions;
+  call.layouts = program->import.layouts;
+  std::shared_ptr<SegmentPool::Segment> executable, artifact;
+  call.executable =
+      link_.segments().bytes_of(exe::write_executable(*program->executable), executable);
+  call.artifact = link_.segments().bytes_of(program->artifact, artifact);
+  const uint64_t number = call.program;
+  link_.call(std::move(call));
+  return std::make_shared<const RemoteProgram>(link_, number, std::move(program));
+}
+
+void RemoteRuntime::leave(const std::vector<int>& devices, const driver::Error& error) const {
+  wire::LeaveT call;
+  call.devices = devices;
+  call.failure = failure_of(error);
+  link_.tell(std::move(call));
+}
+
+std::shared_ptr<void> RemoteRuntime::host_work() const {
+  const auto tell = [&link = link_](bool begins) {
+    wire::HostWorkT work;
+    work.begins = begins;
+    link.tell(std::move(work));
+  };
+  tell(true);
+  return std::shared_ptr<void>(nullptr, [tell](void*) { tell(false); });
+}
+
+std::string RemoteRuntime::end_profile() const {
+  std::string space;
+  for (uint64_t size = 1; space.size() < size;) {
+    wire::EndProfileT call;
+    call.first = space.size();
+    const wire::AnswerT answer = link_.call(std::move(call));
+    size = answer.number;
+    if (answer.bytes.empty()) {
+      break;
+    }
+    space.append(answer.bytes.begin(), answer.bytes.end());
+  }
+  return space;
+}
+
+}  // namespace tpu::pjrt

@@ -1,0 +1,67 @@
+// A connected Unix socket that carries frames. One thread receives; whoever sends holds a lock of
+// its own.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "processes/wire/frame.hpp"
+
+namespace tpu::pjrt {
+
+/// A file descriptor that is closed with its owner.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor();
+
+  int number() const { return number_; }
+  bool valid() const { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
+struct ReceivedFrame {
+  wire::FrameT frame;
+  Descriptor descriptor;  ///< that came along
+};
+
+class FrameSocket {
+ public:
+  explicit FrameSocket(Descriptor socket) : socket_(std::move(socket)) {}
+
+  /// Waits for a frame. Nothing: the other end has closed, also in the middle of a frame. Throws
+  /// driver::Error as read_frame().
+  std::optional<ReceivedFrame> receive();
+
+  /// The bytes of write_frame(). False: the other end has closed.
+  bool send(std::span<const std::byte> frame, int descriptor = -1) const;
+
+  /// Ends receive() and send() on both ends.
+  void shut_down() const;
+
+  /// Process at the other end, and its user.
+  struct Peer {
+    int pid = 0;
+    unsigned user = 0;
+  };
+  Peer peer() const;
+
+ private:
+  bool receive_bytes(std::span<std::byte> bytes, Descriptor* descriptor);
+
+  Descriptor socket_;
+};
+
+}  // namespace tpu::pjrt

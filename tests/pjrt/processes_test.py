@@ -1,0 +1,195 @@
+"""Several processes on one board: JAX with jax.distributed.initialize(), and what happens when one of them ends.
+
+Each case starts the processes, which run code of this file. TPU_LIBRARY_PATH names the plugin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+LIMIT = 240  # seconds that a case may take
+
+START = """
+import sys, time
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+"""
+JOIN = """
+jax.distributed.initialize(coordinator_address=sys.argv[1], num_processes=int(sys.argv[2]), process_id=int(sys.argv[3]))
+"""
+# Prints bits, equal in all processes and for any number of them.
+TRAIN = """
+mesh = Mesh(np.array(jax.devices()), ('data',))
+whole, parts = NamedSharding(mesh, P()), NamedSharding(mesh, P('data'))
+rng = np.random.default_rng(7)
+weights = {'a': rng.standard_normal((24, 40), np.float32), 'b': rng.standard_normal((40, 8), np.float32)}
+weights = {k: jax.make_array_from_callback(v.shape, whole, lambda i, v=v: v[i]) for k, v in weights.items()}
+@jax.jit
+def step(w, x, y):
+    def loss(w):
+        return jnp.mean((jnp.tanh(x @ w['a']) @ w['b'] - y) ** 2)
+    value, gradient = jax.value_and_grad(loss)(w)
+    return value, jax.tree.map(lambda p, g: p - 0.05 * g, w, gradient)
+share = 64 // jax.process_count()
+mine = slice(jax.process_index() * share, (jax.process_index() + 1) * share)
+for i in range(6):
+    x, y = rng.standard_normal((64, 24), np.float32), rng.standard_normal((64, 8), np.float32)
+    x = jax.make_array_from_process_local_data(parts, x[mine])
+    y = jax.make_array_from_process_local_data(parts, y[mine])
+    value, weights = step(weights, x, y)
+    print('loss', i, np.asarray(value.addressable_data(0)).tobytes().hex(), flush=True)
+print('weights', {k: hash(np.asarray(v.addressable_data(0)).tobytes()) for k, v in weights.items()})
+"""
+COLLECTIVES = """
+def summed(x): return jax.lax.psum(x, 'data')
+total = jax.jit(jax.shard_map(summed, mesh=mesh, in_specs=P('data'), out_specs=P()))(
+    jax.make_array_from_process_local_data(parts, np.arange(8, dtype=np.float32)[
+        jax.process_index() * 8 // jax.process_count():(jax.process_index() + 1) * 8 // jax.process_count()]))
+print('psum', np.asarray(total.addressable_data(0)))
+own = [jax.device_put(np.full(3, d.id, np.int32), d) + 1 for d in jax.local_devices()]
+print('own', [int(a[0]) - 1 for a in own] == [d.id for d in jax.local_devices()])
+if jax.process_count() > 1:
+    from jax.experimental import multihost_utils
+    print('gathered', multihost_utils.process_allgather(np.array([jax.process_index()])).ravel().tolist()
+          == list(range(jax.process_count())))
+    multihost_utils.sync_global_devices('end')
+"""
+
+
+def free_port() -> int:
+    """A port that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Job:
+    """Processes of one run."""
+
+    def __init__(self, code: str, count: int, environment: dict[str, str] | None = None) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.processes = []
+        address = f"127.0.0.1:{free_port()}"
+        for process in range(count):
+            own = {**os.environ, "TPUBOARD_PROCESS_DIR": str(Path(self.folder.name) / "meet"), "PYTHONHASHSEED": "0",
+                   **{name: text.format(process=process) for name, text in (environment or {}).items()}}
+            if count == 1:
+                own.pop("TPUBOARD_PROCESS_DIR")
+            self.processes.append(subprocess.Popen(
+                [sys.executable, "-c", START + code, address, str(count), str(process)], env=own, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+
+    def wait(self) -> list[tuple[int, str, str]]:
+        """Exit code, output and errors of each process; none of them may hang, and no server stays."""
+        ends = []
+        try:
+            for process in self.processes:
+                output, errors = process.communicate(timeout=LIMIT)
+                ends.append((process.returncode, output, errors))
+        finally:
+            for process in self.processes:
+                process.kill()
+        wait_until(lambda: not servers(self.folder.name), "the server stays")
+        return ends
+
+
+def wait_until(done: Callable[[], bool], what: str, seconds: float = 20) -> None:
+    """Fails when it is not so in time."""
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def servers(folder: str) -> list[int]:
+    """Processes that have the board of this folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit():
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                if words[0].endswith(b"tpuboard_server") and any(folder.encode() in word for word in words):
+                    found.append(int(entry.name))
+        except OSError:
+            pass
+    return found
+
+
+def outputs(code: str, count: int, environment: dict[str, str] | None = None) -> list[str]:
+    """Of processes that must end well."""
+    ends = Job(code, count, environment).wait()
+    for number, (exit_code, output, errors) in enumerate(ends):
+        assert exit_code == 0, f"process {number}: exit code {exit_code}\n{output}\n{errors}"
+    return [output for _, output, _ in ends]
+
+
+def train(count: int) -> None:
+    """Training steps give the bits of one process; collectives; arrays and devices of each process."""
+    alone, = outputs(TRAIN + COLLECTIVES, 1)
+    shape = "print('shape', jax.process_index(), jax.process_count(), len(jax.devices()), len(jax.local_devices()))\n"
+    for number, text in enumerate(outputs(JOIN + shape + TRAIN + COLLECTIVES, count)):
+        lines = text.splitlines()
+        assert f"shape {number} {count} 8 {8 // count}" in lines, text
+        assert "gathered True" in lines and "own True" in lines, text
+        same = [line for line in lines if not line.startswith(("shape", "gathered"))]
+        assert same == alone.splitlines(), f"process {number}:\n{text}\none process:\n{alone}"
+
+
+def variables() -> None:
+    """The variables of the real machine, without jax.distributed: each process has its own chip."""
+    code = "d = jax.local_devices()\nprint([x.id for x in d], [x.coords for x in d], jax.process_index())\n"
+    for process, text in enumerate(outputs(code + "print(jnp.arange(4).sum())", 4, {
+            "TPU_PROCESS_BOUNDS": "2,2,1", "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1", "TPU_VISIBLE_CHIPS": "{process}",
+            "CLOUD_TPU_TASK_ID": "{process}"})):
+        assert text.splitlines()[0].startswith(f"[{2 * process}, {2 * process + 1}]"), text
+        assert text.splitlines()[0].endswith(f" {process}") and text.splitlines()[1] == "6", text
+
+
+def killed() -> None:
+    """A process is killed in the middle of training: the others have its number within seconds, and no server stays.
+
+    They leave without JAX's farewell, which waits for the one that is gone (`heartbeat_timeout_seconds`).
+    """
+    train_on = TRAIN.replace("range(6)", "range(100000)").replace("\n", "\n    ")
+    job = Job(JOIN + f"""
+import os
+try:
+    {train_on}
+except Exception as error:
+    print('error', error, flush=True)
+    os._exit(3)
+""", 4)
+    for process in job.processes:
+        line = process.stdout.readline()
+        assert line.startswith("loss"), line + process.stderr.read()
+    job.processes[2].send_signal(signal.SIGKILL)
+    begin = time.monotonic()
+    ends = job.wait()
+    assert time.monotonic() - begin < 10, "the others went on too long"
+    for number, (exit_code, output, _) in enumerate(ends):
+        assert exit_code == (-signal.SIGKILL if number == 2 else 3), (number, exit_code)
+        assert number == 2 or "process 2 (pid" in output.splitlines()[-1], output
+
+
+def main() -> int:
+    """Runs a case."""
+    cases = {"two": lambda: train(2), "four": lambda: train(4), "eight": lambda: train(8), "variables": variables,
+             "killed": killed}
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--case", required=True, choices=sorted(cases))
+    cases[parser.parse_args().case]()
+    print("ok")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
