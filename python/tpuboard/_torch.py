@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ _PARTS = {"TPU_VISIBLE_CHIPS": ("", "0,1,2,3"), "TPU_VISIBLE_DEVICES": ("", "0,1
 
 
 class Plugin(plugins.DevicePlugin):  # type: ignore[misc]  # PyTorch/XLA has no types
-    """The board as PyTorch/XLA starts it: one process with a thread for each core."""
+    """The board as PyTorch/XLA starts it: TPUBOARD_PROCESS_COUNT processes, each with a thread for each core."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,13 +54,22 @@ class Plugin(plugins.DevicePlugin):  # type: ignore[misc]  # PyTorch/XLA has no 
 
     def physical_chip_count(self) -> int:
         """Processes that `xmp.spawn` makes."""
-        return 1
+        return int(os.environ.get("TPUBOARD_PROCESS_COUNT", "1"))
 
     def configure_single_process(self) -> None:
-        """Nothing to choose: the process has the board."""
+        """The process has the board."""
+        os.environ.pop("TPUBOARD_PROCESS_COUNT", None)
 
     def configure_multiprocess(self, local_rank: int, local_world_size: int) -> None:
-        """As above; there is one process."""
+        """In a child: its place among the processes that share the board (docs/processes.md)."""
+        if local_world_size == 1:
+            self.configure_single_process()
+            return
+        os.environ["TPUBOARD_PROCESS_ID"] = str(local_rank)
+        os.environ["TPUBOARD_PROCESS_COUNT"] = str(local_world_size)
+        # Of this call of `xmp.spawn`: another program in the same terminal has a board of its own.
+        os.environ.setdefault("TPUBOARD_PROCESS_DIR",
+                              f"{tempfile.gettempdir()}/tpuboard-{os.geteuid()}/spawn-{os.getppid()}")
 
     def client_create_options(self) -> dict[str, Any]:
         return {"ml_framework_name": "PyTorch/XLA", "ml_framework_version": str(torch_xla.__version__)}
