@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
     const std::string path = argv[i];
     std::ofstream out(path + ".txt");
     try {
-      tpu::compiler::Module module = tpu::compiler::import_vhlo_file(path);
+      tpu::compiler::Module module = tpu::compiler::import_program_file(path);
       tpu::compiler::inline_calls(module);
       module.name = "m";
       out << tpu::compiler::print(module);

@@ -50,7 +50,7 @@ void run(const std::vector<std::string>& args) {
       files.push_back(a);
     }
   }
-  Module module = import_vhlo_file(files.at(0));
+  Module module = import_program_file(files.at(0));
   if (passes) {
     run_passes(module, lowered ? compile_passes() : canonical_passes());
   } else {
