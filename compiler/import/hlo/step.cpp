@@ -170,6 +170,11 @@ void Step::constrain() const {
       std::find(kElsewhere.begin(), kElsewhere.end(), at.opcode) != kElsewhere.end()) {
     return;
   }
+  // A member of what has a sharding itself.
+  if (at.opcode == "get-tuple-element" &&
+      scope.computation.instructions[at.operands[0]].sharding.has_value()) {
+    return;
+  }
   const std::vector<const Shape*> shapes = leaves_of(at.shape);
   const std::vector<std::string> texts = gspmd_texts(*at.sharding, shapes.size(), *this);
   Bundle& made = scope.values[static_cast<size_t>(&at - scope.computation.instructions.data())];
