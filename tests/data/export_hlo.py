@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "compiler"))
 
 import export_graphs  # noqa: E402  sets up JAX's environment
 import hlo_forms_test  # noqa: E402
+
 import jax  # noqa: E402
 
 # Those whose modules hold other instructions than the rest.
