@@ -18,8 +18,8 @@ struct CompiledFile {
   std::vector<int64_t> one_hot_classes;  ///< of each argument, see one_hot.hpp; 0: not known
 };
 
-/// Compiles a program (compiler::is_program_file) for a board; `data_parallel` as in CompileOptions.
-/// Throws Error (InvalidArgument) with the compiler's text.
+/// Compiles a program (compiler::is_program_file) for a board; `data_parallel` as in
+/// CompileOptions. Throws Error (InvalidArgument) with the compiler's text.
 CompiledFile compile_file(const std::string& path, const std::string& board,
                           const std::vector<std::string>& overrides,
                           const std::vector<size_t>& data_parallel = {});

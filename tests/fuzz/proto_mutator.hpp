@@ -1,6 +1,6 @@
 // Damages protocol buffers so that they stay protocol buffers: a field at any depth gets another
-// value or another number, is left out, comes twice, or gives its contents to another. The same seed
-// gives the same inputs.
+// value or another number, is left out, comes twice, or gives its contents to another. The same
+// seed gives the same inputs.
 #pragma once
 
 #include <cstdint>
