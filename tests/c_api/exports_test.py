@@ -1,4 +1,7 @@
-"""The library shows its two interfaces and nothing else: GetPjrtApi, tpu_* (and sc_main, for the SystemC library)."""
+"""The library shows its two interfaces and nothing else: GetPjrtApi and tpu_*.
+
+Beside them it shows sc_main for the SystemC library, and tpuboard_serve for the program tpuboard_server.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ HEADER = Path(__file__).resolve().parents[2] / "c_api/include/tpu/tpu.h"
 def main() -> int:
     """Compares the symbols of the library with the functions of the header."""
     text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(encoding="utf-8"), flags=re.DOTALL)
-    wanted = set(re.findall(r"\b(tpu_\w+)\((?!\*)", text)) | {"GetPjrtApi", "sc_main"}
+    wanted = set(re.findall(r"\b(tpu_\w+)\((?!\*)", text)) | {"GetPjrtApi", "sc_main", "tpuboard_serve"}
     listed = subprocess.run(["nm", "-D", "--defined-only", sys.argv[1]], check=True, capture_output=True, text=True)
     shown = {line.split()[2].split("@")[0] for line in listed.stdout.splitlines()}
     for name in sorted(wanted - shown):

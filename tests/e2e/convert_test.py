@@ -213,7 +213,7 @@ class Convert(unittest.TestCase):
         self.refused(1, "no such file", self.folder / "none-*", "--numpy", out)
         self.refused(1, "'image:u9': there is no type 'u9'", first, "--numpy", out, "--feature", "image:u9")
         self.refused(1, "'image:u8[3,]]'", first, "--numpy", out, "--feature", "image:u8[3,]]")
-        self.refused(2, "say --records PREFIX or --numpy FOLDER", first)
+        self.refused(2, "expected one of --records PREFIX and --numpy FOLDER", first)
         np.save(self.folder / "a.npy", IMAGES)
         np.savez(self.folder / "b.npz", label=LABELS[:5])
         self.refused(1, "holds 23 examples", f"a={self.folder}/a.npy", self.folder / "b.npz", "--records",

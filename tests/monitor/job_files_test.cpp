@@ -87,7 +87,7 @@ TEST_F(MonitorJobs, OneUnreadableFileDoesNotHideTheOthers) {
   EXPECT_THAT(
       list.unreadable,
       ::testing::UnorderedElementsAre(
-          HasSubstr(std::to_string(getpid()) + ".json: format 2 of another version"),
+          HasSubstr(std::to_string(getpid()) + ".json: written by another version of tpuboard"),
           HasSubstr(std::to_string(getppid()) + ".json: does not hold the metrics of a job")));
   const std::string text = prometheus_text({*read_job(folder_, job).report}, list.unreadable);
   EXPECT_THAT(text, AllOf(HasSubstr("tpuboard_unreadable_job_files 2\n"),
@@ -181,8 +181,7 @@ TEST_F(MonitorJobs, JobsOfAnotherUserAreRefusedByName) {
     };
     const bool folder = says([] { running_jobs("/usr"); }, "its jobs belong to the user root");
     const bool process = says([this] { choose_job(folder_, 1); }, "belongs to the user root");
-    const bool publish =
-        says([] { const JobFile file("/usr"); }, "expected a folder that only this user");
+    const bool publish = says([] { const JobFile file("/usr"); }, "expected a folder of this user");
     _exit(folder && process && publish ? 0 : 1);
   }
   int status = -1;

@@ -94,7 +94,7 @@ TEST(MonitorReport, DamagedTextIsRefused) {
                 HasSubstr("/run/7.json: does not hold the metrics of a job"));
   }
   EXPECT_THAT(error_of("[1]"), HasSubstr("/run/7.json: does not hold the metrics of a job"));
-  EXPECT_THAT(error_of(R"({"format": 2})"), HasSubstr("format 2 of another version"));
+  EXPECT_THAT(error_of(R"({"format": 2})"), HasSubstr("expected format 1, found 2"));
 }
 
 TEST(MonitorReport, AWrongMemberIsNamed) {

@@ -43,10 +43,10 @@ TEST(VpuProgram, RefusesWhatTheIsaDoesNotHave) {
   EXPECT_THAT(program_error([](auto& b) { b.add(Section::kPost, static_cast<VpuOp>(0)); }),
               HasSubstr("opcode 0"));
   EXPECT_THAT(program_error([](auto& b) { b.add(Section::kBody, VpuOp::kMov, 32, 0); }),
-              HasSubstr("body[2] (mov): register r32"));
+              HasSubstr("body[2] (mov): invalid register r32: the header has 32 registers"));
   EXPECT_THAT(program_error([](auto& b) { b.registers = 0; }), HasSubstr("register r0"));
   EXPECT_THAT(program_error([](auto& b) { b.registers = 33; }),
-              HasSubstr("33 registers, at most 32"));
+              HasSubstr("the header has 33 registers: expected at most 32"));
   EXPECT_THAT(program_error([](auto& b) { b.add(Section::kBody, VpuOp::kFmaF, 0, 0, 0, 77); }),
               HasSubstr("register r77"));
   EXPECT_THAT(program_error([](auto& b) { b.add(Section::kBody, VpuOp::kStore, 0, 0, 4, 1); }),
@@ -120,7 +120,8 @@ TEST(VpuKernelCheck, RefusesBadOperands) {
                 b.accesses[0].addr.space = static_cast<uint8_t>(spec::Space::kHbm);
               }),
               HasSubstr("must be in vmem, found hbm"));
-  EXPECT_THAT(kernel_error([](auto& b) { b.accesses[0].addr.space = 9; }), HasSubstr("space 9"));
+  EXPECT_THAT(kernel_error([](auto& b) { b.accesses[0].addr.space = 9; }),
+              HasSubstr("expected a space below 4"));
   EXPECT_THAT(kernel_error([](auto& b) { b.accesses[0].type = static_cast<uint8_t>(Elem::kI64); }),
               HasSubstr("type i64 is not supported; use two accesses"));
   EXPECT_THAT(kernel_error([](auto& b) { b.add(Section::kBody, VpuOp::kIndex, 0, 0, 0, 0); }),

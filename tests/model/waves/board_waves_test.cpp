@@ -230,7 +230,7 @@ TEST(BoardWaves, ASecondRunOnTheFileIsToldWhy) {
         try {
           second();
         } catch (const std::runtime_error& error) {
-          EXPECT_THAT(error.what(), HasSubstr("shared.fst is being written by another run"));
+          EXPECT_THAT(error.what(), HasSubstr("shared.fst is already open for writing"));
           throw;
         }
       },
@@ -651,8 +651,9 @@ TEST(BoardWaves, BadTriggersAreToldApart) {
       {"line=train.py:3", "source lines are not known here"},
       {"firmware=", "expected a place in the firmware, such as firmware=0x100"},
       {"firmware=0x20000",
-       "expected an even address in the code, which is in 0x0..0x3ff and 0x10000000"},
-      {"firmware=0x101", "expected an even address"},
+       "invalid address: expected an even address in the code, which is in 0x0..0x3ff and "
+       "0x10000000"},
+      {"firmware=0x101", "invalid address: expected an even address"},
       {"firmware=board.chip9.*:0x100", "board.chip9.* matches no core"},
       {"assertion=1", "assertion takes no value"},
       {"nonfinite", "a run without data (SimOptions::no_data) computes no values"},

@@ -148,7 +148,7 @@ TEST(SnapshotFile, SaysWhichStateDoesNotFit) {
                 reader(first);
                 reader.finish();
               }),
-              message("section 'second' is not known"));
+              message("unknown section 'second'"));
 }
 
 // A length that no section holds takes no memory.

@@ -78,7 +78,7 @@ TEST(BoardLoader, TakesRealNumbers) {
   EXPECT_EQ(load_board("v3_8", {"host.input_gbps=12"}).host.input_gbps, 12.0);
   EXPECT_EQ(load_board(write_board(entry, "input_gbps = { value = 2.5,")).host.input_gbps, 2.5);
   EXPECT_THAT(error_of(write_board(entry, "input_gbps = { value = \"fast\",")),
-              HasSubstr("host.input_gbps must have a number"));
+              HasSubstr("host.input_gbps: invalid value: expected a number"));
   EXPECT_THAT(error_of(write_board(entry, "input_gbps = { value = -0.5,")),
               HasSubstr("host.input_gbps = -0.5 is out of range"));
   EXPECT_THAT(error_of("v3_8", {"host.input_gbps=1 GB"}),

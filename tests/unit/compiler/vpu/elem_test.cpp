@@ -13,7 +13,7 @@ TEST(Elem, HasTheNameAndTheSizeOfTheInstructionSet) {
   std::set<spec::Elem> seen;
   for (int i = 0; is_supported(static_cast<Elem>(i)); ++i) {
     const auto elem = static_cast<Elem>(i);
-    if (is_complex(elem)) {
+    if (is_complex(elem) || elem == Elem::kF64) {
       EXPECT_THROW(isa_elem(elem), Error);  // a core sees pairs of f32
       continue;
     }
