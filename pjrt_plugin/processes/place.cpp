@@ -55,32 +55,25 @@ int product_of(const char* name, const std::string& text) {
   return product;
 }
 
-// The number of this process from the two variables that say it.
+// TPU_WORKER_ID is the number of the host; on a host with several processes CLOUD_TPU_TASK_ID has
+// the number of the process.
 int task_of(const Variable& variable, const std::string& bounds) {
-  std::optional<int> found;
-  const char* said = nullptr;
   for (const char* name : {"CLOUD_TPU_TASK_ID", "TPU_WORKER_ID"}) {
-    if (const auto text = variable(name); text && !text->empty()) {
-      const std::vector<int> numbers = numbers_of(name, *text);
-      if (numbers.size() != 1) {
-        throw_invalid(
-            fmt::format("environment variable {}: expected one number, found '{}'", name, *text));
-      }
-      if (found && *found != numbers[0]) {
-        throw_invalid(
-            fmt::format("{} is {}, {} is {}: they must agree", said, *found, name, numbers[0]));
-      }
-      found = numbers[0];
-      said = name;
+    const auto text = variable(name);
+    if (!text || text->empty()) {
+      continue;
     }
+    const std::vector<int> numbers = numbers_of(name, *text);
+    if (numbers.size() != 1) {
+      throw_invalid(
+          fmt::format("environment variable {}: expected one number, found '{}'", name, *text));
+    }
+    return numbers[0];
   }
-  if (!found) {
-    throw_invalid(
-        fmt::format("{} is {}; CLOUD_TPU_TASK_ID or TPU_WORKER_ID must say which of the "
-                    "processes this one is",
-                    kBounds, bounds));
-  }
-  return *found;
+  throw_invalid(
+      fmt::format("{} is {}; CLOUD_TPU_TASK_ID or TPU_WORKER_ID must say which of the "
+                  "processes this one is",
+                  kBounds, bounds));
 }
 
 void check_chips(const Variable& variable, const ProcessPlace& place, int chips,
@@ -123,7 +116,8 @@ std::optional<ProcessPlace> of_real_variables(const Variable& variable, int chip
 }
 
 std::optional<ProcessPlace> of_own_variables(const client::ClientOptions& options) {
-  if (options.processes == 0 && options.process < 0) {
+  const bool is_only = options.processes == 0 || options.processes == 1;
+  if (is_only && options.process < 0) {
     return std::nullopt;
   }
   if (options.processes == 0 || options.process < 0) {

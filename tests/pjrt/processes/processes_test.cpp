@@ -262,8 +262,10 @@ TEST(PjrtProcesses, ABadPlaceIsRefusedWithBothValues) {
       {{{"TPUBOARD_PROCESS_ID", "0"}, {"TPUBOARD_PROCESS_COUNT", "3"}}, "process 0 of 3"},
       {{{"TPUBOARD_PROCESS_ID", "2"}, {"TPUBOARD_PROCESS_COUNT", "2"}}, "process 2 of 2"},
       {bounds, "CLOUD_TPU_TASK_ID or TPU_WORKER_ID"},
-      {with({{"CLOUD_TPU_TASK_ID", "1"}, {"TPU_WORKER_ID", "2"}}),
-       "CLOUD_TPU_TASK_ID is 1, TPU_WORKER_ID is 2"},
+      {{{"TPUBOARD_PROCESS_COUNT", "2"}}, "TPUBOARD_PROCESS_COUNT go together"},
+      // The number of the host is 0 in all processes of a host.
+      {with({{"CLOUD_TPU_TASK_ID", "1"}, {"TPU_WORKER_ID", "0"}, {"TPU_VISIBLE_CHIPS", "3"}}),
+       "TPU_VISIBLE_CHIPS is 3; process 1 of 4"},
       {with({{"CLOUD_TPU_TASK_ID", "1"}, {"TPU_VISIBLE_CHIPS", "3"}}),
        "TPU_VISIBLE_CHIPS is 3; process 1 of 4"},
       {with({{"CLOUD_TPU_TASK_ID", "1"}, {"TPU_CHIPS_PER_PROCESS_BOUNDS", "2,2,1"}}),
@@ -282,6 +284,7 @@ TEST(PjrtProcesses, ABadPlaceIsRefusedWithBothValues) {
     const std::string error = error_with(variables);
     EXPECT_NE(error.find(text), std::string::npos) << text << "\n" << error;
   }
+  EXPECT_EQ(error_with({{"TPUBOARD_PROCESS_COUNT", "1"}}), "") << "the only one needs no number";
 }
 
 // Others of the user may send what they like.
