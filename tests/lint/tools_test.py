@@ -39,6 +39,27 @@ class OptionNames(Tree):
         self.fails("has no SimOptions::wave_path", self.SCRIPT)
 
 
+class Extras(Tree):
+    SCRIPT = "tests/lint/extras_test.py"
+    PAIRS = (("torch", "2_9", "2.9.1", "2.9.0"), ("torch-2-5", "2_5", "2.5.1", "2.5.1"))
+
+    def extras(self, *left_out: str) -> None:
+        lines = []
+        for extra, version, torch, torch_xla in self.PAIRS:
+            pins = [f"torch=={torch}", f"torch_xla=={torch_xla}"]
+            self.write(f"tests/requirements_torch_{version}.txt", "\n".join(pins) + "\n")
+            lines.append(f"{extra} = {json.dumps([pin for pin in pins if pin not in left_out])}")
+        self.write("pyproject.toml", "[project.optional-dependencies]\n" + "\n".join(lines) + "\n")
+
+    def test_the_pairs_of_the_tests_pass(self) -> None:
+        self.extras()
+        self.passes(self.SCRIPT)
+
+    def test_an_extra_without_torch_is_refused(self) -> None:
+        self.extras("torch==2.9.1")
+        self.fails("the extra torch has .*torch==2\\.9\\.1.*torch has to be the same", self.SCRIPT)
+
+
 class KindSwitches(Tree):
     SCRIPT = "tests/lint/kind_switches_test.py"
 
