@@ -6,17 +6,42 @@ Usage: demo_test.py --venv FOLDER --build FOLDER --work FOLDER. Exits with 77 (s
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.util
+import io
 import re
 import subprocess
 import sys
+import tempfile
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
 
 
+def check_order() -> None:
+    """Debian packages come before the environment, which needs python3-venv and g++: noted instead of run."""
+    sys.dont_write_bytecode = True
+    demo = SourceFileLoader("demo_torch", str(ROOT / "sim_scripts/demo_torch"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("demo_torch", demo))
+    sys.modules["demo_torch"] = module
+    demo.exec_module(module)
+    for given, expected in ([], ["setup", "torch_venv", "cmake"]), (["--venv", "x"], ["setup", "cmake"]), \
+            (["--build-dir", "x"], ["setup", "torch_venv"]):
+        called: list[str] = []
+        module.call = lambda what, command, log, called=called: called.append(Path(command[0]).name)
+        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(SystemExit), \
+                contextlib.redirect_stderr(io.StringIO()):
+            sys.argv = ["demo_torch", "--out", folder, *given]
+            module.LIBRARY = "no/library"  # ends there
+            module.main()
+        assert called == expected, (given, called)
+
+
 def main() -> int:
     """Runs twenty steps."""
+    check_order()
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("venv", "build", "work"):
         parser.add_argument(f"--{name}", type=Path, required=True)
