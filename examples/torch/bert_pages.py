@@ -107,7 +107,8 @@ def main() -> None:
         return
     import torch_xla.distributed.xla_multiprocessing as xmp
 
-    xmp.spawn(replica, args=(text, options), nprocs=options.cores)
+    # Threads of one process: tpuboard.measure() needs the board there. nprocs=8 would be eight processes.
+    xmp.spawn(replica, args=(text, options), nprocs=1 if options.cores == 1 else None)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch_xla
-import torch_xla.core.xla_model as xm
-import torch_xla.runtime as xr
-from torch_xla._internal import pjrt, tpu
 from torch_xla.experimental import plugins
 
 from ._library import NAME, library_path
+from ._replicas import Replica, end_of_replicas
 
 # What PyTorch/XLA reads when it compiles or starts; a value that the user has set is kept.
 _DEFAULTS = {
@@ -38,11 +36,17 @@ _DEFAULTS = {
 }
 # On a real host these give a process a part of the board. Values that mean all of it.
 _PARTS = {"TPU_VISIBLE_CHIPS": ("", "0,1,2,3"), "TPU_VISIBLE_DEVICES": ("", "0,1,2,3"),
-          "TPU_PROCESS_BOUNDS": ("", "1,1,1"), "TPU_CHIPS_PER_PROCESS_BOUNDS": ("", "2,2,1")}
+          "TPU_CHIPS_PER_PROCESS_BOUNDS": ("", "2,2,1")}
+_CORES = 8
+_COUNT, _NUMBER, _FOLDER = "TPUBOARD_PROCESS_COUNT", "TPUBOARD_PROCESS_ID", "TPUBOARD_PROCESS_DIR"
+# Processes of `xmp.spawn`: what the user's variable says (_set_up moves it here: a process that does not spawn is the
+# only one), else what the call under way means.
+_asked = ""
+_meant = 1
 
 
 class Plugin(plugins.DevicePlugin):  # type: ignore[misc]  # PyTorch/XLA has no types
-    """The board as PyTorch/XLA starts it: TPUBOARD_PROCESS_COUNT processes, each with a thread for each core."""
+    """The board as PyTorch/XLA starts it: processes that share it, each with a thread for each of its cores."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,22 +58,22 @@ class Plugin(plugins.DevicePlugin):  # type: ignore[misc]  # PyTorch/XLA has no 
 
     def physical_chip_count(self) -> int:
         """Processes that `xmp.spawn` makes."""
-        return int(os.environ.get("TPUBOARD_PROCESS_COUNT", "1"))
+        return int(_asked or _meant)
 
     def configure_single_process(self) -> None:
         """The process has the board."""
-        os.environ.pop("TPUBOARD_PROCESS_COUNT", None)
+        os.environ.pop(_COUNT, None)
+        os.environ.pop(_NUMBER, None)
 
     def configure_multiprocess(self, local_rank: int, local_world_size: int) -> None:
         """In a child: its place among the processes that share the board (docs/processes.md)."""
         if local_world_size == 1:
             self.configure_single_process()
             return
-        os.environ["TPUBOARD_PROCESS_ID"] = str(local_rank)
-        os.environ["TPUBOARD_PROCESS_COUNT"] = str(local_world_size)
-        # Of this call of `xmp.spawn`: another program in the same terminal has a board of its own.
-        os.environ.setdefault("TPUBOARD_PROCESS_DIR",
-                              f"{tempfile.gettempdir()}/tpuboard-{os.geteuid()}/spawn-{os.getppid()}")
+        os.environ[_NUMBER] = str(local_rank)
+        os.environ[_COUNT] = str(local_world_size)
+        # Those of torchrun have a parent in common; another program in the same terminal has a board of its own.
+        os.environ.setdefault(_FOLDER, f"{tempfile.gettempdir()}/tpuboard-{os.geteuid()}/spawn-{os.getppid()}")
 
     def client_create_options(self) -> dict[str, Any]:
         return {"ml_framework_name": "PyTorch/XLA", "ml_framework_version": str(torch_xla.__version__)}
@@ -96,10 +100,26 @@ def _is_selected() -> bool:
         return _is_ours(library)
     if device not in (None, "TPU") or other:
         return False
-    return named != "" or tpu.num_available_chips() == 0
+    if named != "":
+        return True
+    from torch_xla._internal import tpu
+
+    return bool(tpu.num_available_chips() == 0)
 
 
 def _set_up(plugin: Plugin) -> None:
+    """Variables, then what is changed in PyTorch/XLA. A version without one of these names fails here, in words, and
+    only where the board is selected."""
+    _set_variables(plugin)
+    try:
+        _change_names()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ImportError(f"tpuboard knows PyTorch/XLA 2.5 to 2.9; this is {torch_xla.__version__} ({error}); install "
+                          "one of those, as `pip install '.[torch]'` does") from error
+
+
+def _set_variables(plugin: Plugin) -> None:
+    global _asked
     if os.environ.get("PJRT_DEVICE") == "LIBRARY":
         os.environ["TPU_LIBRARY_PATH"] = os.environ["PJRT_LIBRARY_PATH"]
         plugins.register_plugin("LIBRARY", plugin)
@@ -108,13 +128,25 @@ def _set_up(plugin: Plugin) -> None:
         raise ValueError(f"{library} does not exist; TPU_LIBRARY_PATH has to name a built {NAME}, or be unset after "
                          "`pip install`")
     os.environ.setdefault("TPU_LIBRARY_PATH", str(library))
+    # A process that was started as one of several; the plugin checks what these say (docs/processes.md).
+    several = os.environ.get("TPU_PROCESS_BOUNDS", "") not in ("", "1,1,1")
     for name, whole in _PARTS.items():
         value = os.environ.get(name, "")
-        if value not in whole:
+        if value not in whole and not several:
             raise ValueError(f"{name}={value} asks for a part of the board; a process has all of it: take the variable "
                              'away, or choose a smaller board by TPUBOARD_SET, such as "board.cores_per_chip=1"')
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
+    if _NUMBER not in os.environ:
+        _asked = os.environ.pop(_COUNT, "")
+        if _asked not in ("", "1", "2", "4", "8"):
+            raise ValueError(f"{_COUNT}={_asked}: expected 1, 2, 4 or 8, the numbers of processes that can share a "
+                             "board")
+
+
+def _change_names() -> None:
+    from torch_xla._internal import pjrt, tpu
+
     # Both entry points, `tpu` and ours, then give the same, in whatever order they are loaded.
     for method in ("library_path", "physical_chip_count", "configure_single_process", "configure_multiprocess",
                    "client_create_options"):
@@ -125,29 +157,42 @@ def _set_up(plugin: Plugin) -> None:
     _restore_names()
 
 
-class _Replica:
-    """The function of `xmp.spawn(fn, nprocs=N)`: checks N where the devices are known."""
-
-    def __init__(self, function: Callable[..., Any], nprocs: int) -> None:
-        self.function, self.nprocs = function, nprocs
-
-    def __call__(self, index: int, *arguments: Any) -> Any:
-        devices = xr.global_device_count()
-        if self.nprocs != devices:
-            raise ValueError(f"The number of devices must be either 1 or {devices}, got {self.nprocs} instead")
-        return self.function(index, *arguments)
+def _default_processes(nprocs: int) -> int:
+    """nprocs=8 meant eight processes before PJRT: what the parent has made, such as a model, is not shared. A board of
+    another size has threads, whose number says what nprocs can be."""
+    is_whole = not os.environ.get("TPUBOARD_SET") and not os.environ.get("TPUBOARD_BOARD")
+    return _CORES if nprocs == _CORES and is_whole else 1
 
 
 def _checked_spawn(spawn: Callable[..., Any]) -> Callable[..., Any]:
     """`nprocs` may be the number of cores, which PyTorch/XLA 2.6 and later refuse; any other but 1 is an error, which
-    2.5 only warns of."""
+    2.5 only warns of. A replica that raises ends all of them."""
 
     @functools.wraps(spawn)
     def checked(fn: Callable[..., Any], nprocs: int | None = None, start_method: str = "spawn",
                 args: tuple[Any, ...] = ()) -> Any:
-        if nprocs in (None, 1):
+        global _meant
+        import torch_xla.runtime as xr
+
+        if nprocs == 1 or xr.device_type() not in ("TPU", "TPUBOARD", "LIBRARY"):
             return spawn(fn, nprocs, start_method, args)
-        return spawn(_Replica(fn, int(nprocs or 0)), None, start_method, args)
+        if _NUMBER in os.environ or os.environ.get("TPU_PROCESS_BOUNDS", "") not in ("", "1,1,1"):
+            raise ValueError(f"xmp.spawn in a process that is one of several already: take {_NUMBER}, {_COUNT} and "
+                             "TPU_PROCESS_BOUNDS away, or call the function without xmp.spawn")
+        wanted = None if nprocs is None else int(nprocs)
+        _meant = 1 if wanted is None else _default_processes(wanted)
+        with tempfile.TemporaryDirectory(prefix="tpuboard-", ignore_cleanup_errors=True) as folder:
+            # Of this call: the next one has a board of its own.
+            own_folder = _FOLDER not in os.environ
+            if own_folder:
+                os.environ[_FOLDER] = folder
+            try:
+                with end_of_replicas(folder):
+                    return spawn(Replica(fn, wanted, folder), None, start_method, args)
+            finally:
+                _meant = 1
+                if own_folder:
+                    del os.environ[_FOLDER]
 
     return checked
 
@@ -155,6 +200,8 @@ def _checked_spawn(spawn: Callable[..., Any]) -> Callable[..., Any]:
 def _keep_layouts_open() -> None:
     """Arrays are row-major on every core: to pin layouts means nothing. With pinned layouts PyTorch/XLA makes
     all_gather a pad that differs by rank and an all-reduce, which is a different program on each core."""
+    import torch_xla.core.xla_model as xm
+
     for name in ("all_gather", "reduce_scatter", "all_to_all"):
         function = getattr(xm, name)
         defaulted = [parameter.name for parameter in inspect.signature(function).parameters.values()
@@ -166,6 +213,8 @@ def _keep_layouts_open() -> None:
 
 def _restore_names() -> None:
     """Names that PyTorch/XLA removed after 2.5 and that older programs use."""
+    import torch_xla.core.xla_model as xm
+    import torch_xla.runtime as xr
 
     def xrt_world_size(defval: int = 1) -> int:
         return int(xr.world_size())

@@ -71,6 +71,8 @@ class Errors(unittest.TestCase):
         self.works(check, PJRT_DEVICE="TPU")
         self.works(check, PJRT_DEVICE="TPUBOARD")
         self.works(check, PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH=library, TPU_LIBRARY_PATH=None)
+        # Processes of a later spawn: this one is the only one.
+        self.works(check, TPUBOARD_PROCESS_COUNT="4")
         # Without the package: what torch_xla does by itself.
         self.works(check, PJRT_DEVICE="TPU", XLA_REGISTER_INSTALLED_PLUGINS="0")
 
@@ -80,12 +82,26 @@ class Errors(unittest.TestCase):
                    f"assert tpu.TpuPlugin().library_path() == '{OTHER}'", PJRT_DEVICE="TPU", TPU_LIBRARY_PATH=OTHER)
         self.works("import os, torch_xla\nassert os.environ['PJRT_DEVICE'] == 'CPU'", TPU_LIBRARY_PATH=OTHER)
 
+    def test_another_version(self) -> None:
+        """A name that moved is an error in words, for those who select the board."""
+        program = ("import torch_xla, torch_xla.core.xla_model as xm, tpuboard._torch as plugin\n"
+                   "del xm.all_gather\nplugin.Plugin()")
+        self.fails(program, "tpuboard knows PyTorch/XLA 2.5 to 2.9; this is")
+        self.works(program, PJRT_DEVICE="CPU")
+
     def test_variables_that_contradict(self) -> None:
         self.fails("import torch_xla", "PJRT_DEVICE=TPUBOARD selects the board", OTHER, "take TPU_LIBRARY_PATH away",
                    PJRT_DEVICE="TPUBOARD", TPU_LIBRARY_PATH=OTHER)
         self.fails("import torch_xla", "name different libraries", PJRT_DEVICE="LIBRARY",
                    PJRT_LIBRARY_PATH="/opt/a/libtpuboard_pjrt.so", TPU_LIBRARY_PATH="/opt/b/libtpuboard_pjrt.so")
         self.fails("import torch_xla", "does not exist", TPU_LIBRARY_PATH="/opt/none/libtpuboard_pjrt.so")
+        self.fails("import torch_xla", "TPUBOARD_PROCESS_COUNT=four: expected 1, 2, 4 or 8",
+                   TPUBOARD_PROCESS_COUNT="four")
+        self.fails("import torch_xla.distributed.xla_multiprocessing as xmp\nxmp.spawn(print)",
+                   "one of several already", TPUBOARD_PROCESS_ID="0", TPUBOARD_PROCESS_COUNT="2")
+        # The board's own check of the variables of the real machine.
+        self.fails(HEAD, "TPU_VISIBLE_CHIPS is 3; process 1 of 4", TPU_PROCESS_BOUNDS="2,2,1",
+                   CLOUD_TPU_TASK_ID="1", TPU_VISIBLE_CHIPS="3", TPU_CHIPS_PER_PROCESS_BOUNDS="1,1,1")
         self.fails("import torch_xla", "TPU_VISIBLE_CHIPS=2 asks for a part of the board", TPU_VISIBLE_CHIPS="2")
 
     def test_types(self) -> None:

@@ -9,6 +9,7 @@ import copy
 import os
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -89,10 +90,39 @@ def write(index: int, folder: str) -> None:
 
 
 def raise_in_one(index: int) -> None:
+    """The others are in a collective then, which waits for that one."""
     device = xm.xla_device()
+    xm.rendezvous("opened")
     if index == 5:
         raise ValueError("replica 5 has no data")
-    (torch.ones(3, device=device) * 2).cpu()
+    xm.all_reduce(xm.REDUCE_SUM, torch.ones(3, device=device)).cpu()
+
+
+class NoPickleError(Exception):
+    """Cannot be made again from its arguments."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+def raise_without_pickle(index: int) -> None:
+    raise NoPickleError("oil", "water")
+
+
+SHARED = nn.Linear(3, 1)
+
+
+def use_a_model_of_the_parent(index: int) -> None:
+    """As notebooks of the TPU's first years do: in threads, `.to()` would move the same weights eight times."""
+    assert xm.xrt_world_size() == CORES and index == xm.get_ordinal()
+    device = xm.xla_device()
+    model = SHARED.to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.ones(2, 3).to(device)).square().mean().backward()
+        xm.optimizer_step(optimizer)
+    assert all(weight.isfinite().all() for weight in model.cpu().parameters())
 
 
 def add_of_two_devices(index: int) -> None:
@@ -132,8 +162,15 @@ class Spawn(unittest.TestCase):
     def files(self) -> set[str]:
         return {path.name for path in Path(self.folder).iterdir()}
 
-    def test_training(self) -> None:
+    def test_training_in_processes(self) -> None:
         xmp.spawn(train, args=(self.folder,), nprocs=CORES, start_method=METHOD)
+        self.check_training()
+
+    def test_training_in_threads(self) -> None:
+        xmp.spawn(train, args=(self.folder,), start_method=METHOD)
+        self.check_training()
+
+    def check_training(self) -> None:
         weights, loss = expected()
         for rank in range(CORES):
             *found, mean = torch.load(Path(self.folder, f"{rank}.pt"))
@@ -162,8 +199,19 @@ class Spawn(unittest.TestCase):
         self.assertEqual(self.files(), set())
 
     def test_a_replica_that_raises(self) -> None:
-        with self.assertRaisesRegex(ValueError, "replica 5 has no data"):
-            xmp.spawn(raise_in_one, start_method=METHOD)
+        for number in (None, CORES):
+            begin = time.monotonic()
+            with self.subTest(nprocs=number), self.assertRaisesRegex(ValueError, "replica 5 has no data") as raised:
+                xmp.spawn(raise_in_one, nprocs=number, start_method=METHOD)
+            self.assertRegex(str(raised.exception.__cause__), "(?s)replica 5 failed.*Traceback.*in raise_in_one")
+            self.assertLess(time.monotonic() - begin, 100)  # TPUBOARD_REPLICA_LIMIT is 600 s
+
+    def test_an_error_that_cannot_be_pickled(self) -> None:
+        with self.assertRaisesRegex(RuntimeError, "NoPickleError: oil and water"):
+            xmp.spawn(raise_without_pickle, start_method=METHOD)
+
+    def test_a_model_of_the_parent(self) -> None:
+        xmp.spawn(use_a_model_of_the_parent, nprocs=CORES, start_method=METHOD)
 
     def test_programs_that_differ_by_rank(self) -> None:
         xmp.spawn(rank_in_the_program, start_method=METHOD)
@@ -174,9 +222,9 @@ class Spawn(unittest.TestCase):
             xmp.spawn(other_programs, start_method=METHOD)
 
     def test_a_replica_that_stays_away(self) -> None:
-        os.environ["TPUBOARD_REPLICA_LIMIT"] = "3"
+        os.environ["TPUBOARD_REPLICA_LIMIT"] = "10"
         self.addCleanup(os.environ.pop, "TPUBOARD_REPLICA_LIMIT")
-        with self.assertRaisesRegex(RuntimeError, LAUNCH_ERROR or "replica 3"):
+        with self.assertRaisesRegex(RuntimeError, LAUNCH_ERROR or r": replica 3 \(TPU:3\) did not launch"):
             xmp.spawn(one_stays_away, start_method=METHOD)
 
     def test_arrays_of_two_devices(self) -> None:
