@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import os
 import random
 import re
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ WORDS = ("the", "a", "you", "are", "good", "bad", "nice", "awful", "page", "edit
          "stop", "thanks")
 TOXIC = {"bad", "awful", "hate", "stop"}
 ROWS = 4200
+CORES = 8
 INPUT = "/kaggle/input/"
 START = "In [None]:"
 
@@ -127,13 +130,36 @@ def main() -> None:
         # Functions of the cells are found by name in a process that a spawn makes.
         names = vars(sys.modules["__main__"])
         names["shell"] = lambda command: print(f"(not run in a shell: {command})")
-        for number, cell in enumerate(cells):
-            print(f"-- cell {number}: {cell.splitlines()[0]} ...", flush=True)
-            exec(compile(cell, f"<cell {number}>", "exec"), names)
-            if options.small:
-                shrink(names)
+        with printed(work / "printed.txt"):
+            for number, cell in enumerate(cells):
+                print(f"-- cell {number}: {cell.splitlines()[0]} ...", flush=True)
+                exec(compile(cell, f"<cell {number}>", "exec"), names)
+                if options.small:
+                    shrink(names)
+        check_scores((work / "printed.txt").read_text(encoding="utf-8"), CORES if options.mode == "spawn" else 1)
         check_model(work / "model.bin", names)
     print(f"{len(cells)} passed, 0 failed")
+
+
+@contextlib.contextmanager
+def printed(path: Path) -> Iterator[None]:
+    """What this process and its children print goes to the file, and at the end to standard output."""
+    kept = os.dup(1)
+    try:
+        with path.open("wb") as output:
+            os.dup2(output.fileno(), 1)
+            yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        print(path.read_text(encoding="utf-8"), flush=True)
+
+
+def check_scores(text: str, replicas: int) -> None:
+    """Each replica prints its score after each epoch."""
+    scores = re.findall(r"^AUC_SCORE = (\S+)$", text, re.MULTILINE)
+    if not scores or len(scores) % replicas != 0 or not all(0 <= float(score) <= 1 for score in scores):
+        raise SystemExit(f"notebook: expected scores of {replicas} replicas, found {scores}")
 
 
 def check_model(path: Path, names: dict[str, Any]) -> None:
