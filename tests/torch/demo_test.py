@@ -15,6 +15,7 @@ import sys
 import tempfile
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
@@ -33,9 +34,9 @@ def check_order() -> None:
         module.call = lambda what, command, log, called=called: called.append(Path(command[0]).name)
         with tempfile.TemporaryDirectory() as folder, contextlib.suppress(SystemExit), \
                 contextlib.redirect_stderr(io.StringIO()):
-            sys.argv = ["demo_torch", "--out", folder, *given]
             module.LIBRARY = "no/library"  # ends there
-            module.main()
+            with mock.patch.object(sys, "argv", ["demo_torch", "--out", folder, *given]):
+                module.main()
         assert called == expected, (given, called)
 
 

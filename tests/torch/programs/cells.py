@@ -23,6 +23,7 @@ class Cells(unittest.TestCase):
 
     def setUp(self) -> None:
         self.device = xm.xla_device()
+        torch.manual_seed(0)
 
     def test_the_board_is_a_tpu(self) -> None:
         self.assertEqual(xm.xla_device_hw(self.device), "TPU")

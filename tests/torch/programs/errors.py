@@ -23,6 +23,10 @@ import torch, torch_xla
 import torch_xla.core.xla_model as xm
 device = xm.xla_device()
 """
+WITHOUT_PACKAGE = """
+import pathlib, sys
+sys.path[:] = [path for path in sys.path if not any(pathlib.Path(path).glob("jax_tpuboard-*.dist-info"))]
+"""
 OTHER = "/opt/other/libtpu.so"
 
 
@@ -74,7 +78,8 @@ class Errors(unittest.TestCase):
         # Processes of a later spawn: this one is the only one.
         self.works(check, TPUBOARD_PROCESS_COUNT="4")
         # Without the package: what torch_xla does by itself.
-        self.works(check, PJRT_DEVICE="TPU", XLA_REGISTER_INSTALLED_PLUGINS="0")
+        self.works(WITHOUT_PACKAGE + check + "\nassert 'tpuboard' not in sys.modules", PJRT_DEVICE="TPU",
+                   TPU_SKIP_MDS_QUERY="1", TPU_ACCELERATOR_TYPE="v3-8", TPU_WORKER_ID="0")
 
     def test_other_devices_are_left_alone(self) -> None:
         self.works(HEAD + "assert xm.xla_device_hw(device) == 'CPU'", PJRT_DEVICE="CPU")
