@@ -127,7 +127,7 @@ def _set_variables(plugin: Plugin) -> None:
     if not library.exists():
         raise ValueError(f"{library} does not exist; TPU_LIBRARY_PATH has to name a built {NAME}, or be unset after "
                          "`pip install`")
-    os.environ.setdefault("TPU_LIBRARY_PATH", str(library))
+    os.environ["TPU_LIBRARY_PATH"] = str(library.resolve())  # the program, or a child of it, may change its folder
     # A process that was started as one of several; the plugin checks what these say (docs/processes.md).
     several = os.environ.get("TPU_PROCESS_BOUNDS", "") not in ("", "1,1,1")
     for name, whole in _PARTS.items():

@@ -75,6 +75,7 @@ class Errors(unittest.TestCase):
         self.works(check, PJRT_DEVICE="TPU")
         self.works(check, PJRT_DEVICE="TPUBOARD")
         self.works(check, PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH=library, TPU_LIBRARY_PATH=None)
+        self.works("import os, torch_xla\nos.chdir('/')\n" + check, TPU_LIBRARY_PATH=os.path.relpath(library))
         # Processes of a later spawn: this one is the only one.
         self.works(check, TPUBOARD_PROCESS_COUNT="4")
         # Without the package: what torch_xla does by itself.

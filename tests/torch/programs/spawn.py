@@ -88,7 +88,7 @@ def values(index: int, folder: str) -> None:
 
 
 def write(index: int, folder: str) -> None:
-    Path(folder, f"{index} of {xr.world_size()}").touch()
+    Path(folder, f"{index} of {xr.world_size()}").write_text(os.environ.get("TPUBOARD_PROCESS_DIR", ""), "utf-8")
 
 
 def raise_in_one(index: int) -> None:
@@ -207,11 +207,17 @@ class Spawn(unittest.TestCase):
         self.assertEqual(self.files(), {"three", *map(str, range(CORES))})
 
     def test_a_second_spawn(self) -> None:
+        """Its processes meet in another folder: the server of the first call may be there for a moment."""
+        folders = set()
         for _ in range(2):
             xmp.spawn(write, args=(self.folder,), start_method=METHOD)
             self.assertEqual(self.files(), {f"{rank} of {CORES}" for rank in range(CORES)})
             for path in Path(self.folder).iterdir():
+                folders.add(path.read_text(encoding="utf-8"))
                 path.unlink()
+        self.assertEqual(len(folders), 2, folders)
+        self.assertFalse(any(Path(folder).exists() for folder in folders), folders)
+        self.assertNotIn("TPUBOARD_PROCESS_DIR", os.environ)
 
     def test_numbers_of_processes(self) -> None:
         for number in (0, 2, 7, 9):
