@@ -128,8 +128,9 @@ Pair DoubleFunctions::log1p(const Pair& x) {
   Value* near = m_.test(Direction::kLt, size, 0.4);
   const Pair inside = m_.select(near, x, num(x, 0));
   const Pair y = m_.select(near, log1p_near_zero(inside), log(plus(x, 1)));
+  // Where x rounds to -1, only the pair tells -1, less and more apart.
   Value* plain = b_.unary(Kind::kLog1p, x.hi);
-  return or_plain(y, plain, b_.logical_not(b_.unary(Kind::kIsFinite, plain)));
+  return or_plain(y, plain, b_.logical_not(b_.unary(Kind::kIsFinite, x.hi)));
 }
 
 // t / (t + 2) with t = e^2|x| - 1.

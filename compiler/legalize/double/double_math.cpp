@@ -152,7 +152,9 @@ Pair DoubleMath::cube_root(const Pair& a) {
 Pair DoubleMath::floor(const Pair& a) {
   Value* hi = b_.unary(Kind::kFloor, a.hi);
   Value* whole = b_.compare(Direction::kEq, hi, a.hi);
-  return normal(hi, b_.select(whole, b_.unary(Kind::kFloor, a.lo), b_.zeros_like(a.lo)));
+  Value* e = b_.select(whole, b_.unary(Kind::kFloor, a.lo), b_.zeros_like(a.lo));
+  // The sum of both is 0 for 1 - 2^-30; -0 and infinities stay as they are.
+  return normal(hi, e, b_.select(test(Direction::kEq, e, 0), hi, b_.add(hi, e)));
 }
 
 Pair DoubleMath::round(const Pair& a, bool ties_to_even) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <numbers>
 
 #include "double_numbers.hpp"
 #include "passes/dce.hpp"
@@ -186,6 +187,14 @@ TEST(SplitDouble, FunctionsHaveTheAccuracyOfPairs) {
   }
 }
 
+// They all round to -1 in f32.
+TEST(SplitDouble, LogPlusOneTellsNumbersNearMinusOneApart) {
+  const Doubles out = computed(Kind::kLog1p, {{-1 + 0x1p-30, -1 - 0x1p-30, -1}});
+  EXPECT_NEAR(out[0], -30 * std::numbers::ln2, 1e-12);
+  EXPECT_TRUE(std::isnan(out[1]));
+  EXPECT_EQ(out[2], -kInf);
+}
+
 TEST(SplitDouble, RoundingsAreExact) {
   const Doubles x = {0.5,
                      -0.5,
@@ -196,6 +205,10 @@ TEST(SplitDouble, RoundingsAreExact) {
                      1e9 + 0.5,
                      1e9 + 1.5,
                      -1e9 - 0.75,
+                     1 - 0x1p-30,
+                     -1 + 0x1p-30,
+                     1 - 0x1p-26,
+                     2 - 0x1p-30,
                      0x1p30 + 0x1p-10,
                      0x1p30 - 0x1p-10,
                      0.0,
@@ -236,7 +249,8 @@ TEST(SplitDouble, IntegersConvertBothWays) {
 }
 
 TEST(SplitDouble, FloatsConvertToIntegersWithSaturation) {
-  const Doubles x = {1.9, -1.9, 2147483647.5, -2147483649.0, 1e20, -1e20, kNan, kInf, 255.5, -0.5};
+  const Doubles x = {1.9,  -1.9, 2147483647.5, -2147483649.0, 1e20,        -1e20,
+                     kNan, kInf, 255.5,        -0.5,          1 - 0x1p-30, -1 + 0x1p-30};
   const auto to = [&](Elem elem) {
     return computed({x}, [&](GraphBuilder& b, const auto& in) {
       return b.op(Kind::kConvert, {in[0]}, {elem, in[0]->type.dims});
@@ -244,11 +258,12 @@ TEST(SplitDouble, FloatsConvertToIntegersWithSaturation) {
   };
   EXPECT_EQ(values<int32_t>(to(Elem::kI32)),
             (std::vector<int32_t>{1, -1, INT32_MAX, INT32_MIN, INT32_MAX, INT32_MIN, 0, INT32_MAX,
-                                  255, 0}));
+                                  255, 0, 0, 0}));
   EXPECT_EQ(values<uint8_t>(to(Elem::kU8)),
-            (std::vector<uint8_t>{1, 0, 255, 0, 255, 0, 0, 255, 255, 0}));
-  EXPECT_EQ(values<uint64_t>(to(Elem::kU64)),
-            (std::vector<uint64_t>{1, 0, 2147483647, 0, UINT64_MAX, 0, 0, UINT64_MAX, 255, 0}));
+            (std::vector<uint8_t>{1, 0, 255, 0, 255, 0, 0, 255, 255, 0, 0, 0}));
+  EXPECT_EQ(
+      values<uint64_t>(to(Elem::kU64)),
+      (std::vector<uint64_t>{1, 0, 2147483647, 0, UINT64_MAX, 0, 0, UINT64_MAX, 255, 0, 0, 0}));
 }
 
 TEST(SplitDouble, SumsCarryPairs) {
