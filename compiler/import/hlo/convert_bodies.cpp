@@ -79,6 +79,9 @@ void select_and_scatter(const Step& step, std::string_view vhlo) {
       std::any_of(w.window_dilation.begin(), w.window_dilation.end(), dilated)) {
     step.fail("dilations of a select-and-scatter are not supported");
   }
+  if (std::find(w.reversal.begin(), w.reversal.end(), 1) != w.reversal.end()) {
+    step.fail("a reversed window of a select-and-scatter is not supported");
+  }
   RawOp op = step.with_operands(vhlo);
   op.properties = {{"window_dimensions", step.build().list(w.size)},
                    {"window_strides", step.build().list(w.stride)},

@@ -222,7 +222,7 @@ void send(const Step& step, std::string_view vhlo) {
 
 void send_done(const Step& step, std::string_view) {
   const Bundle& before = step.operand(0);
-  if (before.shape->members.size() != 3) {
+  if (before.shape->members.size() != 3 || !before.shape->members.back().is_token()) {
     step.fail("its operand is " + to_string(*before.shape) + ", expected what send gives");
   }
   step.define(Bundle{&before.shape->members.back(), {before.leaves.back()}, nullptr});
@@ -246,8 +246,9 @@ void recv(const Step& step, std::string_view vhlo) {
 void recv_done(const Step& step, std::string_view) {
   const Bundle& before = step.operand(0);
   const std::vector<Shape>& own = step.at.shape.members;
-  if (before.shape->members.size() != 3 || own.size() != 2 ||
-      !same_arrays(own[0], before.shape->members[0])) {
+  const std::vector<Shape>& given = before.shape->members;
+  if (given.size() != 3 || given[1].is_tuple() || !given[2].is_token() || own.size() != 2 ||
+      !same_arrays(own[0], given[0]) || !own[1].is_token()) {
     step.fail("its shape is " + to_string(step.at.shape) + ", its operand " +
               to_string(*before.shape) + ": expected what recv gives, without the number");
   }

@@ -57,9 +57,10 @@ size_t count_of(const Step& step, const Literal& literal) {
   constexpr int64_t kMost = int64_t{1} << 40;
   int64_t count = 1;
   for (const int64_t d : literal.shape.dims) {
-    if (d < 0 || d > kMost || (count *= d) > kMost) {
-      step.fail("its literal has the impossible shape " + to_string(literal.shape));
+    if (d < 0 || d > kMost || (d > 0 && count > kMost / d)) {
+      step.fail("its literal has the invalid shape " + to_string(literal.shape));
     }
+    count *= d;
   }
   return static_cast<size_t>(count);
 }
@@ -150,13 +151,16 @@ void iota(const Step& step, std::string_view vhlo) {
 void same(const Step& step, std::string_view) { step.define(step.operand(0)); }
 
 void tuple(const Step& step, std::string_view) {
-  Shape made;
-  made.type = primitive::kTuple;
-  for (size_t i = 0; i < step.num_operands(); ++i) {
-    made.members.push_back(step.shape(i));
+  const std::vector<Shape>& members = step.at.shape.members;
+  if (!step.at.shape.is_tuple() || members.size() != step.num_operands()) {
+    step.fail("its shape is " + to_string(step.at.shape) + ", expected a tuple of " +
+              std::to_string(step.num_operands()) + " members");
   }
-  if (!same_arrays(made, step.at.shape)) {
-    step.fail("its shape is " + to_string(step.at.shape) + ", expected " + to_string(made));
+  for (size_t i = 0; i < step.num_operands(); ++i) {
+    if (!same_arrays(members[i], step.shape(i))) {
+      step.fail("member " + std::to_string(i) + " of its shape is " + to_string(members[i]) +
+                ", expected " + to_string(step.shape(i)));
+    }
   }
   std::vector<uint32_t> leaves;
   for (size_t i = 0; i < step.num_operands(); ++i) {

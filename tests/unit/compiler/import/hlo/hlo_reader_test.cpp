@@ -282,13 +282,27 @@ TEST(HloReader, StatedShapesAgreeWithOperands) {
               HasSubstr("instruction 'copy.2' (copy): its shape is f32[], expected f32[4], that of "
                         "its operand"));
   EXPECT_THAT(error_of(program({parameter(0, kVector), {"tuple", tuple_shape({kScalar}), {1}}})),
-              HasSubstr("its shape is (f32[]), expected (f32[4])"));
+              HasSubstr("member 0 of its shape is f32[], expected f32[4]"));
+  EXPECT_THAT(error_of(program({parameter(0, kVector), {"tuple", tuple_shape({kVector}), {1, 1}}})),
+              HasSubstr("its shape is (f32[4]), expected a tuple of 2 members"));
   EXPECT_THAT(error_of(program({parameter(0, kVector), {"get-tuple-element", kVector, {1}}})),
               HasSubstr("member 0 of f32[4]"));
   EXPECT_THAT(error_of(program({parameter(0, kVector), {"add", kVector, {1}}})),
               HasSubstr("it has 1 operands, expected 2"));
   EXPECT_THAT(error_of(program({parameter(0, tuple_shape({kVector})), {"tanh", kVector, {1}}})),
               "");
+}
+
+// Tuples of what is empty have no values at all.
+TEST(HloReader, OnlyWhatSendAndRecvGiveIsDone) {
+  const std::string empty = tuple_shape({}), three = tuple_shape({empty, empty, empty});
+  const auto done = [&](const std::string& opcode, const std::string& result) {
+    return error_of(
+        program({{"tuple", empty}, {"tuple", three, {1, 1, 1}}, {opcode, result, {2}}}));
+  };
+  EXPECT_THAT(done("send-done", empty), HasSubstr("expected what send gives"));
+  EXPECT_THAT(done("recv-done", tuple_shape({empty, empty})),
+              HasSubstr("expected what recv gives"));
 }
 
 TEST(HloReader, CalledComputationsTakeTheirArguments) {
@@ -330,6 +344,10 @@ TEST(HloReader, HugeSizesAreRefused) {
   const std::string huge = shape(kF32, {kHuge, kHuge});
   EXPECT_THAT(error_of(program({parameter(0, huge), {"tanh", huge, {1}}})), HasSubstr("too large"));
   EXPECT_THROW(load(program({{"constant", huge, {}, bytes(8, bytes(1, huge))}})), Error);
+  constexpr int64_t kLarge = int64_t{1} << 40;  // the square wraps to 0
+  const std::string wraps = shape(kF32, {kLarge, kLarge});
+  EXPECT_THAT(error_of(program({{"constant", wraps, {}, bytes(8, bytes(1, wraps))}})),
+              HasSubstr("its literal has the invalid shape"));
   const std::string negative = shape(kF32, {-3});
   EXPECT_THROW(load(program({parameter(0, negative)})), Error);
   std::string wide = number(2, kTuple);
