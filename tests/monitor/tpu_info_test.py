@@ -107,10 +107,10 @@ class Served(JobTest):
             text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
             self.assertIn(f'tpuboard_steps_total{{pid="{job.pid}"}} ', text)
             self.assertIn("tpuboard_unreadable_job_files 1\n", text)
-            self.assertIn("format 2 of another version", text)
+            self.assertIn("expected format 1, found 2", text)
             once = self.call("monitor", "--once", "--json")
             self.assertEqual(json.loads(once.stdout)["pid"], job.pid, once.stderr)
-            self.assertIn("format 2 of another version", once.stderr)
+            self.assertIn("expected format 1, found 2", once.stderr)
 
     def test_slow_clients_do_not_stop_the_others(self) -> None:
         """More of them than the library has threads, each with a line of its request now and then."""
