@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 
 #include "board/board_loader.hpp"
 #include "process_board.hpp"
@@ -83,6 +85,10 @@ std::chrono::seconds BoardServer::patience() const {
 bool BoardServer::is_empty() const { return sessions_.empty(); }
 
 bool BoardServer::close_door() {
+  // The lock makes the folder. Nobody finds a server whose folder was removed.
+  if (std::error_code error; !std::filesystem::exists(folder_, error)) {
+    return true;
+  }
   const MeetingLock lock(folder_);
   if (is_waiting(listening_, 0)) {
     return false;
