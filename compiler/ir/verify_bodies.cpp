@@ -183,6 +183,7 @@ void BodyRule::fft() const {
 
 void BodyRule::window() const {
   const auto& a = op_.as<WindowAttrs>();
+  check(!op_.operands.empty(), "must have operands");
   const int64_t rank = in(0).rank();
   check_sizes({&a.size, &a.stride, &a.base_dilation, &a.window_dilation, &a.pad_low, &a.pad_high},
               rank);
