@@ -23,7 +23,7 @@ struct ClientOptions {
   uint64_t cache_mib = 1024;  // most that the folder is to hold
   // How long a launch waits for replicas that do nothing, in seconds; 0: for any time.
   double replica_seconds = 600;
-  bool monitor = true;         // the process tells of itself (docs/monitor.md)
+  bool monitor = true;         // publish metrics of the process (docs/monitor.md)
   int process = -1;            // among those that share the board; -1: not said
   int processes = 0;           // that share the board; 0: not said
   std::string process_folder;  // where they meet; empty: not said

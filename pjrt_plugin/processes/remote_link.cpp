@@ -52,7 +52,7 @@ uint64_t RemoteLink::new_number() {
 void RemoteLink::send(const wire::FrameT& frame, int descriptor) {
   const std::vector<std::byte> bytes = write_frame(frame);
   const base::MutexLock lock(sending_);
-  static_cast<void>(socket_.send(bytes, descriptor));  // who waits learns it from receive()
+  static_cast<void>(socket_.send(bytes, descriptor));  // receive() reports a failure to all calls
 }
 
 void RemoteLink::tell_frame(const wire::FrameT& frame) {
