@@ -15,8 +15,7 @@ bool touches(const Op& op, Elem elem) {
 
 bool PairSplitter::run(Function& main) {
   if (border_ == SplitBorder::kParts) {
-    main.args = expanded(main.args, main.body.args);
-    main.results = expanded(main.results, main.body.terminator()->operands);
+    expand_infos(main);
     Region old;
     old.args.swap(main.body.args);
     region_arguments(old, main.body, 1);
@@ -27,6 +26,19 @@ bool PairSplitter::run(Function& main) {
     region(main.body, &main);
   }
   return any_;
+}
+
+void PairSplitter::expand_infos(Function& main) const {
+  main.args = expanded(main.args, main.body.args);
+  main.results = expanded(main.results, main.body.terminator()->operands);
+}
+
+bool PairSplitter::is_split(Elem elem) const {
+  return std::find(elems_.begin(), elems_.end(), elem) != elems_.end();
+}
+
+bool PairSplitter::is_touched(const Op& op) const {
+  return std::any_of(elems_.begin(), elems_.end(), [&](Elem elem) { return touches(op, elem); });
 }
 
 // Taken apart in front of all other ops.
@@ -60,7 +72,7 @@ std::vector<Info> PairSplitter::expanded(const std::vector<Info>& infos,
   std::vector<Info> all;
   for (size_t i = 0; i < infos.size(); ++i) {
     Info info = infos[i];
-    const bool split = info.global.elem == elem_ && is_split(&*values[i]);
+    const bool split = is_split(info.global.elem) && is_split(&*values[i]);
     info.global = split ? part_type(info.global) : info.global;
     all.insert(all.end(), split ? 2 : 1, info);
   }
@@ -150,6 +162,14 @@ void PairSplitter::set_expanded(const Op& op, const Op& fresh) {
   }
 }
 
+PairSplitter::Parts PairSplitter::bound(const Op& op, size_t i) {
+  const Parts& p = parts(op.operands[i]);
+  const Dims& dims = op.type().dims;
+  return p.first->type.dims == dims
+             ? p
+             : Parts{b_.broadcast_scalar(p.first, dims), b_.broadcast_scalar(p.second, dims)};
+}
+
 void PairSplitter::by_parts(const Op& op) {
   std::array<Value*, 2> made{};
   for (const bool second : {false, true}) {
@@ -175,7 +195,7 @@ void PairSplitter::recv(const Op& op) {
 }
 
 void PairSplitter::with_regions(std::unique_ptr<Op> op, Region& to) {
-  if (touches(*op, elem_)) {
+  if (is_touched(*op)) {
     any_ = true;
     one_with_regions(std::move(op), to);
     return;
@@ -227,6 +247,7 @@ void PairSplitter::expand(std::unique_ptr<Op> op, Region& to) {
 void PairSplitter::region_arguments(const Region& from, Region& to, size_t together) {
   for (size_t i = 0; i < from.args.size(); i += together) {
     const bool split = is_split(from.args[i].get());
+    any_ = any_ || split;
     std::vector<Value*> first, second;
     for (size_t k = 0; k < together; ++k) {
       const Type& t = from.args[i + k]->type;

@@ -1,5 +1,5 @@
-// Base of the passes that make two f32 arrays of each array of one element type: `split_complex`
-// and `split_double`. It walks the graph and treats what is the same for both types: arguments and
+// Base of the passes that make two arrays of each array of a type: `split_complex`, `split_double`
+// and `split_wide`. It walks the graph and treats what is the same for all types: arguments and
 // results of main, ops on each part by itself, and regions, which take two values for each array
 // that is split. Passes derive from it and say what becomes of any other op.
 #pragma once
@@ -34,24 +34,30 @@ class PairSplitter {
     Value* second = nullptr;
   };
 
-  // `refusal`: why an op has no form on pairs, for the error.
-  PairSplitter(Elem elem, SplitBorder border, std::string_view refusal)
-      : elem_(elem), border_(border), refusal_(refusal) {}
+  // `elems`: types that are split, `part`: that of both parts, `refusal`: why an op has no form on
+  // pairs, for the error.
+  PairSplitter(std::vector<Elem> elems, Elem part, SplitBorder border, std::string_view refusal)
+      : elems_(std::move(elems)), part_(part), border_(border), refusal_(refusal) {}
 
   // An op without regions that takes part.
   virtual void one(const Op& op) = 0;
   // An op with regions and an array that is split.
   virtual void one_with_regions(std::unique_ptr<Op> op, Region& to) = 0;
-  virtual bool takes_part(const Op& op) const { return touches(op, elem_); }
+  virtual bool takes_part(const Op& op) const { return is_touched(op); }
   // An array in memory.
   virtual Type memory_type(const Type& type) const = 0;
-  virtual void mark(ArgInfo& info) const = 0;  // `global` is that of memory_type()
-  virtual void mark(ResultInfo& info) const = 0;
+  // Of kMemory: `global` is that of memory_type().
+  virtual void mark(ArgInfo& /*info*/) const {}
+  virtual void mark(ResultInfo& /*info*/) const {}
+  // Of kParts: what is known of the arguments and results, for two values each.
+  virtual void expand_infos(Function& main) const;
   virtual Parts unpacked(Value* memory) = 0;
   virtual Value* packed(const Parts& parts) = 0;
 
-  static Type part_type(const Type& type) { return {Elem::kF32, type.dims}; }
-  bool is_split(const Value* v) const { return v->type.elem == elem_; }
+  Type part_type(const Type& type) const { return {part_, type.dims}; }
+  bool is_split(Elem elem) const;
+  bool is_split(const Value* v) const { return is_split(v->type.elem); }
+  bool is_touched(const Op& op) const;
   [[noreturn]] void refuse(const Op& op) const { refuse(op, refusal_); }
   [[noreturn]] static void refuse(const Op& op, const std::string& why) {
     throw Error(why, source_name(op.kind), op.loc);
@@ -65,6 +71,8 @@ class PairSplitter {
   void set_result(const Value* result, const Parts& parts) { parts_[result] = parts; }
   void set_result(const Value* result, Value* v) { replaced_[result] = v; }
 
+  // Operand i, broadcast to the shape of the result.
+  Parts bound(const Op& op, size_t i);
   // The op on each part; operands that are not split are shared.
   void by_parts(const Op& op);
   // One op on all parts, whose results that are split are two.
@@ -97,7 +105,8 @@ class PairSplitter {
   template <typename Fn>
   void placed(const Op& op, Fn&& fn) const;
 
-  const Elem elem_;
+  const std::vector<Elem> elems_;
+  const Elem part_;
   const SplitBorder border_;
   const std::string refusal_;
   bool any_ = false;

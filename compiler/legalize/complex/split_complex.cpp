@@ -40,7 +40,7 @@ class ComplexSplitter : public PairSplitter {
  public:
   explicit ComplexSplitter(SplitBorder border)
       : PairSplitter(
-            Elem::kComplex64, border,
+            {Elem::kComplex64}, Elem::kF32, border,
             "not supported on complex64; use the real and imaginary parts (jnp.real, jnp.imag)") {}
 
  private:
@@ -60,7 +60,8 @@ class ComplexSplitter : public PairSplitter {
   }
 
   static Parts parts_of(const Complex& c) { return {c.re, c.im}; }
-  Complex complex(const Value* v) const { return {parts(v).first, parts(v).second}; }
+  static Complex complex(const Parts& p) { return {p.first, p.second}; }
+  Complex complex(const Value* v) const { return complex(parts(v)); }
   using PairSplitter::set;
   void set(const Op& op, const Complex& c) { PairSplitter::set(op, parts_of(c)); }
 
@@ -152,15 +153,9 @@ class ComplexSplitter : public PairSplitter {
   }
 
   void clamp(const Op& op) {
-    const auto bound = [&](size_t i) {
-      const Complex& c = complex(op.operands[i]);
-      const Dims& dims = op.type().dims;
-      return c.re->type.dims == dims
-                 ? c
-                 : Complex{b_.broadcast_scalar(c.re, dims), b_.broadcast_scalar(c.im, dims)};
-    };
-    const Complex low = math_.extreme(Kind::kMaximum, complex(op.operands[1]), bound(0));
-    set(op, math_.extreme(Kind::kMinimum, low, bound(2)));
+    const Complex low =
+        math_.extreme(Kind::kMaximum, complex(op.operands[1]), complex(bound(op, 0)));
+    set(op, math_.extreme(Kind::kMinimum, low, complex(bound(op, 2))));
   }
 
   void contraction(const Op& op) {

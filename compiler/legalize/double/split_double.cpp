@@ -14,7 +14,8 @@ namespace {
 class DoubleSplitter : public PairSplitter {
  public:
   explicit DoubleSplitter(SplitBorder border)
-      : PairSplitter(Elem::kF64, border, "not supported on f64; use float32 for this operation") {}
+      : PairSplitter({Elem::kF64}, Elem::kF32, border,
+                     "not supported on f64; use float32 for this operation") {}
 
  private:
   Type memory_type(const Type& type) const override { return {Elem::kU64, type.dims}; }
@@ -29,7 +30,8 @@ class DoubleSplitter : public PairSplitter {
   Value* packed(const Parts& parts) override { return math_.to_bits({parts.first, parts.second}); }
 
   static Parts parts_of(const Pair& p) { return {p.hi, p.lo}; }
-  Pair pair(const Value* v) const { return {parts(v).first, parts(v).second}; }
+  static Pair pair(const Parts& p) { return {p.first, p.second}; }
+  Pair pair(const Value* v) const { return pair(parts(v)); }
   using PairSplitter::set;
   void set(const Op& op, const Pair& p) { PairSplitter::set(op, parts_of(p)); }
   bool is_double(const Value* v) const { return is_split(v); }
@@ -128,15 +130,8 @@ class DoubleSplitter : public PairSplitter {
   }
 
   void clamp(const Op& op) {
-    const auto bound = [&](size_t i) {
-      const Pair& p = pair(op.operands[i]);
-      const Dims& dims = op.type().dims;
-      return p.hi->type.dims == dims
-                 ? p
-                 : Pair{b_.broadcast_scalar(p.hi, dims), b_.broadcast_scalar(p.lo, dims)};
-    };
-    const Pair low = math_.extreme(Kind::kMaximum, pair(op.operands[1]), bound(0));
-    set(op, math_.extreme(Kind::kMinimum, low, bound(2)));
+    const Pair low = math_.extreme(Kind::kMaximum, pair(op.operands[1]), pair(bound(op, 0)));
+    set(op, math_.extreme(Kind::kMinimum, low, pair(bound(op, 2))));
   }
 
   void reduce_precision(const Op& op) {

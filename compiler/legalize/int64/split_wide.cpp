@@ -1,11 +1,9 @@
 // See split_wide.hpp. The arithmetic is in wide_math.cpp.
 #include "legalize/int64/split_wide.hpp"
 
-#include <algorithm>
 #include <array>
 #include <functional>
 #include <optional>
-#include <unordered_map>
 
 #include "ir/op_traits.hpp"
 #include "legalize/int64/wide_collectives.hpp"
@@ -13,15 +11,11 @@
 #include "legalize/int64/wide_math.hpp"
 #include "legalize/int64/wide_parameters.hpp"
 #include "legalize/legalize.hpp"
+#include "legalize/pair_splitter.hpp"
 
 namespace tpu::compiler {
 
 namespace {
-
-bool is_wide(Elem e) { return e == Elem::kI64 || e == Elem::kU64; }
-bool is_wide(const Value* v) { return is_wide(v->type.elem); }
-
-Type half_type(const Type& t) { return {Elem::kU32, t.dims}; }
 
 Dims with_pair(Dims dims) {
   dims.push_back(2);
@@ -33,67 +27,33 @@ Dims planes(Dims dims) {  // of the host: low words, then high ones
   return dims;
 }
 
-[[noreturn]] void refuse(const Op& op, const std::string& why) {
-  throw Error(why, source_name(op.kind), op.loc);
-}
-
-bool touches_wide(const Op& op) {
-  return std::any_of(op.operands.begin(), op.operands.end(),
-                     [](const Value* v) { return is_wide(v); }) ||
-         std::any_of(op.results.begin(), op.results.end(),
-                     [](const auto& r) { return is_wide(r.get()); });
-}
-
-class Splitter {
+class WideSplitter : public PairSplitter {
  public:
-  bool run(Function& main) {
-    arguments(main);
-    split_parameters(main);
-    region(main.body);
-    return any_;
-  }
+  WideSplitter()
+      : PairSplitter({Elem::kI64, Elem::kU64}, Elem::kU32, SplitBorder::kParts,
+                     "not supported on 64-bit integers; use 32-bit integers") {}
 
  private:
-  // Two values for each 64-bit argument.
-  void arguments(Function& main) {
-    std::vector<std::unique_ptr<Value>> old;
-    old.swap(main.body.args);
-    for (auto& arg : old) {
-      if (!is_wide(arg.get())) {
-        arg->index = static_cast<int>(main.body.args.size());
-        main.body.args.push_back(std::move(arg));
-        continue;
-      }
-      any_ = true;
-      const Type half = half_type(arg->type);
-      Value* lo = main.body.add_arg(half);
-      pairs_[arg.get()] = {lo, main.body.add_arg(half)};
-      old_arguments_.push_back(std::move(arg));
-    }
+  // As the host sends and takes it.
+  Type memory_type(const Type& type) const override { return {Elem::kU32, planes(type.dims)}; }
+  void expand_infos(Function& main) const override { split_parameters(main); }
+  Value* packed(const Parts& parts) override {
+    const Dims dims = with_dim(planes(parts.first->type.dims), 0, 1);
+    return b_.concatenate({b_.reshape(parts.first, dims), b_.reshape(parts.second, dims)}, 0);
+  }
+  Parts unpacked(Value* memory) override {
+    const Dims dims(memory->type.dims.begin() + 1, memory->type.dims.end());
+    const auto half = [&](int64_t i) {
+      return b_.reshape(b_.slice_dim(memory, 0, i, i + 1), dims);
+    };
+    return {half(0), half(1)};
   }
 
-  void region(Region& r) {
-    std::vector<std::unique_ptr<Op>> old;
-    old.swap(r.ops);
-    for (auto& op : old) {
-      op->operands = mapped(std::move(op->operands), replaced_);
-      rw_.place(r, *op);
-      if (op->kind == Kind::kReturn) {
-        op->operands = expanded(op->operands);
-        r.ops.push_back(std::move(op));
-      } else if (!op->regions.empty()) {
-        with_regions(std::move(op), r);
-      } else if (touches_wide(*op)) {
-        any_ = true;
-        one(*op);
-        graveyard_.push_back(std::move(op));
-      } else {
-        r.ops.push_back(std::move(op));
-      }
-    }
-  }
-
-  const Wide& wide(const Value* v) const { return pairs_.at(v); }
+  static Parts parts_of(const Wide& w) { return {w.lo, w.hi}; }
+  static Wide wide(const Parts& p) { return {p.first, p.second}; }
+  Wide wide(const Value* v) const { return wide(parts(v)); }
+  using PairSplitter::set;
+  void set(const Op& op, const Wide& w) { PairSplitter::set(op, parts_of(w)); }
 
   // [.., 2] words to halves and back.
   Wide unpack(Value* words) {
@@ -117,41 +77,14 @@ class Splitter {
                      b_.broadcast(w.lo, words.dims, where), b_.broadcast(w.hi, words.dims, where));
   }
 
-  // As the host sends and takes it: [2, ..].
-  Value* stack(const Wide& w) {
-    const Dims dims = with_dim(planes(w.lo->type.dims), 0, 1);
-    return b_.concatenate({b_.reshape(w.lo, dims), b_.reshape(w.hi, dims)}, 0);
-  }
-  Wide unstack(Value* words) {
-    const Dims dims(words->type.dims.begin() + 1, words->type.dims.end());
-    const auto half = [&](int64_t i) { return b_.reshape(b_.slice_dim(words, 0, i, i + 1), dims); };
-    return {half(0), half(1)};
-  }
-
-  std::vector<Value*> expanded(const std::vector<Value*>& values) const {
-    std::vector<Value*> out;
-    for (Value* v : values) {
-      if (pairs_.contains(v)) {
-        out.push_back(wide(v).lo);
-        out.push_back(wide(v).hi);
-      } else {
-        out.push_back(v);
-      }
-    }
-    return out;
-  }
-
-  void set(const Op& op, const Wide& w) { pairs_[op.result()] = w; }
-  void set(const Op& op, Value* v) { replaced_[op.result()] = v; }
-
-  void one(const Op& op) {
-    const bool wide_in = !op.operands.empty() && is_wide(op.operands[0]);
+  void one(const Op& op) override {
+    const bool wide_in = !op.operands.empty() && is_split(op.operands[0]);
     const bool is_signed_in = wide_in && op.operand_type(0).elem == Elem::kI64;
     switch (op.kind) {
       case Kind::kConstant:
         return set(op, constant(op.as<ConstantAttrs>().value));
       case Kind::kIota: {
-        Value* lo = b_.iota(half_type(op.type()), op.as<DimAttrs>().dim);
+        Value* lo = b_.iota(part_type(op.type()), op.as<DimAttrs>().dim);
         return set(op, Wide{lo, b_.zeros_like(lo)});
       }
       case Kind::kConvert:
@@ -170,18 +103,15 @@ class Splitter {
       case Kind::kGather:
         return indexed(op);
       case Kind::kSend:
-        rw_.make_op(op.kind, {stack(wide(op.operands[0]))}, {}, op.attrs);
-        return;
-      case Kind::kRecv: {
-        const Type words{Elem::kU32, planes(op.type().dims)};
-        return set(op, unstack(rw_.make_op(op.kind, {}, {words}, op.attrs)->result()));
-      }
+        return send(op);
+      case Kind::kRecv:
+        return recv(op);
       case Kind::kOptimizationBarrier:
         for (size_t i = 0; i < op.results.size(); ++i) {
-          if (is_wide(op.operands[i])) {
-            pairs_[op.result(i)] = wide(op.operands[i]);
+          if (is_split(op.operands[i])) {
+            set_result(op.result(i), parts(op.operands[i]));
           } else {
-            replaced_[op.result(i)] = op.operands[i];
+            set_result(op.result(i), op.operands[i]);
           }
         }
         return;
@@ -192,13 +122,13 @@ class Splitter {
       return by_halves(op);
     }
     if (!is_elementwise(op.kind) || !wide_in) {
-      refuse(op, "not supported on 64-bit integers; use 32-bit integers");
+      refuse(op);
     }
     set(op, op.operands.size() == 1 ? unary(op, is_signed_in) : binary(op, is_signed_in));
   }
 
   Wide constant(const Dense& value) {
-    const Type half = half_type(value.type);
+    const Type half = part_type(value.type);
     const int64_t count = value.splat ? 1 : value.type.count();
     std::array<std::vector<std::byte>, 2> words;
     for (int64_t i = 0; i < count; ++i) {
@@ -216,10 +146,10 @@ class Splitter {
   void convert(const Op& op, bool is_signed_in) {
     Value* x = op.operands[0];
     const Elem to = op.type().elem;
-    if (!is_wide(to)) {
+    if (!is_split(to)) {
       return set(op, math_.to(wide(x), to, is_signed_in));
     }
-    if (is_wide(x)) {
+    if (is_split(x)) {
       return set(op, wide(x));
     }
     set(op, is_float(x->type.elem) ? math_.from_float(x, to == Elem::kI64) : math_.from(x));
@@ -229,12 +159,12 @@ class Splitter {
   void bitcast(const Op& op) {
     Value* x = op.operands[0];
     const Type& to = op.type();
-    if (is_wide(x) && is_wide(to.elem)) {
+    if (is_split(x) && is_split(to.elem)) {
       return set(op, wide(x));
     }
-    const Elem narrow = is_wide(x) ? to.elem : x->type.elem;
+    const Elem narrow = is_split(x) ? to.elem : x->type.elem;
     const int64_t parts = 4 / elem_bytes(narrow);  // of a word
-    if (is_wide(x)) {
+    if (is_split(x)) {
       Value* words = pack(wide(x));
       Dims dims = words->type.dims;
       if (parts > 1) {
@@ -253,37 +183,23 @@ class Splitter {
 
   void clamp(const Op& op) {
     const bool is_signed = op.type().elem == Elem::kI64;
-    const auto bound = [&](size_t i) {
-      const Wide& w = wide(op.operands[i]);
-      const Dims& dims = op.type().dims;
-      return w.lo->type.dims == dims
-                 ? w
-                 : Wide{b_.broadcast_scalar(w.lo, dims), b_.broadcast_scalar(w.hi, dims)};
-    };
-    const Wide low = math_.extreme(Kind::kMaximum, wide(op.operands[1]), bound(0), is_signed);
-    set(op, math_.extreme(Kind::kMinimum, low, bound(2), is_signed));
+    const Wide low =
+        math_.extreme(Kind::kMaximum, wide(op.operands[1]), wide(bound(op, 0)), is_signed);
+    set(op, math_.extreme(Kind::kMinimum, low, wide(bound(op, 2)), is_signed));
   }
 
   // The op on each half; operands that are not wide are shared.
   void by_halves(const Op& op) {
     for (size_t i = 0; i < op.results.size(); ++i) {
-      if (!is_wide(op.result(i)) || op.results.size() > 1) {
+      if (!is_split(op.result(i)) || op.results.size() > 1) {
         refuse(op, "several operands with 64-bit integers among them; pass one operand at a time");
       }
     }
-    std::array<Value*, 2> half{};
-    for (const bool high : {false, true}) {
-      std::vector<Value*> operands;
-      for (Value* v : op.operands) {
-        operands.push_back(!is_wide(v) ? v : high ? wide(v).hi : wide(v).lo);
-      }
-      half[high ? 1 : 0] = rw_.make(op.kind, std::move(operands), half_type(op.type()), op.attrs);
-    }
-    set(op, Wide{half[0], half[1]});
+    by_parts(op);
   }
 
   Value* index(Value* v) {
-    return is_wide(v) ? math_.saturated_index(wide(v), v->type.elem == Elem::kI64) : v;
+    return is_split(v) ? math_.saturated_index(wide(v), v->type.elem == Elem::kI64) : v;
   }
 
   // Positions count in i32: a start that does not fit is as far outside as the limit of i32.
@@ -301,10 +217,10 @@ class Splitter {
       operands.insert(operands.end(), places.begin(), places.end());
       return rw_.make(op.kind, operands, type, op.attrs);
     };
-    if (!is_wide(op.result())) {
+    if (!is_split(op.result())) {
       return set(op, run([](Value* v) { return v; }, op.type()));
     }
-    const Type half = half_type(op.type());
+    const Type half = part_type(op.type());
     set(op, Wide{run([&](Value* v) { return wide(v).lo; }, half),
                  run([&](Value* v) { return wide(v).hi; }, half)});
   }
@@ -325,7 +241,7 @@ class Splitter {
       case Kind::kClz:
         return math_.leading_zeros(x);
       default:
-        refuse(op, "not supported on 64-bit integers; use 32-bit integers");
+        refuse(op);
     }
   }
 
@@ -357,21 +273,11 @@ class Splitter {
       case Kind::kShiftRightLogical:
         return math_.shift(op.kind, x, y);
       default:
-        refuse(op, "not supported on 64-bit integers; use 32-bit integers");
+        refuse(op);
     }
   }
 
-  // ---- ops with regions: two values for each wide one, on both sides of the region's boundary
-  void with_regions(std::unique_ptr<Op> op, Region& to) {
-    if (!touches_wide(*op)) {
-      for (auto& inner : op->regions) {
-        region(*inner);
-      }
-      rw_.place(to, *op);
-      to.ops.push_back(std::move(op));
-      return;
-    }
-    any_ = true;
+  void one_with_regions(std::unique_ptr<Op> op, Region& to) override {
     switch (op->kind) {
       case Kind::kWhile:
       case Kind::kIf:
@@ -381,8 +287,11 @@ class Splitter {
       case Kind::kScatter:
         if (const auto apart = body_by_halves(*op)) {
           set(*op, *apart);
-          graveyard_.push_back(std::move(op));
-          return;
+          return bury(std::move(op));
+        }
+        if (op->kind == Kind::kScatter) {
+          Value*& places = op->operands[op->operands.size() / 2];
+          places = index(places);
         }
         return expand(std::move(op), to);
       case Kind::kSort:
@@ -394,15 +303,14 @@ class Splitter {
       case Kind::kAllReduce:
       case Kind::kReduceScatter:
         set(*op, reduce_over_cores(*op, wide(op->operands.at(0)), rw_));
-        graveyard_.push_back(std::move(op));
-        return;
+        return bury(std::move(op));
       default:
-        refuse(*op, "not supported on 64-bit integers; use 32-bit integers");
+        refuse(*op);
     }
   }
 
   std::optional<Wide> body_by_halves(const Op& op) {
-    if (op.results.size() != 1 || !is_wide(op.result())) {
+    if (op.results.size() != 1 || !is_split(op.result())) {
       return std::nullopt;
     }
     const Wide& x = wide(op.operands[0]);
@@ -412,80 +320,14 @@ class Splitter {
                      op, x, [&] { return index(op.operands[1]); }, wide(op.operands[2]), rw_);
   }
 
-  void expand(std::unique_ptr<Op> op, Region& to) {
-    std::vector<Value*> operands = op->operands;
-    if (op->kind == Kind::kScatter) {
-      Value*& places = operands[operands.size() / 2];
-      places = index(places);
-    }
-    std::vector<Type> types;
-    for (const auto& r : op->results) {
-      types.insert(types.end(), is_wide(r.get()) ? 2 : 1,
-                   is_wide(r.get()) ? half_type(r->type) : r->type);
-    }
-    Op* fresh = to.append(op->kind, expanded(operands), std::move(types), op->attrs, op->loc);
-    for (auto& inner : op->regions) {
-      Region* copy = fresh->add_region();
-      region_arguments(*inner, *copy, op->kind == Kind::kSort ? 2 : 1);
-      for (auto& body : inner->ops) {
-        body->parent = copy;
-        copy->ops.push_back(std::move(body));
-      }
-      inner->ops.clear();
-      region(*copy);
-    }
-    rw_.place(to, *op);
-    size_t at = 0;
-    for (const auto& r : op->results) {
-      if (is_wide(r.get())) {
-        pairs_[r.get()] = {fresh->result(at), fresh->result(at + 1)};
-        at += 2;
-      } else {
-        replaced_[r.get()] = fresh->result(at++);
-      }
-    }
-    graveyard_.push_back(std::move(op));
-  }
-
-  // `together` arguments belong to one operand (sort: left and right): all low halves of such a
-  // group stand before its high halves.
-  void region_arguments(const Region& from, Region& to, size_t together) {
-    for (size_t i = 0; i < from.args.size(); i += together) {
-      const bool split = is_wide(from.args[i].get());
-      std::vector<Value*> low, high;
-      for (size_t k = 0; k < together; ++k) {
-        const Type& t = from.args[i + k]->type;
-        low.push_back(to.add_arg(split ? half_type(t) : t));
-      }
-      for (size_t k = 0; split && k < together; ++k) {
-        high.push_back(to.add_arg(half_type(from.args[i + k]->type)));
-      }
-      for (size_t k = 0; k < together; ++k) {
-        const Value* old = from.args[i + k].get();
-        if (split) {
-          pairs_[old] = {low[k], high[k]};
-        } else {
-          replaced_[old] = low[k];
-        }
-      }
-    }
-  }
-
-  Rewriter rw_;
-  Builder b_{rw_};
   WideMath math_{rw_};
-  bool any_ = false;
-  std::unordered_map<const Value*, Wide> pairs_;
-  ValueMap replaced_;
-  std::vector<std::unique_ptr<Value>> old_arguments_;
-  std::vector<std::unique_ptr<Op>> graveyard_;  // keeps the keys alive
 };
 
 }  // namespace
 
 bool split_wide(Module& module) {
   const bool counters = narrow_counters(module);
-  return Splitter().run(*module.main) || counters;
+  return WideSplitter().run(*module.main) || counters;
 }
 
 }  // namespace tpu::compiler
