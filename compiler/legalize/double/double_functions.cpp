@@ -151,33 +151,27 @@ Pair DoubleFunctions::logistic(const Pair& x) {
   return m_.divide(numerator, m_.add(z, one));
 }
 
-Pair DoubleFunctions::sine_near_zero(const Pair& r) {
-  constexpr int kExact = 9, kLast = 17;
-  const Pair z = m_.negate(m_.multiply(r, r));
+// Sum of z^k / (first + 2 k)! up to `last`; terms beyond `exact` in f32.
+Pair DoubleFunctions::every_other_term(const Pair& z, int first, int exact, int last) {
   std::vector<double> tail;
-  for (int n = kExact + 2; n <= kLast; n += 2) {
+  for (int n = exact + 2; n <= last; n += 2) {
     tail.push_back(1 / factorial(n));
   }
   Pair sum = m_.from_f32(polynomial(z.hi, tail));
-  for (int n = kExact; n >= 3; n -= 2) {
-    sum = plus(m_.multiply(sum, z), 1 / factorial(n));
-  }
-  sum = m_.multiply(m_.multiply(sum, z), r);
-  return m_.add(r, sum);
-}
-
-Pair DoubleFunctions::cosine_near_zero(const Pair& r) {
-  constexpr int kExact = 8, kLast = 16;
-  const Pair z = m_.negate(m_.multiply(r, r));
-  std::vector<double> tail;
-  for (int n = kExact + 2; n <= kLast; n += 2) {
-    tail.push_back(1 / factorial(n));
-  }
-  Pair sum = m_.from_f32(polynomial(z.hi, tail));
-  for (int n = kExact; n >= 0; n -= 2) {
+  for (int n = exact; n >= first; n -= 2) {
     sum = plus(m_.multiply(sum, z), 1 / factorial(n));
   }
   return sum;
+}
+
+Pair DoubleFunctions::sine_near_zero(const Pair& r) {
+  const Pair z = m_.negate(m_.multiply(r, r));
+  const Pair sum = every_other_term(z, 3, 9, 17);
+  return m_.add(r, m_.multiply(m_.multiply(sum, z), r));
+}
+
+Pair DoubleFunctions::cosine_near_zero(const Pair& r) {
+  return every_other_term(m_.negate(m_.multiply(r, r)), 0, 8, 16);
 }
 
 // Up to 2^22 the rest of x by pi / 2 is that of pairs; beyond, the exact reduction of the f32

@@ -33,7 +33,8 @@ class DoubleFunctions {
   Pair atan2(const Pair& y, const Pair& x);
 
   Pair expm1_near_zero(const Pair& r);  // |r| < 0.45
-  Pair sine_near_zero(const Pair& r);   // |r| <= pi / 4 and a little
+  Pair every_other_term(const Pair& z, int first, int exact, int last);
+  Pair sine_near_zero(const Pair& r);  // |r| <= pi / 4 and a little
   Pair cosine_near_zero(const Pair& r);
   Reduced reduced(const Pair& x, double step, double most);
   Pair or_plain(const Pair& x, Value* plain, Value* takes_plain);
