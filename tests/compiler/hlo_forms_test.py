@@ -75,7 +75,7 @@ def pair(text: str) -> list[bytes] | str:
             cores = count_of(text, "num_replicas"), count_of(text, "num_partitions")
             modules = []
             for tuples in (False, True):
-                made = _jax.mlir.mlir_module_to_xla_computation(data, use_tuple_args=tuples, return_tuple=tuples)
+                made = _jax.mlir.mlir_module_to_xla_computation(data, use_tuple_args=tuples, return_tuple=False)
                 modules.append(made.as_serialized_hlo_module_proto())
             back = ir.Module.parse(_jax.mlir.hlo_to_stablehlo(modules[0]))
             back = ir.Module.parse(in_stablehlo(str(back), *cores))
