@@ -1,11 +1,12 @@
 // Training configurations: what is accepted, and that each mistake is named with file and line.
+#include "loop/train_config.hpp"
+
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <random>
 
 #include "check/checked.hpp"
-#include "loop/train_config.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
