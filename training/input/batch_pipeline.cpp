@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -86,6 +85,7 @@ class BatchPipeline::State {
   bool is_given(uint64_t number) const;
   uint64_t rows_of(uint64_t batch) const;
   std::string made_with() const;
+  void check_numbers(const Position& position) const;
 
   const std::shared_ptr<const Source> source_;
   const std::vector<Feature> features_;
@@ -124,7 +124,7 @@ BatchPipeline::State::State(std::shared_ptr<const Source> source, std::vector<Fe
       options_(std::move(options)),
       order_(options_.order, source_->examples()) {
   if (features_.empty()) {
-    refuse("no feature is named; a batch of nothing cannot be fed");
+    refuse("no feature is named, expected at least one");
   }
   if (options_.batch == 0 || options_.threads == 0 || options_.prefetch == 0) {
     refuse("batch, threads and prefetch must be at least 1");
@@ -393,6 +393,26 @@ Position BatchPipeline::State::position() const {
   return {given_, beyond_, made_with()};
 }
 
+// Numbers beyond that do not ascend would keep the end from coming.
+void BatchPipeline::State::check_numbers(const Position& position) const {
+  if (position.next > end_) {
+    refuse(
+        fmt::format("the saved position of the input is damaged: next is batch {}, expected at "
+                    "most {}",
+                    position.next, end_));
+  }
+  uint64_t before = position.next;
+  for (const uint64_t number : position.beyond) {
+    if (number <= before || number >= end_) {
+      refuse(
+          fmt::format("the saved position of the input is damaged: batch {} in beyond, expected "
+                      "one above {} and below {}",
+                      number, before, end_));
+    }
+    before = number;
+  }
+}
+
 void BatchPipeline::State::restore(const Position& position) {
   if (!threads_.empty()) {
     throw driver::Error(driver::ErrorCode::kFailedPrecondition,
@@ -404,14 +424,7 @@ void BatchPipeline::State::restore(const Position& position) {
                     "this is [{}]",
                     position.made_with, made_with()));
   }
-  const bool ascending =  // else the end would never come
-      std::adjacent_find(position.beyond.begin(), position.beyond.end(), std::greater_equal<>()) ==
-      position.beyond.end();
-  if (position.next > end_ || !ascending ||
-      (!position.beyond.empty() &&
-       (position.beyond.front() <= position.next || position.beyond.back() >= end_))) {
-    refuse(fmt::format("position of the input: batch {} of {} is not there", position.next, end_));
-  }
+  check_numbers(position);
   opened_ = given_ = position.next;
   beyond_ = position.beyond;
 }

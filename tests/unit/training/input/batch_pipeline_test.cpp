@@ -135,11 +135,24 @@ TEST(InputBatches, RefusesThePositionOfAnotherInput) {
       "as stored, shard 0 of 1; batches of 2, remainder dropped], this is [arrays i32[8]; seed "
       "0, as stored, shard 0 of 1; batches of 2, remainder dropped]");
   const uint64_t end = (uint64_t{1} << 32) * 4;
-  for (const std::vector<uint64_t>& beyond : {std::vector<uint64_t>{5, 4}, {5, 5}, {0}, {2, end}}) {
+  struct Damaged {
+    uint64_t next;
+    std::vector<uint64_t> beyond;
+    std::string what;
+  };
+  for (const Damaged& damaged : {
+           Damaged{end + 1, {}, "next is batch 17179869185, expected at most 17179869184"},
+           {0, {5, 4}, "batch 4 in beyond, expected one above 5 and below 17179869184"},
+           {0, {5, 5}, "batch 5 in beyond, expected one above 5 and below 17179869184"},
+           {0, {0}, "batch 0 in beyond, expected one above 0 and below 17179869184"},
+           {3, {2}, "batch 2 in beyond, expected one above 3 and below 17179869184"},
+           {0, {2, end}, "batch 17179869184 in beyond, expected one above 2 and below 17179869184"},
+       }) {
     Position broken = other.position();
-    broken.beyond = beyond;
+    broken.next = damaged.next;
+    broken.beyond = damaged.beyond;
     EXPECT_EQ(error_of([&] { other.restore(broken); }),
-              "position of the input: batch 0 of 17179869184 is not there");
+              "the saved position of the input is damaged: " + damaged.what);
   }
   Batch batch;
   ASSERT_TRUE(other.next(batch));
