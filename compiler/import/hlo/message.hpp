@@ -21,6 +21,7 @@ class Message {
   bool next();
   uint32_t field() const { return field_.number; }
 
+  bool is_number() const { return field_.wire == spec::kProtoVarint; }
   int64_t integer() const;
   bool flag() const { return integer() != 0; }
   float real() const;

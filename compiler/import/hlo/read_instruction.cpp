@@ -279,7 +279,11 @@ bool read_collective(const Message& m, Instruction& to) {
       to.groups = read_device_list(m.message("CollectiveDeviceListProto"));
       return true;
     case 92:
-      to.groups = read_iota_groups(m.message("IotaReplicaGroupListProto"));
+      // In modules of 2025 (TensorFlow 2.20) it is the enumerator of the group mode, which follows
+      // from the channel and from use_global_device_ids.
+      if (!m.is_number()) {
+        to.groups = read_iota_groups(m.message("IotaReplicaGroupListProto"));
+      }
       return true;
     case 93:
       to.groups = read_mesh_groups(m.message("MeshAxesReplicaGroupListProto"));

@@ -72,6 +72,7 @@ TEST(HloGroups, AreReadInEveryForm) {
   EXPECT_EQ(groups_of(bytes(87, rows)), even_odd);
   EXPECT_EQ(groups_of(bytes(87, bytes(2, iota))), even_odd);
   EXPECT_EQ(groups_of(bytes(92, iota)), even_odd);
+  EXPECT_EQ(groups_of(listed + number(92, 1)), even_odd);  // with the group mode of TensorFlow 2.20
   EXPECT_EQ(groups_of(bytes(93, mesh)), even_odd);
   EXPECT_EQ(groups_of(bytes(93, parts)), even_odd);
   EXPECT_EQ(groups_of(""), (Groups{{0, 1, 2, 3, 4, 5, 6, 7}}));
