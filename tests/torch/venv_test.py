@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def load() -> ModuleType:
     sys.dont_write_bytecode = True
+    sys.path.insert(0, str(ROOT / "sim_scripts"))
     loader = SourceFileLoader("torch_venv", str(ROOT / "sim_scripts/torch_venv"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("torch_venv", loader))
     loader.exec_module(module)

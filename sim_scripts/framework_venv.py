@@ -1,0 +1,66 @@
+"""Virtual environments with a framework and its packages, for sim_scripts/*_venv: kept until a new one is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTHON = "3.11"
+NO_PACKAGES = 3  # exit code
+
+
+class NoPackagesError(Exception):
+    """Packages that cannot be downloaded or do not exist for this Python."""
+
+
+# What pip says when the network is missing, or the index has no wheel for this Python and processor.
+UNREACHABLE = re.compile(r"\(from versions: none\)|NewConnectionError|ConnectTimeout|"
+                         r"ReadTimeout|ProxyError|Connection (?:refused|reset|aborted)|Network is unreachable|"
+                         r"name resolution|HTTP error 5\d\d")
+
+
+def interpreter() -> str:
+    found = shutil.which(f"python{PYTHON}") or sys.executable
+    done = subprocess.run([found, "-c", "import sys, ensurepip, venv; print('%d.%d' % sys.version_info[:2])"],
+                          check=False, capture_output=True, text=True)
+    if done.stdout.strip() != PYTHON:
+        raise NoPackagesError(f"Python {PYTHON} with ensurepip and venv is needed: the pinned packages have no "
+                              f"wheel for '{found}'; install python{PYTHON} and put it on PATH")
+    return found
+
+
+@contextlib.contextmanager
+def kept_until_complete(target: Path) -> Iterator[None]:
+    """The environment of before is beside the new one, which has its own path in its scripts, and comes back when
+    that one fails."""
+    old = target.with_name(target.name + ".old")
+    if old.exists():  # the last run was killed
+        shutil.rmtree(target, ignore_errors=True)
+    elif target.exists():
+        target.rename(old)
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        if old.exists():
+            old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def install(requirements: Path, python: str, target: Path) -> Path:
+    """Makes the environment with the packages of the file, without their dependencies; the folder of its packages."""
+    subprocess.run([python, "-m", "venv", str(target)], check=True)
+    done = subprocess.run([str(target / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--no-deps",
+                           "--no-cache-dir", "-r", str(requirements)], check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        text = f"pip cannot install {requirements.relative_to(ROOT)}:\n{done.stderr.strip()[-2000:]}"
+        raise NoPackagesError(text) if UNREACHABLE.search(done.stderr) else SystemExit(text)
+    (packages,) = target.glob("lib/python*/site-packages")
+    return packages
