@@ -33,6 +33,7 @@ ALLOWED = {
     "client": {"monitor", "compiler", "host_driver/include", "host_driver/options", "spec", "base"},
     "cli": {"analysis", "training", "monitor", "compiler", "tlm_model/replay", "host_driver/include",
             "host_driver/figures", "host_driver/options", "spec", "base"},
+    "tf_plugin": {"pjrt_plugin", "client", "host_driver/include", "spec", "base"},
     "pjrt_plugin": {"client", "host_driver/include", "spec", "base"},
     "c_api": {"client", "analysis", "host_driver/include", "spec", "base"},
 }

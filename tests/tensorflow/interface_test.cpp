@@ -1,0 +1,275 @@
+// The C interface of TensorFlow's TPU library without TensorFlow: memory, copies, streams and one
+// operation on cores of the board, and what the calls answer to faults.
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+#include "loaded_library.hpp"
+
+namespace tpu::test {
+namespace {
+
+std::vector<float> counted(size_t elements, float first) {
+  std::vector<float> values(elements);
+  for (size_t i = 0; i < elements; ++i) {
+    values[i] = first + static_cast<float>(i);
+  }
+  return values;
+}
+
+TEST(TfInterface, HasEveryName) {
+  std::ifstream names(TPU_TF_NAMES);
+  int count = 0;
+  for (std::string name; std::getline(names, name); ++count) {
+    EXPECT_NE(::dlsym(library(), name.c_str()), nullptr) << name;
+  }
+  EXPECT_EQ(count, 213);  // 212 names of 2.20, and TfTpu_Initialize
+}
+
+TEST(TfInterface, ShowsTheCoresOfTheBoard) {
+  EXPECT_EQ(TPU_TF(TpuPlatform_VisibleDeviceCount)(nullptr), 8);
+  EXPECT_EQ(TPU_TF(TpuTopology_NumCores)(nullptr, kTensorCore), 8);
+  EXPECT_EQ(TPU_TF(TpuTopology_NumCores)(nullptr, kEmbeddingV2), 0);
+  EXPECT_EQ(TPU_TF(TpuTopology_ChipsPerHost)(nullptr), 4);
+  SE_TpuTopology_Core* const core = TPU_TF(TpuTopology_Core)(nullptr, kTensorCore, 1, 1, 0, 0);
+  EXPECT_EQ(TPU_TF(TpuCoreLocation_Id)(core), 6);
+  int x = 0, y = 0, z = 9;
+  TPU_TF(TpuCoreLocation_ChipCoordinates)(core, &x, &y, &z);
+  EXPECT_EQ(x + 10 * y + 100 * z, 11);
+  EXPECT_EQ(TPU_TF(TpuTopology_CoreForId)(nullptr, kTensorCore, 8), nullptr);
+  std::vector<int> assignment(9);
+  const Status status;
+  TPU_TF(TpuComputationPlacer_AssignDevices)(nullptr, 9, 1, assignment.data(), status);
+  EXPECT_EQ(status.code(), kInvalidArgument);
+}
+
+TEST(TfInterface, CopiesBetweenHostAndCores) {
+  const Core first(1), second(6);
+  const std::vector<float> values = counted(300, 1);
+  const SE_DeviceMemoryBase source = first.allocate(1200), target = second.allocate(1200);
+  to_device(first, values, source);
+  EXPECT_EQ(from_device(first, 300, source).first, values);
+  const Status status;
+  TPU_TF(TpuStream_TpuEnqueueOnDeviceSendRecvLocal)(second.stream, source, target, status);
+  EXPECT_EQ(status.code(), kOk) << status.text();
+  EXPECT_EQ(from_device(second, 300, target).first, values);
+  // The copy is an array of its own.
+  to_device(first, counted(300, 7), source);
+  EXPECT_EQ(from_device(second, 300, target).first, values);
+}
+
+TEST(TfInterface, CopiesBytesInTheOrderOfTheStream) {
+  const Core core(2);
+  const SE_DeviceMemoryBase memory = core.allocate(16);
+  static std::vector<float> values(4, 0.0F);
+  const Status status;
+  // The callback fills what the copy behind it takes.
+  EXPECT_TRUE(TPU_TF(TpuExecutor_HostCallback)(
+      core.executor, core.stream,
+      [](void*) -> TF_Status* {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        std::ranges::copy(counted(4, 3), values.begin());
+        return nullptr;
+      },
+      nullptr));
+  SE_DeviceMemoryBase to = memory;
+  TPU_TF(TpuExecutor_MemcpyFromHost)(core.executor, core.stream, &to, values.data(), 16, status);
+  EXPECT_EQ(status.code(), kOk) << status.text();
+  std::vector<float> read(4);
+  TPU_TF(TpuExecutor_MemcpyToHost)(core.executor, core.stream, read.data(), &memory, 16, status);
+  core.wait();
+  EXPECT_EQ(read, counted(4, 3));
+  EXPECT_EQ(from_device(core, 4, memory).first, counted(4, 3));  // as an array of the core
+}
+
+TEST(TfInterface, AStreamWaitsForAnother) {
+  const Core core(0);
+  SE_Stream* const other = TPU_TF(TpuStream_New)(core.executor);
+  static std::atomic<int> done = 0;
+  done = 0;
+  const auto slow = [](void*) -> TF_Status* {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    done = 1;
+    return nullptr;
+  };
+  const auto behind = [](void* seen) -> TF_Status* {
+    *static_cast<int*>(seen) = done;
+    return nullptr;
+  };
+  int seen = -1;
+  TPU_TF(TpuExecutor_HostCallback)(core.executor, core.stream, slow, nullptr);
+  EXPECT_TRUE(TPU_TF(TpuExecutor_CreateStreamDependency)(core.executor, other, core.stream));
+  TPU_TF(TpuExecutor_HostCallback)(core.executor, other, behind, &seen);
+  const Status status;
+  TPU_TF(TpuExecutor_BlockHostUntilDone)(core.executor, other, status);
+  EXPECT_EQ(seen, 1);
+  TPU_TF(TpuStream_Free)(other);
+}
+
+TEST(TfInterface, AFailedCallbackIsTheStreamsUntilItIsTold) {
+  const Core core(0);
+  TPU_TF(TpuExecutor_HostCallback)
+  (
+      core.executor, core.stream,
+      [](void*) { return TPU_TF(TpuStatus_Create)(kInvalidArgument, "the callback says no"); },
+      nullptr);
+  const Status status;
+  TPU_TF(TpuExecutor_BlockHostUntilDone)(core.executor, core.stream, status);
+  EXPECT_EQ(status.code(), kInvalidArgument);
+  EXPECT_EQ(status.text(), "the callback says no");
+  core.wait();  // the next call is good
+}
+
+SE_Executable* compile(const Core& core, const std::string& module, const XLA_Shape& result,
+                       TF_Status* status) {
+  XLA_HloModule from{}, passed{};
+  from.proto = {module.data(), module.size()};
+  from.module_config.has_entry_computation_layout = true;
+  from.module_config.entry_computation_layout.result_layout = result;
+  TPU_TF(TpuCompiler_RunHloPasses)(nullptr, &from, core.executor, nullptr, &passed, status);
+  EXPECT_EQ(TPU_TF(TpuStatus_Code)(status), kOk);
+  passed.module_config = from.module_config;
+  SE_Executable* executable = nullptr;
+  TPU_TF(TpuCompiler_RunBackend)(nullptr, &passed, core.executor, nullptr, &executable, status);
+  delete[] passed.proto.bytes;
+  return executable;
+}
+
+// Runs a program of two arrays. `owned`: the first of them is given away.
+SE_ExecutionOutput run(const Core& core, SE_Executable* executable, const XLA_Shape& shape,
+                       std::vector<SE_DeviceMemoryBase> arrays, bool owned, TF_Status* status) {
+  std::vector<SE_MaybeOwningDeviceMemory> buffers;
+  std::vector<SE_ExecutionInput> inputs(arrays.size());
+  std::vector<SE_ExecutionInput*> pointers;
+  for (const SE_DeviceMemoryBase& array : arrays) {
+    buffers.push_back({array, owned && buffers.empty(), 0, {}});
+  }
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    inputs[i].shape_tree = {shape, &buffers[i]};
+    pointers.push_back(&inputs[i]);
+  }
+  SE_ExecutableRunOptions options{};
+  options.stream = core.stream;
+  SE_ExecutionOutput output{};
+  TPU_TF(TpuExecutable_ExecuteAsyncOnStream)
+  (executable, &options, pointers.data(), static_cast<int>(pointers.size()), &output, status);
+  return output;
+}
+
+TEST(TfInterface, RunsAnOperationOnAnyCore) {
+  const XLA_Shape shape = f32_shape(100);
+  SE_Executable* executable = nullptr;
+  for (const int ordinal : {0, 5}) {
+    const Core core(ordinal);
+    const Status status;
+    if (executable == nullptr) {
+      executable = compile(core, sum_module(100), shape, status);
+      ASSERT_EQ(status.code(), kOk) << status.text();
+    }
+    const SE_DeviceMemoryBase x = core.allocate(400), y = core.allocate(400);
+    to_device(core, counted(100, 1), x);
+    to_device(core, counted(100, 1000), y);
+    const SE_ExecutionOutput output = run(core, executable, shape, {x, y}, true, status);
+    ASSERT_EQ(status.code(), kOk) << status.text();
+    ASSERT_EQ(output.result.count, 1U);
+    ASSERT_EQ(output.to_be_released_size, 1);  // the caller frees what it has given away
+    EXPECT_EQ(output.to_be_released[0].memory.opaque, x.opaque);
+    const auto sum = from_device(core, 100, output.result.bases[0]).first;
+    for (size_t i = 0; i < sum.size(); ++i) {
+      ASSERT_EQ(sum[i], static_cast<float>(1001 + 2 * i));
+    }
+  }
+  TPU_TF(TpuExecutable_Free)(executable);
+}
+
+TEST(TfInterface, TakesMemoryOfTheCoreForWhatIsWritten) {
+  const Core core(3);
+  SE_AllocatorStats before{}, after{};
+  TPU_TF(TpuExecutor_GetAllocatorStats)(core.executor, &before);
+  constexpr size_t kElements = 1 << 18;
+  SE_DeviceMemoryBase memory = core.allocate(4 * kElements);
+  to_device(core, std::vector<float>(kElements, 2.0F), memory);
+  core.wait();
+  TPU_TF(TpuExecutor_GetAllocatorStats)(core.executor, &after);
+  EXPECT_EQ(after.num_allocs, before.num_allocs + 1);
+  EXPECT_EQ(after.bytes_in_use, before.bytes_in_use + int64_t{4 * kElements});
+  TPU_TF(TpuExecutor_Deallocate)(core.executor, &memory);
+  TPU_TF(TpuExecutor_GetAllocatorStats)(core.executor, &after);
+  EXPECT_EQ(after.bytes_in_use, before.bytes_in_use);
+}
+
+TEST(TfInterface, SaysWhatIsWrong) {
+  const Core core(0);
+  const SE_DeviceMemoryBase memory = core.allocate(400);
+  EXPECT_NE(from_device(core, 100, memory).second.find("nothing has been written there"),
+            std::string::npos);
+  to_device(core, counted(100, 1), memory);
+  EXPECT_NE(from_device(core, 99, memory).second.find("396 bytes"), std::string::npos);
+  const SE_DeviceMemoryBase unknown{reinterpret_cast<void*>(0x1234), 400, 0};
+  EXPECT_NE(from_device(core, 100, unknown).second.find("0x1234"), std::string::npos);
+
+  const XLA_Shape shape = f32_shape(100);
+  const Status status;
+  std::string damaged = sum_module(100);
+  damaged.resize(damaged.size() - 9);
+  EXPECT_EQ(compile(core, damaged, shape, status), nullptr);
+  EXPECT_EQ(status.code(), kInvalidArgument) << status.text();
+  const Status few;
+  SE_Executable* const executable = compile(core, sum_module(100), shape, few);
+  ASSERT_EQ(few.code(), kOk) << few.text();
+  run(core, executable, shape, {memory}, false, few);
+  EXPECT_EQ(few.code(), kInvalidArgument);
+  EXPECT_NE(few.text().find("1 arguments, the program takes 2"), std::string::npos) << few.text();
+  EXPECT_EQ(from_device(core, 100, memory).first, counted(100, 1));  // and goes on
+}
+
+// TensorFlow ends the process when a compilation fails: the launch has its error.
+TEST(TfInterface, AFailedCompilationFailsItsLaunches) {
+  const Core core(0);
+  const Status status;
+  XLA_TpuProgram** programs = nullptr;
+  size_t count = 0;
+  TPU_TF(TpuCompile_CompileAndBuild)({"", 0}, nullptr, &programs, &count, status);
+  ASSERT_EQ(status.code(), kOk) << status.text();
+  ASSERT_EQ(count, 1U);
+  TpuSerializedProto info{};
+  TPU_TF(TpuProgram_GetExecutableInfo)(programs[0], &info, status);
+  EXPECT_EQ(std::string(info.bytes, info.size), "\x12\x02\x10\x0d\x1a\x02\x10\x0d");  // two tuples
+  delete[] info.bytes;
+  TpuExecutable_LoadProgramAndEnqueueToStream_Params params{};
+  params.program = programs[0];
+  params.stream = core.stream;
+  params.status = status;
+  TPU_TF(TpuExecutable_LoadProgramAndEnqueueToStream)(&params);
+  EXPECT_EQ(status.code(), kFailedPrecondition);
+  EXPECT_NE(status.text().find("expected tensorflow-tpu"), std::string::npos) << status.text();
+  const Status destroyed;
+  TPU_TF(TpuProgram_UnloadAndDestroy)(programs[0], destroyed);
+  EXPECT_EQ(destroyed.code(), kOk);
+  TPU_TF(TpuProgram_FreeArray)(programs);
+}
+
+TEST(TfInterface, RefusesByName) {
+  using ByStatus = void(SE_StreamExecutor*, int32_t, const uint8_t*, int64_t, TF_Status*);
+  const Status infeed;
+  function<ByStatus>("TpuExecutor_EnqueueInfeed")(nullptr, 0, nullptr, 0, infeed);
+  EXPECT_EQ(infeed.code(), kUnimplemented);
+  EXPECT_EQ(infeed.text(), "TpuExecutor_EnqueueInfeed is not supported");
+
+  struct {
+    int32_t struct_size;
+    void* priv;
+    TpuSerializedProto config;
+    size_t* common_config_size;
+    char** common_config;
+    TF_Status* status;
+  } params{};
+  const Status partitioner;
+  params.status = partitioner;
+  function<void(void*)>("TpuEmbeddingEngine_ExecutePartitioner")(&params);
+  EXPECT_EQ(partitioner.text(), "TpuEmbeddingEngine_ExecutePartitioner is not supported");
+}
+
+}  // namespace
+}  // namespace tpu::test

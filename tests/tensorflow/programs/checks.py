@@ -1,0 +1,40 @@
+"""What the programs have in common: the board as TensorFlow's TPU system, and checks."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+
+def open_board() -> tf.distribute.cluster_resolver.TPUClusterResolver:
+    """As a program on a TPU VM does it."""
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
+    tf.config.experimental_connect_to_cluster(resolver)
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    return resolver
+
+
+def check_equal(what: str, found: object, expected: object) -> None:
+    """Bit by bit."""
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(expected), err_msg=what)
+    print(f"{what}: passed", flush=True)
+
+
+def check_close(what: str, found: object, expected: object, tolerance: float) -> None:
+    """Relative to the largest of the expected values."""
+    expected = np.asarray(expected)
+    worst = np.abs(np.asarray(found) - expected).max() / np.abs(expected).max()
+    assert worst <= tolerance, f"{what}: differs by {worst:.2e} of the largest value, expected at most {tolerance}"
+    print(f"{what}: passed ({worst:.1e})", flush=True)
+
+
+def check_raises(what: str, kind: type[BaseException], parts: tuple[str, ...], call: object) -> None:
+    """The call raises, and the text has all parts."""
+    try:
+        call()
+    except kind as error:
+        for part in parts:
+            assert part in str(error), f"{what}: '{part}' is not in the error: {error}"
+        print(f"{what}: passed ({type(error).__name__})", flush=True)
+        return
+    raise AssertionError(f"{what}: no error, expected {kind.__name__}")

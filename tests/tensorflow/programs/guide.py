@@ -1,0 +1,109 @@
+"""Runs the code of the guide "Use TPUs" (tensorflow.org/guide/tpu) from the text of its page, block after block.
+
+Usage: guide.py PAGE [--small]
+PAGE has a blank line more before and after each block than in it. A block is what Python can parse and does something.
+The text of the page has lost lines that begin with `@`: `@tf.function` is put back in front of three functions, without
+which TensorFlow raises NotImplementedError. Nothing else is changed, but for --small: narrower layers, fewer steps.
+The data set is one of patterns with noise in the place of mnist, by a module of the name tensorflow_datasets.
+At the end: a table of the blocks. Exit code 1 if one of them failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+import time
+import traceback
+import types
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+LOST = ("matmul_fn", "train_step", "train_multiple_steps")
+SMALL = ((r"\b256\b", "8"), (r"\b128\b", "8"), (r"\b60000\b", "4000"), (r"\b10000 //", "1000 //"),
+         (r"epochs=5", "epochs=2"), (r"range\(5\)", "range(2)"), (r"steps_per_execution = 50", "steps_per_execution = 5"))
+ROWS = {"train": 4000, "test": 1000}
+BEST_LOSS = 0.5
+
+
+def digits(split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images of 28 x 28 with one of ten patterns, and noise."""
+    patterns = np.random.default_rng(0).random((10, 28, 28, 1)) > 0.7
+    random = np.random.default_rng(len(split))
+    labels = random.integers(0, 10, ROWS[split])
+    noise = random.integers(0, 128, (ROWS[split], 28, 28, 1))
+    return (127 * patterns[labels] + noise).astype(np.uint8), labels.astype(np.int64)
+
+
+def load(name: str, split: str, **_: object) -> tuple[object, None]:
+    import tensorflow as tf
+    assert name == "mnist", name
+    return tf.data.Dataset.from_tensor_slices(digits(split)), None
+
+
+def blocks_of(page: str) -> list[str]:
+    blocks = []
+    for part in re.split(r"\n{3,}", page):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(part)
+        except SyntaxError:
+            continue
+        if any(not isinstance(node, ast.Expr) or isinstance(node.value, ast.Call) for node in tree.body):
+            blocks.append(part.strip("\n"))
+    return blocks
+
+
+def restored(block: str) -> str:
+    for name in LOST:
+        block = re.sub(rf"^(?=def {name}\()", "@tf.function\n", block, flags=re.MULTILINE)
+    return block
+
+
+def title_of(block: str) -> str:
+    lines = [line for line in block.splitlines() if line.strip() and not line.startswith(("#", "@"))]
+    return lines[0].strip()[:60]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--small", action="store_true")
+    options = parser.parse_args()
+    module = types.ModuleType("tensorflow_datasets")
+    module.load = load
+    sys.modules["tensorflow_datasets"] = module
+    blocks = blocks_of(options.page.read_text("utf-8"))
+    assert len(blocks) >= 10, f"found {len(blocks)} blocks of code in {options.page}, expected at least 10"
+    names: dict[str, object] = {"__name__": "guide"}
+    results = []
+    for number, block in enumerate(blocks, 1):
+        code = restored(block)
+        for pattern, value in SMALL if options.small else ():
+            code = re.sub(pattern, value, code)
+        print(f"== block {number}: {title_of(block)}", flush=True)
+        file = f"block {number}"
+        started = time.monotonic()
+        try:
+            # AutoGraph reads the source of functions.
+            import linecache
+            linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+            exec(compile(code, file, "exec"), names)  # noqa: S102: it is what this program is for
+            results.append("passed")
+        except Exception:  # noqa: BLE001: any failure is a row of the table
+            traceback.print_exc()
+            results.append("FAILED")
+        results[-1] += f", {time.monotonic() - started:.1f} s"
+    for number, (block, result) in enumerate(zip(blocks, results, strict=True), 1):
+        print(f"{number:3}  {title_of(block):60}  {result}")
+    loss = float(names["training_loss"].result())
+    print(f"loss at the end: {loss:.4f}, expected at most {BEST_LOSS}")
+    return int(any(result.startswith("FAILED") for result in results) or not loss <= BEST_LOSS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""tf.distribute.TPUStrategy: results by replica, all-reduce, variables, loops, batches of other sizes, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from checks import check_close, check_equal, check_raises, open_board
+
+strategy = tf.distribute.TPUStrategy(open_board())
+CORES = strategy.num_replicas_in_sync
+check_equal("replicas", CORES, 8)
+a = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+b = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+
+
+@tf.function
+def matmul_fn(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(x, y)
+
+
+@tf.function
+def replicated(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return strategy.run(matmul_fn, args=(x, y))
+
+
+for part in strategy.experimental_local_results(replicated(a, b)):
+    check_equal("PerReplica", part, [[22, 28], [49, 64]])
+
+
+@tf.function
+def numbers() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def body() -> tuple[tf.Tensor, tf.Tensor]:
+        own = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.float32)
+        return own, tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, own * own)
+
+    own, total = strategy.run(body)
+    return own, total, strategy.reduce(tf.distribute.ReduceOp.MEAN, own, axis=None)
+
+
+own, total, mean = numbers()
+check_equal("replica ids", [float(value) for value in own.values], np.arange(8))
+check_equal("all-reduce", [float(value) for value in total.values], [140.0] * 8)
+check_equal("reduce", mean, 3.5)
+
+with strategy.scope():
+    weights = tf.Variable(np.zeros((4, 1), np.float32))
+    seen = tf.Variable(0, dtype=tf.int64, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+random = np.random.default_rng(1)
+inputs = random.standard_normal((83, 4)).astype(np.float32)
+targets = inputs @ np.array([[1.0], [-2.0], [3.0], [0.5]], np.float32)
+
+
+@tf.function
+def train(iterator: tf.data.Iterator, steps: tf.Tensor) -> None:
+    def step(batch: tuple[tf.Tensor, tf.Tensor]) -> None:
+        x, y = batch
+        gradient = 2.0 * tf.matmul(x, tf.matmul(x, weights) - y, transpose_a=True) / 83.0
+        gradient = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, gradient)
+        weights.assign_sub(0.2 * gradient)
+        seen.assign_add(1)
+
+    for _ in tf.range(steps):
+        strategy.run(step, args=(next(iterator),))
+
+
+# 83 examples: the parts of the cores have 11 and 6 of them, and their sizes are known at run time only.
+dataset = tf.data.Dataset.from_tensor_slices((inputs, targets)).batch(83).repeat()
+iterator = iter(strategy.experimental_distribute_dataset(dataset))
+train(iterator, tf.constant(30))
+expected = np.zeros((4, 1), np.float32)
+for _ in range(30):
+    expected -= 0.2 * 2.0 * inputs.T @ (inputs @ expected - targets) / np.float32(83)
+check_close("30 steps of batches that do not divide", weights.numpy(), expected, 1e-2)
+check_equal("steps", seen, 30)
+
+
+@tf.function
+def no_arguments() -> tf.Tensor:
+    return strategy.run(lambda: tf.range(3) * 2)
+
+
+check_equal("a function without arguments", no_arguments().values[4], [0, 2, 4])
+
+
+@tf.function
+def unsupported(x: tf.Tensor) -> tf.Tensor:
+    return strategy.run(lambda value: tf.strings.length(tf.strings.as_string(value)), args=(x,))
+
+
+@tf.function
+def half(x: tf.Tensor) -> tf.Tensor:
+    return strategy.run(lambda value: tf.cast(value, tf.float16) + tf.constant(1.0, tf.float16), args=(x,))
+
+
+for _ in range(2):
+    check_raises("strings on a core", tf.errors.OpError, ("AsString",), lambda: unsupported(a))
+    check_raises("f16 on a core", tf.errors.OpError, ("f16",), lambda: half(a))
+check_equal("a step after an error", replicated(a, b).values[7], [[22, 28], [49, 64]])
+print("all passed")

@@ -1,0 +1,45 @@
+// Programs of TensorFlow on the board, and their launches by addresses.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "compiled_program.hpp"
+#include "stream.hpp"
+#include "sync/mutex.hpp"
+#include "system.hpp"
+
+namespace tpu::tensorflow {
+
+class Program {
+ public:
+  explicit Program(std::shared_ptr<const client::CompiledProgram> compiled)
+      : compiled_(std::move(compiled)) {}
+
+  const client::CompiledProgram& compiled() const { return *compiled_; }
+  const exe::ExecutableT& executable() const { return *compiled_->executable; }
+
+  struct Launch {
+    std::vector<int> devices;           ///< of the program, by replica
+    std::vector<uint64_t> arguments;    ///< addresses
+    std::vector<uint64_t> results;      ///< addresses; those of donated arguments take them over
+    std::vector<bool> given_away = {};  ///< arguments that nobody uses afterwards; empty: none
+  };
+  /// The share of the stream's core. It meets those of the other cores, for which it does not
+  /// wait. The failure of the launch is the stream's, and that of reads of its results.
+  void launch(Stream& stream, const Launch& launch) const;
+
+  void unload() const;
+
+ private:
+  std::shared_ptr<const pjrt::DeviceProgram> loaded_on(const std::vector<int>& devices) const;
+
+  const std::shared_ptr<const client::CompiledProgram> compiled_;
+  mutable base::Mutex mutex_;
+  mutable std::map<std::vector<int>, std::shared_ptr<const pjrt::DeviceProgram>> loaded_
+      TPU_GUARDED_BY(mutex_);
+};
+
+}  // namespace tpu::tensorflow

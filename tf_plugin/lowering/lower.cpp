@@ -1,0 +1,201 @@
+// Lowers a request for the compilation of a replicated function: the graph becomes an HLO module
+// by TensorFlow's own kernels for XLA, then bounded dynamic dimensions are padded, so that shapes
+// are static. Built against the headers and the library of one version of tensorflow-tpu.
+#include <map>
+#include <memory>
+
+#include "lowering/lowered.hpp"
+#include "tensorflow/compiler/tf2xla/xla_compiler.h"
+#include "tensorflow/core/framework/function.h"
+#include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
+#include "tensorflow/core/tpu/kernels/tpu_compile.pb.h"
+#include "tensorflow/core/tpu/kernels/tpu_executable_info.pb.h"
+#include "xla/client/client_library.h"
+#include "xla/hlo/ir/hlo_module.h"
+#include "xla/service/dynamic_padder.h"
+#include "xla/stream_executor/platform_manager.h"
+
+namespace tpu::tensorflow {
+namespace {
+
+namespace tf = ::tensorflow;
+using Metadata = tf::tpu::TPUCompileMetadataProto;
+using tf::XlaCompiler;
+
+constexpr char kCompilationDevice[] = "XLA_TPU_JIT";
+
+absl::StatusOr<tf::TensorShape> shape_of(const tf::tpu::TpuCompilationRequestProto& request,
+                                         int argument) {
+  tf::TensorShape shape;
+  const auto& proto = argument < request.arg_shapes_size()
+                          ? request.arg_shapes(argument)
+                          : request.metadata().args(argument).shape();
+  TF_RETURN_IF_ERROR(tf::TensorShape::BuildTensorShape(proto, &shape));
+  return shape;
+}
+
+absl::StatusOr<std::vector<XlaCompiler::Argument>> arguments_of(
+    const tf::tpu::TpuCompilationRequestProto& request) {
+  std::vector<XlaCompiler::Argument> arguments(static_cast<size_t>(request.metadata().args_size()));
+  int constants = 0;
+  for (int i = 0; i < request.metadata().args_size(); ++i) {
+    const Metadata::Arg& from = request.metadata().args(i);
+    XlaCompiler::Argument& to = arguments[static_cast<size_t>(i)];
+    to.type = from.dtype();
+    to.name = from.name();
+    TF_ASSIGN_OR_RETURN(to.shape, shape_of(request, i));
+    switch (from.kind()) {
+      case Metadata::Arg::PARAMETER:
+        to.kind = XlaCompiler::Argument::kParameter;
+        break;
+      case Metadata::Arg::VARIABLE:
+        to.kind = XlaCompiler::Argument::kResource;
+        to.resource_kind = tf::XlaResource::kVariable;
+        to.initialized = true;
+        break;
+      case Metadata::Arg::GUARANTEED_CONSTANT:
+        to.kind = XlaCompiler::Argument::kConstant;
+        if (constants >= request.guaranteed_constants_size() ||
+            !to.constant_value.FromProto(request.guaranteed_constants(constants++))) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("argument ", i, " is a constant, and its value is missing"));
+        }
+        break;
+      default:
+        return absl::UnimplementedError(absl::StrCat("argument ", i, " has kind ", from.kind(),
+                                                     ": expected a parameter, a variable or a "
+                                                     "constant"));
+    }
+    for (const bool dynamic : from.is_bounded_dynamic_dim()) {
+      if (dynamic) {
+        return absl::UnimplementedError(
+            absl::StrCat("argument ", i,
+                         " has a dynamic dimension of its own; tf.distribute.TPUStrategy passes "
+                         "sizes as arguments instead"));
+      }
+    }
+  }
+  return arguments;
+}
+
+absl::Status check(const tf::tpu::TpuCompilationRequestProto& request) {
+  if (request.use_mlir()) {
+    return absl::UnimplementedError(
+        "the request has a module of the MLIR bridge: expected a function library; do not set "
+        "tf.config.experimental.enable_mlir_bridge()");
+  }
+  if (request.metadata().num_cores_per_replica() > 1) {
+    return absl::UnimplementedError(absl::StrCat("a replica on ",
+                                                 request.metadata().num_cores_per_replica(),
+                                                 " cores: expected one core for each replica"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<XlaCompiler::CompilationResult> to_hlo(
+    const tf::tpu::TpuCompilationRequestProto& request,
+    const std::vector<XlaCompiler::Argument>& arguments) {
+  const tf::FunctionLibraryDefinition library(tf::OpRegistry::Global(), request.fdef_lib());
+  TF_ASSIGN_OR_RETURN(auto* const platform,
+                      stream_executor::PlatformManager::PlatformWithName("TPU"));
+  TF_ASSIGN_OR_RETURN(auto* const client, xla::ClientLibrary::GetOrCreateLocalClient(platform));
+  XlaCompiler::Options options;
+  options.device_type = tf::DeviceType(kCompilationDevice);
+  options.client = client;
+  options.flib_def = &library;
+  options.graph_def_version = request.graph_def_version();
+  XlaCompiler::CompileOptions form;
+  form.use_tuple_arg = true;
+  form.is_entry_computation = true;
+  form.alias_resource_update = true;
+  XlaCompiler::CompilationResult result;
+  XlaCompiler compiler(options);
+  TF_RETURN_IF_ERROR(compiler.CompileFunction(form, request.function(), arguments, &result));
+  return result;
+}
+
+// Shapes become static.
+absl::StatusOr<xla::HloModuleProto> padded(const xla::HloModuleProto& module, int replicas) {
+  TF_ASSIGN_OR_RETURN(auto config,
+                      xla::HloModule::CreateModuleConfigFromProto(module, xla::DebugOptions()));
+  config.set_replica_count(replicas);
+  TF_ASSIGN_OR_RETURN(const auto made, xla::HloModule::CreateFromProto(module, config));
+  xla::DynamicPadderOptions options;
+  options.slice_dynamic_output = false;
+  xla::DynamicPadder padder(options);
+  TF_RETURN_IF_ERROR(padder.Run(made.get(), {}).status());
+  return made->ToProto();
+}
+
+tf::TPUExecutableInfoProto info_of(const XlaCompiler::CompilationResult& result,
+                                   const std::vector<XlaCompiler::Argument>& arguments) {
+  tf::TPUExecutableInfoProto info;
+  for (const xla::Shape& shape : result.xla_input_shapes) {
+    *info.add_input_shapes() = shape.ToProto();
+  }
+  *info.mutable_output_shape() = result.xla_output_shape.ToProto();
+  for (const auto& output : result.outputs) {
+    output.shape.AsProto(info.add_output_tensor_shapes());
+  }
+  std::map<int, bool> updated;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].kind == XlaCompiler::Argument::kResource) {
+      updated[static_cast<int>(i)] = false;
+    }
+  }
+  for (const auto& update : result.resource_updates) {
+    updated[update.input_index] = update.modified;
+    update.shape.AsProto(info.add_output_tensor_shapes());
+  }
+  for (const auto& [index, is_updated] : updated) {
+    auto* const variable = info.add_variable_indices();
+    variable->set_index(index);
+    variable->set_updated(is_updated);
+  }
+  return info;
+}
+
+absl::Status lower(absl::string_view bytes, Lowered& lowered) {
+  tf::tpu::TpuCompilationRequestProto request;
+  if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError("the request for a compilation is damaged");
+  }
+  TF_RETURN_IF_ERROR(check(request));
+  TF_ASSIGN_OR_RETURN(const auto arguments, arguments_of(request));
+  TF_ASSIGN_OR_RETURN(const auto result, to_hlo(request, arguments));
+  lowered.replicas = request.metadata().num_replicas();
+  for (const auto& computation : request.metadata().device_assignment().computation_devices()) {
+    for (const auto device : computation.replica_device_ids()) {
+      lowered.devices.push_back(static_cast<int>(device));
+    }
+  }
+  TF_ASSIGN_OR_RETURN(const auto module, padded(result.computation->proto(), lowered.replicas));
+  for (const auto& update : result.resource_updates) {
+    lowered.modifies_variables |= update.modified;
+  }
+  xla::HloProto metadata;
+  *metadata.mutable_hlo_module() = module;
+  lowered.hlo = module.SerializeAsString();
+  lowered.metadata = metadata.SerializeAsString();
+  lowered.executable_info = info_of(result, arguments).SerializeAsString();
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace tpu::tensorflow
+
+extern "C" {
+
+[[gnu::visibility("default")]] const char* tpuboard_tf_version() { return TPU_TF_VERSION; }
+
+[[gnu::visibility("default")]] void tpuboard_tf_lower(const char* request, size_t size,
+                                                      tpu::tensorflow::Lowered& lowered) {
+  const absl::Status status = tpu::tensorflow::lower({request, size}, lowered);
+  if (!status.ok()) {
+    lowered = {};
+    lowered.error_code = static_cast<int>(status.code());
+    lowered.error = std::string(status.message());
+  }
+}
+
+}  // extern "C"

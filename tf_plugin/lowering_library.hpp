@@ -1,0 +1,15 @@
+// The library that lowers graphs, libtpuboard_tf.so, for the TensorFlow of this process.
+#pragma once
+
+#include <string_view>
+
+#include "lowering/lowered.hpp"
+
+namespace tpu::tensorflow {
+
+/// Loads the library at the first call. Throws driver::Error: FailedPrecondition when it is missing
+/// or was built for another version of TensorFlow than the process has, and what the lowering
+/// failed with.
+Lowered lower(std::string_view request);
+
+}  // namespace tpu::tensorflow

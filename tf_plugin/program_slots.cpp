@@ -1,0 +1,290 @@
+// Replicated functions: their compilation, what TensorFlow asks of a program, and their launches,
+// core by core. Each core's call brings its own share, in the order of its stream; the launch is
+// submitted with the last of them (pjrt_plugin/runtime/gangs.hpp).
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "abi/ops.h"
+#include "answer.hpp"
+#include "errors.hpp"
+#include "failed_program.hpp"
+#include "launch.hpp"
+#include "lowering_library.hpp"
+#include "messages.hpp"
+#include "wire.hpp"
+
+struct XLA_TpuProgram {
+  std::shared_ptr<const tpu::tensorflow::Program> program;  // null: of TpuProgram_New, or failed
+  tpu::tensorflow::Lowered lowered = {};                    // without its HLO
+  std::optional<tpu::driver::Error> failure = {};           // of its compilation: of each launch
+  std::string fingerprint = {};
+};
+
+namespace tpu::tensorflow {
+namespace {
+
+using Launch = TpuExecutable_LoadProgramAndEnqueueToStream_Params;
+
+// Messages whose only field is empty: the caller takes no empty bytes.
+constexpr char kNoTransfers[] = {0x12, 0x00}, kNoModule[] = {0x0a, 0x00};
+
+// An argument list comes and a program goes with one of these addresses for each array.
+void add_arrays(uint64_t address, std::vector<uint64_t>& arrays) {
+  Memory& memory = System::get().memory();
+  if (!std::holds_alternative<TupleTable>(memory.contents(address))) {
+    arrays.push_back(address);
+    return;
+  }
+  for (const uint64_t member : memory.table(address).members) {
+    add_arrays(member, arrays);
+  }
+}
+
+std::vector<int> default_devices(int replicas) {
+  const auto cores = static_cast<int>(places().cores.size());
+  if (replicas > cores) {
+    pjrt::throw_invalid("a function on " + std::to_string(replicas) + " replicas: the board has " +
+                        std::to_string(cores) + " cores");
+  }
+  std::vector<int> devices(static_cast<size_t>(replicas));
+  for (int i = 0; i < replicas; ++i) {
+    devices[static_cast<size_t>(i)] = i;
+  }
+  return devices;
+}
+
+std::unique_ptr<XLA_TpuProgram> compile(std::string_view request) {
+  auto made = std::make_unique<XLA_TpuProgram>();
+  Lowered& lowered = made->lowered;
+  lowered = lower(request);
+  if (lowered.devices.size() != static_cast<size_t>(lowered.replicas)) {
+    lowered.devices = default_devices(lowered.replicas);
+  }
+  const std::string hlo = std::move(lowered.hlo);
+  lowered.hlo.clear();
+  made->program = std::make_shared<const Program>(
+      client::compile_program(std::as_bytes(std::span(hlo)),
+                              {.cores = lowered.replicas > 1 ? lowered.devices : std::vector<int>{},
+                               .import = {.replicas = lowered.replicas, .partitions = 1}}));
+  made->fingerprint = made->program->compiled().fingerprint;
+  return made;
+}
+
+// The error of a compilation is that of its launches (failed_program.hpp).
+std::unique_ptr<XLA_TpuProgram> compile_or_fail_later(std::string_view request) {
+  const auto working = System::get().runtime().host_work();
+  try {
+    return compile(request);
+  } catch (const driver::Error& error) {
+    static std::atomic<int> failures = 0;
+    auto failed = std::make_unique<XLA_TpuProgram>();
+    failed->failure = error;
+    failed->fingerprint = "failed " + std::to_string(++failures);
+    failed->lowered.executable_info = info_of_request(request);
+    failed->lowered.metadata.assign(kNoModule, sizeof kNoModule);
+    pjrt::CallLog::note("the compilation failed: " + std::string(error.what()));
+    return failed;
+  }
+}
+
+// DeviceAssignmentProto: for each computation, the devices of its replicas.
+std::vector<int> assigned_devices(const XLA_DeviceAssignment* assignment) {
+  enum : uint32_t { kComputationDevices = 3, kReplicaDeviceIds = 1 };
+  std::vector<int> devices;
+  if (assignment == nullptr || assignment->size == 0) {
+    return devices;
+  }
+  pjrt::Reader message({assignment->bytes, assignment->size});
+  while (const auto field = message.next()) {
+    if (field->number != kComputationDevices) {
+      continue;
+    }
+    pjrt::Reader computation(field->bytes);
+    while (const auto ids = computation.next()) {
+      if (ids->number != kReplicaDeviceIds) {
+        continue;
+      }
+      if (ids->wire == pjrt::kVarint) {
+        devices.push_back(static_cast<int>(ids->value));
+        continue;
+      }
+      pjrt::Reader packed(ids->bytes);
+      while (!packed.done()) {
+        devices.push_back(static_cast<int>(packed.varint()));
+      }
+    }
+  }
+  return devices;
+}
+
+void launch(const Launch& params) {
+  const XLA_TpuProgram& given = *params.program;
+  if (given.failure) {
+    throw driver::Error(*given.failure);
+  }
+  if (given.program == nullptr) {
+    pjrt::throw_invalid("the launch of a program that was not compiled");
+  }
+  Stream& stream = params.stream->stream;
+  Program::Launch launch;
+  launch.devices = {stream.device()};
+  if (given.program->executable().partitions > 1) {
+    launch.devices = assigned_devices(params.device_assignment);
+    if (launch.devices.size() != static_cast<size_t>(given.lowered.replicas)) {
+      launch.devices = given.lowered.devices;
+    }
+  }
+  // Nothing is written into the table of an empty tuple.
+  const exe::ExecutableT& program = given.program->executable();
+  for (size_t i = 0; i < params.arguments_len && !program.args.empty(); ++i) {
+    add_arrays(address_of(params.arguments[i]), launch.arguments);
+  }
+  if (!program.results.empty()) {
+    add_arrays(address_of(*params.result), launch.results);
+  }
+  given.program->launch(stream, launch);
+}
+
+std::string key_text(const CompilationCacheKeyProperty& property) {
+  std::string ids;
+  for (size_t i = 0; i < property.device_ids_size; ++i) {
+    ids += (i == 0 ? "" : ",") + std::to_string(property.device_ids[i]);
+  }
+  std::string text;
+  for (const std::string& part :
+       {std::string(property.function_name), std::string(property.config_prefix),
+        std::string(property.shapes_prefix), std::to_string(property.mlir_module_fingerprint),
+        std::to_string(property.function_library_fingerprint),
+        std::to_string(property.num_replicas), std::to_string(property.num_cores_per_replica),
+        std::to_string(property.guaranteed_constants_size), ids}) {
+    text += (text.empty() ? "" : ":") + part;
+  }
+  return text;
+}
+
+}  // namespace
+}  // namespace tpu::tensorflow
+
+using namespace tpu::tensorflow;  // NOLINT: the slots below are all of this file
+
+extern "C" {
+
+bool TpuCompile_IsTpuCompilationEnabled() { return true; }
+
+// A compilation ends by itself: nothing ends the process for it.
+bool TpuCompile_ShouldTpuCompileOpIgnoreCancellation() { return true; }
+
+CompilationCacheKeyResult TpuCompile_CreateCompilationCacheKey(
+    CompilationCacheKeyProperty property) {
+  const std::string text = key_text(property);
+  return {::strdup(text.c_str()), ::strdup(text.c_str())};
+}
+
+void TpuCompile_DestroyCompilationCacheKey(CompilationCacheKeyResult result) {
+  std::free(const_cast<char*>(result.key));
+  std::free(const_cast<char*>(result.debug_string));
+}
+
+uint64_t TpuCompile_CreateGuaranteedConstFingerprint(uint64_t fingerprint, const char* data,
+                                                     size_t size) {
+  constexpr uint64_t kPrime = 0x100000001b3;  // FNV-1a
+  for (const char byte : std::string_view(data, size)) {
+    fingerprint = (fingerprint ^ static_cast<unsigned char>(byte)) * kPrime;
+  }
+  return fingerprint;
+}
+
+void TpuCompile_CompileAndBuild(TpuSerializedProto request, const XLA_TpuMeshState* /*state*/,
+                                XLA_TpuProgram** programs[], size_t* count, TF_Status* status) {
+  *programs = nullptr;
+  *count = 0;
+  answer(__func__, status, [&] {
+    auto program = compile_or_fail_later(view_of(request));
+    *programs = TpuProgram_NewArray(1);
+    (*programs)[0] = program.release();
+    *count = 1;
+  });
+}
+
+XLA_TpuProgram* TpuProgram_New() { return new XLA_TpuProgram; }
+
+void TpuProgram_Free(XLA_TpuProgram* program) { delete program; }
+
+XLA_TpuProgram** TpuProgram_NewArray(size_t count) {
+  return new XLA_TpuProgram* [count] {};
+}
+
+void TpuProgram_FreeArray(XLA_TpuProgram* programs[]) { delete[] programs; }
+
+// Launches in flight keep what they need.
+void TpuProgram_UnloadAndDestroy(XLA_TpuProgram* program, TF_Status* status) {
+  answer(__func__, status, [&] {
+    if (program->program != nullptr) {
+      program->program->unload();
+    }
+    delete program;
+  });
+}
+
+int64_t TpuProgram_GetProgramSize(const XLA_TpuProgram* program) {
+  int64_t size = 0;
+  answer(__func__, nullptr, [&] {
+    if (program->program != nullptr) {
+      size = static_cast<int64_t>(program->program->compiled().artifact.size());
+    }
+  });
+  return size;
+}
+
+bool TpuProgram_LogProgramMemorySummary(const XLA_TpuProgram* /*program*/) { return true; }
+
+void TpuProgram_GetExecutableInfo(const XLA_TpuProgram* program, TpuSerializedProto* info,
+                                  TF_Status* status) {
+  answer(__func__, status, [&] { *info = new_message(program->lowered.executable_info); });
+}
+
+void TpuProgram_GetHostTransferInfo(const XLA_TpuProgram* /*program*/, TpuSerializedProto* info,
+                                    TF_Status* status) {
+  answer(__func__, status, [&] { *info = new_message({kNoTransfers, sizeof kNoTransfers}); });
+}
+
+void TpuProgram_GetHloMetadata(const XLA_TpuProgram* program, TpuSerializedProto* metadata,
+                               TF_Status* status) {
+  answer(__func__, status, [&] { *metadata = new_message(program->lowered.metadata); });
+}
+
+void TpuProgram_GetMayModifyVariables(const XLA_TpuProgram* program, bool* modifies) {
+  *modifies = program->lowered.modifies_variables;
+}
+
+bool TpuProgram_HasSharding(const XLA_TpuProgram* /*program*/) { return false; }
+
+XLA_TpuProgram* TpuProgram_GetTpuProgram(XLA_TpuProgram* program, TpuProgramShardingType type) {
+  return type == kMain ? program : nullptr;
+}
+
+TpuProgramFingerprint TpuProgram_GetFingerprint(const XLA_TpuProgram* program) {
+  return {program->fingerprint.data(), program->fingerprint.size()};
+}
+
+void TpuProgram_DestroyFingerprint(TpuProgramFingerprint /*fingerprint*/) {}  // of the program
+
+void TpuExecutable_LoadProgramAndEnqueueToStream(
+    TpuExecutable_LoadProgramAndEnqueueToStream_Params* params) {
+  answer(__func__, params->status, [&] { launch(*params); });
+}
+
+// There is no memory for embeddings.
+void TpuExecute_GetTpuEmbeddingMemoryAllocations(int /*device_ordinal*/,
+                                                 SE_DeviceMemoryBase** memory, size_t* count,
+                                                 TF_Status* /*status*/) {
+  *memory = nullptr;
+  *count = 0;
+}
+
+void TpuExecute_FreeTpuEmbeddingMemoryAllocations(int /*device_ordinal*/,
+                                                  SE_DeviceMemoryBase* /*memory*/) {}
+
+}  // extern "C"

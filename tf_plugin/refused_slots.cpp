@@ -1,0 +1,166 @@
+// Functions of the interface that the board does not support: each answers with its name. A table,
+// from which the functions are made.
+#include <string>
+
+#include "abi/executor.h"
+#include "abi/ops.h"
+#include "answer.hpp"
+#include "errors.hpp"
+
+struct TpuProfiler;
+
+namespace tpu::tensorflow {
+namespace {
+
+void refuse(const char* name, TF_Status* status) {
+  answer(name, status, [&] { pjrt::throw_unimplemented(std::string(name) + " is not supported"); });
+}
+
+}  // namespace
+
+// The structs of arguments of the functions below, of which nobody reads another member: the
+// status is behind `words` words of eight bytes.
+template <size_t words>
+struct Params {
+  uint64_t before[words];
+  TF_Status* status;
+};
+
+// absl::StatusOr<int>, which is returned by a hidden pointer: a good status has the bits 1.
+struct StatusOrInt {
+  uint64_t status = 1;
+  int value = 0;
+  StatusOrInt() = default;
+  StatusOrInt(const StatusOrInt&) = delete;
+  ~StatusOrInt() {}  // NOLINT: not trivial, as that of absl
+};
+
+}  // namespace tpu::tensorflow
+
+using namespace tpu::tensorflow;  // NOLINT: the functions below are all of this file
+
+// A function that returns nothing, with the status among its arguments, or none.
+#define TPU_TF_REFUSED(name, parameters, status) \
+  void name parameters { refuse(#name, status); }
+// A function with a struct of arguments.
+#define TPU_TF_REFUSED_STRUCT(name, words) \
+  void name(Params<words>* params) { refuse(#name, params->status); }
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+TPU_TF_REFUSED(TpuExecutor_EnqueueInfeed,
+               (SE_StreamExecutor*, int32_t, const uint8_t*, int64_t, TF_Status* s), s)
+TPU_TF_REFUSED(TpuExecutor_DequeueOutfeed,
+               (SE_StreamExecutor*, int32_t, uint8_t*, int64_t, TF_Status* s), s)
+TPU_TF_REFUSED(TpuExecutor_EnqueueCompactionOnStreamForHbm,
+               (SE_StreamExecutor*, SE_Stream*, TF_Status* s), s)
+TPU_TF_REFUSED(TpuTransferManager_GetInfeedLayout, (XLA_Shape*, XLA_Shape*), nullptr)
+TPU_TF_REFUSED(TpuTransferManager_TransferLiteralToInfeed,
+               (XLA_TransferManager*, SE_StreamExecutor*, XLA_Literal*, TF_Status* s), s)
+TPU_TF_REFUSED(TpuTransferManager_TransferBuffersToInfeed,
+               (XLA_TransferManager*, SE_StreamExecutor*, uint32_t**, int64_t*, int64_t,
+                TF_Status* s),
+               s)
+TPU_TF_REFUSED(TpuTransferManager_TransferLiteralFromOutfeed,
+               (XLA_TransferManager*, SE_StreamExecutor*, XLA_Shape*, XLA_Literal*, TF_Status* s),
+               s)
+TPU_TF_REFUSED(TpuTransferManager_LinearizeToBuffers,
+               (XLA_TransferManager*, XLA_Literal*, XLA_Shape*, char***, int64_t**, int64_t*,
+                TF_Status* s),
+               s)
+TPU_TF_REFUSED(TpuTransferManager_FreeBuffers, (char**, int64_t*, int64_t), nullptr)
+TPU_TF_REFUSED(TpuTransferManager_ReadDynamicShapes,
+               (SE_Stream*, XLA_ShapedBuffer*, const XLA_Shape*, XLA_Shape*, TF_Status* s), s)
+
+TPU_TF_REFUSED(TpuCompiler_Compile,
+               (Tpu_Compiler*, XLA_HloModuleGroup*, SE_StreamExecutorList*, int,
+                SE_DeviceMemoryAllocator*, SE_Executable**, TF_Status* s),
+               s)
+TPU_TF_REFUSED(TpuExecutableSerialize_WriteToArray,
+               (SE_ExecutableSerializationHandle*, int, uint8_t*, TF_Status* s), s)
+TPU_TF_REFUSED(TpuExecutableSerialize_FreeHandle, (SE_ExecutableSerializationHandle*), nullptr)
+TPU_TF_REFUSED(TpuProgram_SerializeTpuExecutable,
+               (const XLA_TpuProgram*, TpuExecutableSerializedProto*, TF_Status* s), s)
+TPU_TF_REFUSED(TpuProgram_SerializeCompilerMetadata,
+               (const XLA_TpuProgram*, CompilerMetadataSerializedProto*, TF_Status* s), s)
+TPU_TF_REFUSED(TpuProgram_DeserializeFromGetTpuProgramResponseProto,
+               (TpuSerializedProto, XLA_TpuProgram*, TF_Status* s), s)
+
+TPU_TF_REFUSED(TpuEmbeddingEngine_WriteParameters, (TpuEmbeddingEngineParameters*, TF_Status* s), s)
+TPU_TF_REFUSED(TpuEmbeddingEngine_ReadParameters, (TpuEmbeddingEngineParameters*, TF_Status* s), s)
+TPU_TF_REFUSED(TpuEmbeddingTensorBatchFixedState_Destroy, (TpuEmbedding_TensorBatchFixedState*),
+               nullptr)
+
+TPU_TF_REFUSED_STRUCT(TpuExecute_RuntimeInputToPaddedData, 8)
+TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_ExecutePartitioner, 6)
+TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_ConfigureMemory, 7)
+TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_CollateMemory, 6)
+TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_ConfigureHost, 11)
+TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_ConnectHosts, 4)
+TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_Finalize, 7)
+TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_EnqueueTensorBatch, 10)
+TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_RecvActivationsComputation, 13)
+TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_RecvTPUEmbeddingDeduplicationDataComputation, 12)
+TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_SendTPUEmbeddingGradientsComputation, 16)
+TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_DedupDataSizeComputation, 11)
+TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_DedupDataTupleMaskComputation, 11)
+TPU_TF_REFUSED_STRUCT(SparseCore_GetMaxIdsAndUniques, 6)
+
+// Those that give something.
+
+void TpuEmbeddingEngine_IsInitialized(Params<5>* params) {
+  *reinterpret_cast<bool*>(params->before[4]) = false;  // the answer
+}
+
+TpuEmbedding_TensorBatchFixedState* TpuEmbeddingTensorBatchFixedState_Create(Params<4>* params) {
+  refuse(__func__, params->status);
+  return nullptr;
+}
+
+void TpuExecutable_Serialize(SE_Executable* /*executable*/,
+                             SE_ExecutableSerializationHandle** handle, TF_Status* status) {
+  *handle = nullptr;
+  refuse(__func__, status);
+}
+
+size_t TpuExecutableSerialize_GetByteSize(SE_ExecutableSerializationHandle* /*handle*/) {
+  refuse(__func__, nullptr);
+  return 0;
+}
+
+void TpuExecutable_Deserialize(int /*size*/, const uint8_t* /*bytes*/, SE_Executable** executable,
+                               TF_Status* status) {
+  *executable = nullptr;
+  refuse(__func__, status);
+}
+
+XLA_HloModule TpuExecutable_HloModule(SE_Executable* /*executable*/) {
+  refuse(__func__, nullptr);
+  return {};
+}
+
+void TpuProfiler_Create(TpuProfiler** profiler, TF_Status* status) {
+  *profiler = nullptr;
+  refuse(__func__, status);
+}
+
+void TpuProfiler_Destroy(TpuProfiler* /*profiler*/) {}
+
+void TpuProfiler_Start(TpuProfiler* /*profiler*/, TF_Status* status) { refuse(__func__, status); }
+
+void TpuProfiler_Stop(TpuProfiler* /*profiler*/, TF_Status* status) { refuse(__func__, status); }
+
+void TpuProfiler_CollectData(TpuProfiler* /*profiler*/, TF_Status* status, uint8_t* /*buffer*/,
+                             size_t* size) {
+  *size = 0;
+  refuse(__func__, status);
+}
+
+// Chips of TPU v3 have no SparseCore.
+StatusOrInt TpuTopology_MaybeAvailableSparseCoresPerLogicalDevice(TpuCoreTypeEnum /*type*/) {
+  return {};
+}
+
+}  // extern "C"
+#pragma GCC visibility pop

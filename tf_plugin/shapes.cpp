@@ -1,0 +1,226 @@
+#include "shapes.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "abi/executor.h"
+#include "answer.hpp"
+#include "errors.hpp"
+
+namespace tpu::tensorflow {
+namespace {
+
+using driver::DType;
+
+// Numbers of PrimitiveType (xla_data.proto).
+constexpr int kTuple = 13;
+struct ElementType {
+  int number;
+  DType dtype;
+  const char* name;
+};
+constexpr std::array kElementTypes = {
+    ElementType{1, DType::kI1, "pred"},      ElementType{2, DType::kI8, "s8"},
+    ElementType{3, DType::kI16, "s16"},      ElementType{4, DType::kI32, "s32"},
+    ElementType{5, DType::kI64, "s64"},      ElementType{6, DType::kU8, "u8"},
+    ElementType{7, DType::kU16, "u16"},      ElementType{8, DType::kU32, "u32"},
+    ElementType{9, DType::kU64, "u64"},      ElementType{10, DType::kBytes2, "f16"},
+    ElementType{11, DType::kF32, "f32"},     ElementType{12, DType::kF64, "f64"},
+    ElementType{15, DType::kC64, "c64"},     ElementType{16, DType::kBf16, "bf16"},
+    ElementType{18, DType::kBytes16, "c128"}};
+
+constexpr uint64_t kAddressBytes = 8, kSizeBytes = 4;
+
+template <typename T>
+T* room(TpuList<T>& list, size_t count) {
+  list.size = static_cast<int64_t>(count);
+  if (list.size <= kTpuInlined) {
+    return list.inlined;
+  }
+  list.heap = new T[count];
+  return list.heap;
+}
+
+template <typename T>
+void copy_list(const TpuList<T>& from, TpuList<T>& to) {
+  const auto values = members(from);
+  std::ranges::copy(values, room(to, values.size()));
+}
+
+void row_major(size_t rank, XLA_Shape& to) {
+  to.has_layout = true;
+  to.layout = {};
+  to.layout.tail_padding_alignment_in_elements = 1;
+  int64_t* const order = room(to.layout.minor_to_major, rank);
+  for (size_t d = 0; d < rank; ++d) {
+    order[d] = static_cast<int64_t>(rank - 1 - d);
+  }
+}
+
+void add_leaves(const XLA_Shape& shape, size_t& node, std::vector<Leaf>& leaves) {
+  const size_t own = node++;
+  if (!is_tuple(shape)) {
+    leaves.push_back({&shape, own});
+    return;
+  }
+  for (int i = 0; i < shape.ntuple_shapes; ++i) {
+    add_leaves(shape.tuple_shapes[i], node, leaves);
+  }
+}
+
+}  // namespace
+
+bool is_tuple(const XLA_Shape& shape) { return shape.element_type == kTuple; }
+
+bool is_dynamic(const XLA_Shape& shape) {
+  return std::ranges::any_of(members(shape.dynamic_dimensions), [](bool is) { return is; });
+}
+
+driver::DType dtype_of(const XLA_Shape& array) {
+  for (const ElementType& type : kElementTypes) {
+    if (type.number == array.element_type) {
+      return type.dtype;
+    }
+  }
+  std::string known;
+  for (const ElementType& type : kElementTypes) {
+    known += (known.empty() ? "" : ", ") + std::string(type.name);
+  }
+  pjrt::throw_unimplemented("an array of element type " + std::to_string(array.element_type) +
+                            " (number in xla_data.proto): expected one of " + known);
+}
+
+driver::Shape dims_of(const XLA_Shape& array) {
+  const auto dims = members(array.dimensions);
+  return {dims.begin(), dims.end()};
+}
+
+uint64_t payload_bytes(const XLA_Shape& shape) {
+  if (is_tuple(shape)) {
+    return kAddressBytes * static_cast<uint64_t>(shape.ntuple_shapes);
+  }
+  return driver::byte_count(dtype_of(shape), dims_of(shape));
+}
+
+uint64_t device_bytes(const XLA_Shape& shape) {
+  const uint64_t sizes =
+      is_dynamic(shape) ? kSizeBytes * static_cast<uint64_t>(shape.dimensions.size) : 0;
+  return payload_bytes(shape) + sizes;
+}
+
+void check_row_major(const XLA_Shape& array) {
+  if (!array.has_layout) {
+    return;
+  }
+  const auto order = members(array.layout.minor_to_major);
+  for (size_t d = 0; d < order.size(); ++d) {
+    if (order[d] != static_cast<int64_t>(order.size() - 1 - d)) {
+      pjrt::throw_unimplemented(
+          "an array whose dimensions are in another order in memory: expected row-major");
+    }
+  }
+}
+
+std::vector<Leaf> leaves_of(const XLA_Shape& shape) {
+  std::vector<Leaf> leaves;
+  size_t node = 0;
+  add_leaves(shape, node, leaves);
+  return leaves;
+}
+
+void copy_shape(const XLA_Shape& from, XLA_Shape& to) {
+  to = from;
+  copy_list(from.dimensions, to.dimensions);
+  copy_list(from.dynamic_dimensions, to.dynamic_dimensions);
+  to.layout.tiles = {};
+  if (is_tuple(from)) {
+    to.tuple_shapes = new XLA_Shape[static_cast<size_t>(from.ntuple_shapes)];
+    for (int i = 0; i < from.ntuple_shapes; ++i) {
+      copy_shape(from.tuple_shapes[i], to.tuple_shapes[i]);
+    }
+  } else if (from.has_layout) {
+    copy_list(from.layout.minor_to_major, to.layout.minor_to_major);
+  } else {
+    row_major(static_cast<size_t>(from.dimensions.size), to);
+  }
+}
+
+void make_shape(int element_type, const driver::Shape& dims, XLA_Shape& to) {
+  to = {};
+  to.element_type = element_type;
+  std::ranges::copy(dims, room(to.dimensions, dims.size()));
+  std::fill_n(room(to.dynamic_dimensions, dims.size()), dims.size(), false);
+  row_major(dims.size(), to);
+}
+
+namespace {
+
+int64_t size_or_nothing(const char* name, const XLA_Shape* shape,
+                        uint64_t (*size)(const XLA_Shape&)) {
+  int64_t bytes = 0;
+  answer(name, nullptr, [&] { bytes = static_cast<int64_t>(size(*shape)); });
+  return bytes;
+}
+
+}  // namespace
+}  // namespace tpu::tensorflow
+
+using tpu::tensorflow::copy_shape;
+using tpu::tensorflow::device_bytes;
+using tpu::tensorflow::payload_bytes;
+using tpu::tensorflow::size_or_nothing;
+
+extern "C" {
+
+void XlaShapeToTpuShapeRepresentation(XLA_Shape* shape, int /*data_type*/, bool /*use_fast_memory*/,
+                                      XLA_Shape* tpu_shape, TF_Status* /*status*/) {
+  copy_shape(*shape, *tpu_shape);
+}
+
+void XlaShapeToTpuPaddedShape(XLA_Shape* shape, XLA_Shape* padded_shape, TF_Status* /*status*/) {
+  copy_shape(*shape, *padded_shape);
+}
+
+void HardwareLayout_HostShapeToDeviceShape(XLA_Shape* host, XLA_Shape* device) {
+  copy_shape(*host, *device);
+}
+
+int64_t HardwareLayout_ShapeSize(XLA_Shape* shape) {
+  return size_or_nothing("HardwareLayout_ShapeSize", shape, device_bytes);
+}
+
+int64_t HardwareLayout_ShapeSizeCompact(XLA_Shape* shape) {
+  return size_or_nothing("HardwareLayout_ShapeSizeCompact", shape, device_bytes);
+}
+
+int64_t HardwareLayout_ShapeSizeCompactRaw(XLA_Shape* shape) {
+  return size_or_nothing("HardwareLayout_ShapeSizeCompactRaw", shape, device_bytes);
+}
+
+void TpuTransferManager_HostShapeToDeviceShape(XLA_TransferManager* /*manager*/, XLA_Shape* host,
+                                               XLA_Shape* device) {
+  copy_shape(*host, *device);
+}
+
+int64_t TpuTransferManager_GetByteSizeRequirement(XLA_TransferManager* /*manager*/,
+                                                  XLA_Shape* shape) {
+  return size_or_nothing("TpuTransferManager_GetByteSizeRequirement", shape, device_bytes);
+}
+
+void TpuTransferManager_ChooseCompactLayoutForShape(XLA_TransferManager* /*manager*/,
+                                                    XLA_Shape* host, XLA_Shape* chosen,
+                                                    TF_Status* /*status*/) {
+  copy_shape(*host, *chosen);
+}
+
+int64_t TpuCompiler_ShapeSize(Tpu_Compiler* /*compiler*/, XLA_Shape* shape) {
+  return size_or_nothing("TpuCompiler_ShapeSize", shape, device_bytes);
+}
+
+void TpuCompiler_DefaultDeviceShapeRepresentation(Tpu_Compiler* /*compiler*/, XLA_Shape* host,
+                                                  XLA_Shape* device) {
+  copy_shape(*host, *device);
+}
+
+}  // extern "C"

@@ -1,0 +1,51 @@
+// Stream: what follows what on a queue of TensorFlow's. The board keeps the order of arrays by
+// itself: a launch waits for its arguments. So a call that moves data starts its work at once, and
+// the stream has the events of it, and between them work of the host, which a thread of the
+// stream's own does when its turn comes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "runtime/runtime.hpp"
+
+namespace tpu::tensorflow {
+
+class Stream {
+ public:
+  /// Throws what failed; then the stream has failed, and goes on.
+  using Work = std::function<void()>;
+
+  Stream(const pjrt::Runtime& runtime, int device);
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  /// Work that has not been done yet is done all the same, by the thread, which outlives the
+  /// stream.
+  ~Stream();
+
+  int device() const { return device_; }
+
+  /// What follows waits for `event`. Its failure is the stream's.
+  void follow(const driver::Event& event);
+  /// `work` is done behind all that is in the stream: by the thread, in order.
+  void call(Work work);
+  /// As call(), or at once when nothing is in front of it. It must not wait.
+  void call_short(Work work);
+  /// Ready when all is done that is in the stream.
+  driver::Event reached();
+  bool idle() const;
+
+  /// Waits for all that is in the stream. Throws the first failure since the last call.
+  void wait();
+  /// The first failure since the last call of wait(); null: none.
+  std::optional<driver::Error> error() const;
+
+ private:
+  struct State;
+  const pjrt::Runtime& runtime_;
+  const int device_;
+  const std::shared_ptr<State> state_;  // shared with the thread and with callbacks of events
+};
+
+}  // namespace tpu::tensorflow

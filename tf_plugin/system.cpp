@@ -1,0 +1,62 @@
+#include "system.hpp"
+
+#include <string>
+
+#include "call_log.hpp"
+#include "errors.hpp"
+#include "process_board.hpp"
+#include "runtime/process_runtime.hpp"
+#include "sync/mutex.hpp"
+
+namespace tpu::tensorflow {
+namespace {
+
+base::Mutex opening;
+System* opened TPU_GUARDED_BY(opening) = nullptr;  // never destroyed: threads may outlive statics
+
+Places read_places() {
+  const auto& board = client::ProcessBoard::params().board;
+  Places places{static_cast<int>(board.chips),
+                static_cast<int>(board.torus_x),
+                static_cast<int>(board.chips / board.torus_x),
+                static_cast<int>(board.cores_per_chip),
+                {}};
+  for (int id = 0; id < places.chips * places.cores_per_chip; ++id) {
+    const int chip = id / places.cores_per_chip;
+    places.cores.push_back(
+        {id, chip % places.chips_x, chip / places.chips_x, id % places.cores_per_chip});
+  }
+  return places;
+}
+
+}  // namespace
+
+Places& places() {
+  static Places* const read = new Places(read_places());
+  return *read;
+}
+
+System::System(const pjrt::Runtime& runtime) : runtime_(runtime), memory_(runtime) {
+  for (const SE_TpuTopology_Core& core : places().cores) {
+    executors_.push_back(std::make_unique<SE_StreamExecutor>(SE_StreamExecutor{core.id}));
+  }
+}
+
+System& System::get() {
+  const base::MutexLock lock(opening);
+  if (opened == nullptr) {
+    pjrt::CallLog::open(client::ProcessBoard::options().call_log);
+    opened = new System(pjrt::process_runtime());
+  }
+  return *opened;
+}
+
+SE_StreamExecutor& System::executor(int device) {
+  if (device < 0 || static_cast<size_t>(device) >= executors_.size()) {
+    pjrt::throw_invalid("device ordinal " + std::to_string(device) + ": expected 0 to " +
+                        std::to_string(executors_.size() - 1));
+  }
+  return *executors_[static_cast<size_t>(device)];
+}
+
+}  // namespace tpu::tensorflow

@@ -1,0 +1,142 @@
+// Transfers of literals, and the tables of tuples.
+#include <memory>
+
+#include "abi/executor.h"
+#include "answer.hpp"
+#include "errors.hpp"
+#include "shapes.hpp"
+#include "system.hpp"
+
+namespace tpu::tensorflow {
+namespace {
+
+char manager_tag;
+
+// The arrays of a literal beside the buffers of the same shape on the device.
+std::vector<Leaf> paired_leaves(const XLA_Literal& literal, const XLA_ShapedBuffer& buffer) {
+  std::vector<Leaf> leaves = leaves_of(buffer.on_device_shape);
+  if (leaves.size() != literal.count) {
+    pjrt::throw_invalid("a transfer of " + std::to_string(literal.count) +
+                        " arrays: the shape on "
+                        "the device has " +
+                        std::to_string(leaves.size()));
+  }
+  for (const Leaf& leaf : leaves) {
+    check_row_major(*leaf.shape);
+  }
+  return leaves;
+}
+
+void to_device(Stream& stream, const XLA_Literal& literal, const XLA_ShapedBuffer& buffer) {
+  System& system = System::get();
+  const std::vector<Leaf> leaves = paired_leaves(literal, buffer);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const XLA_Shape& shape = *leaves[i].shape;
+    const std::span bytes(reinterpret_cast<const std::byte*>(literal.buffers[i]),
+                          static_cast<size_t>(payload_bytes(shape)));
+    if (literal.sizes[i] < bytes.size()) {
+      pjrt::throw_invalid("a literal has " + std::to_string(literal.sizes[i]) +
+                          " bytes: expected " + std::to_string(bytes.size()));
+    }
+    const pjrt::DeviceArrayPtr array = system.runtime().put(
+        stream.device(), driver::HostView(dtype_of(shape), dims_of(shape), bytes));
+    stream.follow(array->ready());
+    system.memory().set(address_of(buffer.bases[leaves[i].node]), array);
+  }
+}
+
+// The events of the arrays, and not the stream, have the errors of this transfer.
+std::vector<driver::Event> from_device(const XLA_ShapedBuffer& buffer, const XLA_Literal& literal) {
+  System& system = System::get();
+  const std::vector<Leaf> leaves = paired_leaves(literal, buffer);
+  std::vector<driver::Event> events;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const XLA_Shape& shape = *leaves[i].shape;
+    const std::span out(reinterpret_cast<std::byte*>(literal.buffers[i]),
+                        static_cast<size_t>(payload_bytes(shape)));
+    const pjrt::DeviceArrayPtr array = system.memory().array(
+        address_of(buffer.bases[leaves[i].node]), dtype_of(shape), dims_of(shape));
+    events.push_back(array->read(0, out));
+  }
+  return events;
+}
+
+void end_transfer(const std::vector<driver::Event>& events, XLA_StatusCallbackFn callback,
+                  void* context) {
+  auto status = std::make_unique<TF_Status>();
+  for (const driver::Event& event : events) {
+    if (const auto error = event.wait_for_error(); error && status->code == 0) {
+      set_from_error(status.get(), error.get());
+    }
+  }
+  callback(context, status.release());
+}
+
+}  // namespace
+}  // namespace tpu::tensorflow
+
+using namespace tpu::tensorflow;  // NOLINT: the slots below are all of this file
+
+extern "C" {
+
+XLA_TransferManager* TpuTransferManager_New() {
+  return reinterpret_cast<XLA_TransferManager*>(&manager_tag);
+}
+
+void TpuTransferManager_Free(XLA_TransferManager* /*manager*/) {}
+
+SE_PlatformId TpuTransferManager_PlatformId(XLA_TransferManager* /*manager*/) {
+  return {&platform_id};
+}
+
+void TpuTransferManager_TransferLiteralToDeviceAsync(XLA_TransferManager* /*manager*/,
+                                                     SE_Stream* stream, XLA_Literal* literal,
+                                                     XLA_ShapedBuffer* buffer, TF_Status* status) {
+  answer(__func__, status, [&] { to_device(stream->stream, *literal, *buffer); });
+}
+
+// The callback gets an error, too: the caller frees its context there, and the status.
+void TpuTransferManager_TransferLiteralFromDevice(XLA_TransferManager* /*manager*/,
+                                                  SE_Stream* stream, XLA_ShapedBuffer* buffer,
+                                                  XLA_Literal* literal,
+                                                  XLA_StatusCallbackFn callback, void* context) {
+  auto status = std::make_unique<TF_Status>();
+  std::vector<tpu::driver::Event> events;
+  if (!answer(__func__, status.get(), [&] { events = from_device(*buffer, *literal); })) {
+    callback(context, status.release());
+    return;
+  }
+  stream->stream.call([events, callback, context] { end_transfer(events, callback, context); });
+}
+
+bool TpuTransferManager_CanShapedBufferBeAccessedNow(XLA_TransferManager* /*manager*/,
+                                                     SE_StreamExecutor* /*executor*/,
+                                                     XLA_ShapedBuffer* /*buffer*/) {
+  return true;  // reads wait for what writes the memory
+}
+
+bool TpuTransferManager_CanBufferBeAccessedNow(XLA_TransferManager* /*manager*/,
+                                               SE_StreamExecutor* /*executor*/,
+                                               SE_DeviceMemoryBase* /*buffer*/) {
+  return true;
+}
+
+void TpuTransferManager_WriteSingleTupleIndexTable(XLA_TransferManager* /*manager*/,
+                                                   SE_Stream* /*stream*/,
+                                                   SE_DeviceMemoryBase* members, size_t count,
+                                                   XLA_Shape* /*shape*/, SE_DeviceMemoryBase* table,
+                                                   TF_Status* status) {
+  answer(__func__, status, [&] {
+    TupleTable written;
+    for (size_t i = 0; i < count; ++i) {
+      written.members.push_back(address_of(members[i]));
+    }
+    System::get().memory().set(address_of(*table), std::move(written));
+  });
+}
+
+void TpuTransferManager_ResetDevices(XLA_TransferManager* /*manager*/,
+                                     SE_StreamExecutor** /*executors*/, int64_t /*count*/,
+                                     TF_Status* /*status*/) {}
+
+}  // extern "C"
