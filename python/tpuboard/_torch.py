@@ -12,6 +12,7 @@ import functools
 import inspect
 import os
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,7 @@ def _change_names() -> None:
         setattr(tpu.TpuPlugin, method, getattr(Plugin, method))
     tpu.TpuPlugin.host_index = plugins.DevicePlugin.host_index
     pjrt.spawn = _checked_spawn(pjrt.spawn)
+    _make_tokens_first()
     _keep_layouts_open()
     _restore_names()
 
@@ -195,6 +197,41 @@ def _checked_spawn(spawn: Callable[..., Any]) -> Callable[..., Any]:
                     del os.environ[_FOLDER]
 
     return checked
+
+
+def _make_tokens_first() -> None:
+    """PyTorch/XLA orders the collectives of a device by a token. The tokens are in a hash table without a lock, where
+    the first collective of a device inserts an entry. Threads that insert together can lose an entry, whose reader then
+    ends the process. So all entries are made before a replica runs. No entry is removed, and after that each thread
+    changes the value of its own."""
+    import torch_xla.core.xla_model as xm
+    from torch_xla._internal import pjrt
+
+    lock = threading.Lock()
+    made = False
+
+    def make_tokens() -> None:
+        nonlocal made
+        with lock:
+            if not made:
+                for device in xm.get_xla_supported_devices():
+                    torch_xla._XLAC._set_all_reduce_token(str(device), None)
+            made = True
+
+    # What PyTorch/XLA calls before it starts threads of replicas (xmp.spawn, DataParallel), or in each of them.
+    set_replication, start_threads = xm.set_replication, pjrt._initialize_single_process
+
+    @functools.wraps(set_replication)
+    def set_replication_with_tokens(*arguments: Any, **named: Any) -> Any:
+        make_tokens()
+        return set_replication(*arguments, **named)
+
+    @functools.wraps(start_threads)
+    def start_threads_with_tokens(*arguments: Any, **named: Any) -> Any:
+        start_threads(*arguments, **named)
+        make_tokens()
+
+    xm.set_replication, pjrt._initialize_single_process = set_replication_with_tokens, start_threads_with_tokens
 
 
 def _keep_layouts_open() -> None:

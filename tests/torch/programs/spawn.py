@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -23,9 +24,20 @@ import torch_xla.distributed.parallel_loader as pl
 import torch_xla.distributed.xla_multiprocessing as xmp
 import torch_xla.runtime as xr
 from torch import nn
+from torch_xla._internal import pjrt
 
 CORES, PART, STEPS = 8, 4, 3
 METHOD = "fork" if "fork" in sys.argv else "spawn"
+TOKENS: set[str] = set()  # devices whose entry in PyTorch/XLA's table of tokens is there
+set_token = torch_xla._XLAC._set_all_reduce_token
+
+
+def note_token(device: str, token: object) -> None:
+    TOKENS.add(str(device))
+    set_token(device, token)
+
+
+torch_xla._XLAC._set_all_reduce_token = note_token
 
 
 def data() -> torch.utils.data.TensorDataset:
@@ -43,11 +55,12 @@ def network() -> nn.Module:
     return model
 
 
-def train(index: int, folder: str) -> None:
+def train(index: int, folder: str, workers: int = 0) -> None:
     device = xm.xla_device()
     assert index == xm.get_ordinal() == xr.global_ordinal() and xm.xrt_world_size() == CORES, index
     sampler = torch.utils.data.distributed.DistributedSampler(data(), CORES, index, shuffle=False)
-    loader = pl.ParallelLoader(torch.utils.data.DataLoader(data(), PART, sampler=sampler), [device])
+    batches = torch.utils.data.DataLoader(data(), PART, sampler=sampler, num_workers=workers)
+    loader = pl.ParallelLoader(batches, [device])
     model = network().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
     losses = []
@@ -60,6 +73,7 @@ def train(index: int, folder: str) -> None:
     mean = xm.mesh_reduce("loss", losses[-1].item(), lambda values: sum(values) / len(values))
     xm.rendezvous("trained")
     xm.master_print(f"mean of the last losses {mean:.4f}")
+    xm.save(model.state_dict(), Path(folder) / "model.pt")
     torch.save([weight.cpu() for weight in model.state_dict().values()] + [torch.tensor(mean)],
                Path(folder) / f"{index}.pt")
 
@@ -100,6 +114,14 @@ def raise_in_one(index: int) -> None:
     xm.all_reduce(xm.REDUCE_SUM, torch.ones(3, device=device)).cpu()
 
 
+def one_is_killed(index: int) -> None:
+    device = xm.xla_device()
+    xm.rendezvous("opened")
+    if index == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    xm.all_reduce(xm.REDUCE_SUM, torch.ones(3, device=device)).cpu()
+
+
 class NoPickleError(Exception):
     """Cannot be made again from its arguments."""
 
@@ -109,6 +131,11 @@ class NoPickleError(Exception):
 
 def raise_without_pickle(index: int) -> None:
     raise NoPickleError("oil", "water")
+
+
+def tokens_are_there(index: int) -> None:
+    """The table has no lock: no entry may be inserted once threads have collectives."""
+    assert len(TOKENS) == CORES, TOKENS
 
 
 SHARED = nn.Linear(3, 1)
@@ -154,7 +181,7 @@ def one_stays_away(index: int) -> None:
 
 
 def train_in_a_process(index: int, folder: str) -> None:
-    train(index, folder)
+    train(index, folder, workers=1)
     use_a_model_of_the_parent(index)
 
 
@@ -201,6 +228,8 @@ class Spawn(unittest.TestCase):
                 torch.testing.assert_close(torch.from_numpy(a), b, rtol=0.03, atol=0.01)
         first, last = (torch.load(Path(self.folder, f"{rank}.pt"))[0] for rank in (0, CORES - 1))
         self.assertTrue(torch.equal(first, last))
+        saved = torch.load(Path(self.folder, "model.pt"))
+        self.assertTrue(torch.equal(saved["0.weight"], first))
 
     def test_values(self) -> None:
         torch_xla.launch(values, args=(self.folder,), start_method=METHOD)
@@ -234,10 +263,22 @@ class Spawn(unittest.TestCase):
             self.assertRegex(str(raised.exception.__cause__), "(?s)replica 5 failed.*Traceback.*in raise_in_one")
             self.assertLess(time.monotonic() - begin, 100)  # TPUBOARD_REPLICA_LIMIT is 600 s
 
+    def test_a_process_that_is_killed(self) -> None:
+        begin = time.monotonic()
+        with self.assertRaisesRegex(RuntimeError, "process 5 .* has ended|A process .* was terminated abruptly"):
+            xmp.spawn(one_is_killed, nprocs=CORES, start_method=METHOD)
+        self.assertLess(time.monotonic() - begin, 100)
+
     def test_an_error_that_cannot_be_pickled(self) -> None:
         with self.assertRaisesRegex(RuntimeError, "NoPickleError: oil and water"):
             xmp.spawn(raise_without_pickle, start_method=METHOD)
 
+    def test_tokens_before_threads(self) -> None:
+        xmp.spawn(tokens_are_there, start_method=METHOD)
+        child = multiprocessing.get_context("fork").Process(target=pjrt.spawn_threads, args=(tokens_are_there,))
+        child.start()
+        child.join()
+        self.assertEqual(child.exitcode, 0)
 
     def test_programs_that_differ_by_rank(self) -> None:
         xmp.spawn(rank_in_the_program, start_method=METHOD)
