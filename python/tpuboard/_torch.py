@@ -38,7 +38,7 @@ _DEFAULTS = {
 # On a real host these give a process a part of the board. Values that mean all of it.
 _PARTS = {"TPU_VISIBLE_CHIPS": ("", "0,1,2,3"), "TPU_VISIBLE_DEVICES": ("", "0,1,2,3"),
           "TPU_CHIPS_PER_PROCESS_BOUNDS": ("", "2,2,1")}
-_CORES = 8
+_CHIPS, _CORES = 4, 8
 _COUNT, _NUMBER, _FOLDER = "TPUBOARD_PROCESS_COUNT", "TPUBOARD_PROCESS_ID", "TPUBOARD_PROCESS_DIR"
 # Processes of `xmp.spawn`: what the user's variable says (_set_up moves it here: a process that does not spawn is the
 # only one), else what the call under way means.
@@ -51,8 +51,12 @@ class Plugin(plugins.DevicePlugin):  # type: ignore[misc]  # PyTorch/XLA has no 
 
     def __init__(self) -> None:
         super().__init__()
-        if _is_selected():
-            _set_up(self)
+        try:
+            if _is_selected():
+                _set_up(self)
+        except ValueError as error:
+            # A second import in the same process finds PyTorch/XLA half initialized.
+            raise ValueError(f"{error}. Then start Python again") from None
 
     def library_path(self) -> str:
         return str(library_path())
@@ -73,8 +77,10 @@ class Plugin(plugins.DevicePlugin):  # type: ignore[misc]  # PyTorch/XLA has no 
             return
         os.environ[_NUMBER] = str(local_rank)
         os.environ[_COUNT] = str(local_world_size)
-        # Those of torchrun have a parent in common; another program in the same terminal has a board of its own.
-        os.environ.setdefault(_FOLDER, f"{tempfile.gettempdir()}/tpuboard-{os.geteuid()}/spawn-{os.getppid()}")
+        # Those of torchrun have a parent in common, which may start them again. Another program in the same terminal
+        # has a board of its own.
+        start = f"spawn-{os.getppid()}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+        os.environ.setdefault(_FOLDER, f"{tempfile.gettempdir()}/tpuboard-{os.geteuid()}/{start}")
 
     def client_create_options(self) -> dict[str, Any]:
         return {"ml_framework_name": "PyTorch/XLA", "ml_framework_version": str(torch_xla.__version__)}
@@ -127,7 +133,7 @@ def _set_variables(plugin: Plugin) -> None:
     library = library_path()
     if not library.exists():
         raise ValueError(f"{library} does not exist; TPU_LIBRARY_PATH has to name a built {NAME}, or be unset after "
-                         "`pip install`")
+                         "`pip install .`; `pip install -e .` does not install the library")
     os.environ["TPU_LIBRARY_PATH"] = str(library.resolve())  # the program, or a child of it, may change its folder
     # A process that was started as one of several; the plugin checks what these say (docs/processes.md).
     several = os.environ.get("TPU_PROCESS_BOUNDS", "") not in ("", "1,1,1")
@@ -143,6 +149,9 @@ def _set_variables(plugin: Plugin) -> None:
         if _asked not in ("", "1", "2", "4", "8"):
             raise ValueError(f"{_COUNT}={_asked}: expected 1, 2, 4 or 8, the numbers of processes that can share a "
                              "board")
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            # torchrun has started several. PyTorch/XLA says so in init_process_group; a device may be used before.
+            plugin.configure_multiprocess(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
 
 
 def _change_names() -> None:
@@ -153,17 +162,24 @@ def _change_names() -> None:
                    "client_create_options"):
         setattr(tpu.TpuPlugin, method, getattr(Plugin, method))
     tpu.TpuPlugin.host_index = plugins.DevicePlugin.host_index
+    if _is_whole():
+        tpu.num_available_chips = lambda: _CHIPS  # programs ask for the number of devices before they spawn
     pjrt.spawn = _checked_spawn(pjrt.spawn)
+    pjrt.initialize_multiprocess = _checked_cores(pjrt.initialize_multiprocess)
     _make_tokens_first()
     _keep_layouts_open()
     _restore_names()
 
 
+def _is_whole() -> bool:
+    """Whether the board is surely a v3-8. The size of another one is known when it is opened."""
+    return not os.environ.get("TPUBOARD_SET") and not os.environ.get("TPUBOARD_BOARD")
+
+
 def _default_processes(nprocs: int) -> int:
     """nprocs=8 meant eight processes before PJRT: what the parent has made, such as a model, is not shared. A board of
     another size has threads, whose number says what nprocs can be."""
-    is_whole = not os.environ.get("TPUBOARD_SET") and not os.environ.get("TPUBOARD_BOARD")
-    return _CORES if nprocs == _CORES and is_whole else 1
+    return _CORES if nprocs == _CORES and _is_whole() else 1
 
 
 def _checked_spawn(spawn: Callable[..., Any]) -> Callable[..., Any]:
@@ -178,6 +194,9 @@ def _checked_spawn(spawn: Callable[..., Any]) -> Callable[..., Any]:
 
         if nprocs == 1 or xr.device_type() not in ("TPU", "TPUBOARD", "LIBRARY"):
             return spawn(fn, nprocs, start_method, args)
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            raise ValueError("xmp.spawn in a process of torchrun, which has started the replicas: call the function "
+                             "without xmp.spawn, or start the program without torchrun")
         if _NUMBER in os.environ or os.environ.get("TPU_PROCESS_BOUNDS", "") not in ("", "1,1,1"):
             raise ValueError(f"xmp.spawn in a process that is one of several already: take {_NUMBER}, {_COUNT} and "
                              "TPU_PROCESS_BOUNDS away, or call the function without xmp.spawn")
@@ -195,6 +214,23 @@ def _checked_spawn(spawn: Callable[..., Any]) -> Callable[..., Any]:
                 _meant = 1
                 if own_folder:
                     del os.environ[_FOLDER]
+
+    return checked
+
+
+def _checked_cores(initialize: Callable[[int, int], None]) -> Callable[[int, int], None]:
+    """torchrun has one replica in a process; launches would wait for those of the other cores."""
+
+    @functools.wraps(initialize)
+    def checked(local_rank: int, local_world_size: int) -> None:
+        initialize(local_rank, local_world_size)
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            import torch_xla.runtime as xr
+
+            own, cores = xr.addressable_device_count(), xr.global_device_count()
+            if own != 1:
+                raise ValueError(f"torchrun with {local_world_size} processes: each would have {own} cores and use "
+                                 f"one of them; expected --nproc-per-node={cores}, the cores of the board, or 1")
 
     return checked
 

@@ -1,6 +1,6 @@
 """Runs a program of PyTorch/XLA on the board, in an environment that sim_scripts/torch_venv made.
 
-Usage: run.py --venv FOLDER --library LIBRARY [--form default|stablehlo] [--cores N] [--set NAME=VALUE ...]
+Usage: run.py --venv FOLDER --library LIBRARY [--form default|stablehlo] [--cores 1|2|8] [--set NAME=VALUE ...]
               PROGRAM [ARGUMENTS ...]
 The program finds the package tpuboard as `pip install` would leave it: with its entry points, and no variable that
 names a device. --form: what PyTorch/XLA compiles from, HloModuleProto or StableHLO. Exits with 77 (skipped) if the
@@ -19,7 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
-ONE_CORE = "board.chips=1;board.torus_x=1;board.cores_per_chip=1"
+ONE_CHIP = "board.chips=1;board.torus_x=1"
+BOARDS = {1: f"{ONE_CHIP};board.cores_per_chip=1", 2: ONE_CHIP}  # cores -> TPUBOARD_SET
 
 
 def write_metadata(folder: Path) -> None:
@@ -42,7 +43,7 @@ def environment(metadata: Path, library: Path, form: str, cores: int) -> dict[st
     kept |= {"PYTHONPATH": f"{metadata}:{ROOT / 'python'}", "TPU_LIBRARY_PATH": str(library), "TPUBOARD_CACHE": "off",
              "PYTHONWARNINGS": "ignore::DeprecationWarning", "PYTHONUNBUFFERED": "1",
              "XLA_STABLEHLO_COMPILE": "1" if form == "stablehlo" else "0", "HF_HUB_OFFLINE": "1"}
-    return kept | ({"TPUBOARD_SET": ONE_CORE} if cores == 1 else {})
+    return kept | ({"TPUBOARD_SET": BOARDS[cores]} if cores in BOARDS else {})
 
 
 def main() -> int:
@@ -51,7 +52,7 @@ def main() -> int:
     parser.add_argument("--venv", type=Path, required=True)
     parser.add_argument("--library", type=Path, required=True)
     parser.add_argument("--form", choices=("default", "stablehlo"), default="default")
-    parser.add_argument("--cores", type=int, choices=(1, 8), default=8)
+    parser.add_argument("--cores", type=int, choices=(1, 2, 8), default=8)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("program", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)

@@ -27,6 +27,7 @@ WITHOUT_PACKAGE = """
 import pathlib, sys
 sys.path[:] = [path for path in sys.path if not any(pathlib.Path(path).glob("jax_tpuboard-*.dist-info"))]
 """
+SPAWN = "import torch_xla.distributed.xla_multiprocessing as xmp\nxmp.spawn(print)"
 OTHER = "/opt/other/libtpu.so"
 
 
@@ -76,6 +77,7 @@ class Errors(unittest.TestCase):
         self.works(check, PJRT_DEVICE="TPUBOARD")
         self.works(check, PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH=library, TPU_LIBRARY_PATH=None)
         self.works("import os, torch_xla\nos.chdir('/')\n" + check, TPU_LIBRARY_PATH=os.path.relpath(library))
+        self.works("import torch_xla\nfrom torch_xla._internal import tpu\nassert tpu.num_available_devices() == 8")
         # Processes of a later spawn: this one is the only one.
         self.works(check, TPUBOARD_PROCESS_COUNT="4")
         # Without the package: what torch_xla does by itself.
@@ -100,15 +102,25 @@ class Errors(unittest.TestCase):
                    PJRT_DEVICE="TPUBOARD", TPU_LIBRARY_PATH=OTHER)
         self.fails("import torch_xla", "name different libraries", PJRT_DEVICE="LIBRARY",
                    PJRT_LIBRARY_PATH="/opt/a/libtpuboard_pjrt.so", TPU_LIBRARY_PATH="/opt/b/libtpuboard_pjrt.so")
-        self.fails("import torch_xla", "does not exist", TPU_LIBRARY_PATH="/opt/none/libtpuboard_pjrt.so")
+        self.fails("import torch_xla", "does not exist", "Then start Python again",
+                   TPU_LIBRARY_PATH="/opt/none/libtpuboard_pjrt.so")
         self.fails("import torch_xla", "TPUBOARD_PROCESS_COUNT=four: expected 1, 2, 4 or 8",
                    TPUBOARD_PROCESS_COUNT="four")
-        self.fails("import torch_xla.distributed.xla_multiprocessing as xmp\nxmp.spawn(print)",
-                   "one of several already", TPUBOARD_PROCESS_ID="0", TPUBOARD_PROCESS_COUNT="2")
+        self.fails(SPAWN, "one of several already", TPUBOARD_PROCESS_ID="0", TPUBOARD_PROCESS_COUNT="2")
         # The board's own check of the variables of the real machine.
         self.fails(HEAD, "TPU_VISIBLE_CHIPS is 3; process 1 of 4", TPU_PROCESS_BOUNDS="2,2,1",
                    CLOUD_TPU_TASK_ID="1", TPU_VISIBLE_CHIPS="3", TPU_CHIPS_PER_PROCESS_BOUNDS="1,1,1")
         self.fails("import torch_xla", "TPU_VISIBLE_CHIPS=2 asks for a part of the board", TPU_VISIBLE_CHIPS="2")
+
+    def test_torchrun(self) -> None:
+        """As one of its processes; each has one core."""
+        process = {"TORCHELASTIC_RUN_ID": "1", "LOCAL_RANK": "0"}
+        self.fails(SPAWN, "in a process of torchrun", "call the function without xmp.spawn", LOCAL_WORLD_SIZE="8",
+                   **process)
+        self.fails("import torch_xla, torch.distributed as dist\nfrom torch_xla.distributed import xla_backend\n"
+                   "dist.init_process_group('xla', init_method='xla://')",
+                   "torchrun with 4 processes: each would have 2 cores", "expected --nproc-per-node=8",
+                   LOCAL_WORLD_SIZE="4", **process)
 
     def test_types(self) -> None:
         self.fails(HEAD + "print(torch.ones(3, dtype=torch.float16).to(device) * 2)", "f16")
