@@ -58,7 +58,7 @@ def install(requirements: Path, python: str, target: Path) -> Path:
     """Makes the environment with the packages of the file, without their dependencies; the folder of its packages."""
     subprocess.run([python, "-m", "venv", str(target)], check=True)
     done = subprocess.run([str(target / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-                           "--no-cache-dir", "-r", str(requirements)], check=False, capture_output=True, text=True)
+                           "-r", str(requirements)], check=False, capture_output=True, text=True)
     if done.returncode != 0:
         text = f"pip cannot install {requirements.relative_to(ROOT)}:\n{done.stderr.strip()[-2000:]}"
         raise NoPackagesError(text) if UNREACHABLE.search(done.stderr) else SystemExit(text)
