@@ -5,8 +5,8 @@ Usage: torch_tests.py --tests FOLDER [--library LIBRARY] [--cases N] [--match RE
                       [--limit SECONDS] [--out FOLDER] [--json FILE] [--markdown FILE] [FILE ...]
   Run it with the Python of an environment that sim_scripts/torch_venv made. FOLDER is `test` of PyTorch/XLA's
   repository at the tag of the installed version. A FILE is a module of unit tests (test_operations,
-  spmd.test_xla_sharding), or a script (test_mp_all_gather.py), which passes if it exits with 0. Without FILEs: those
-  of the table in docs/torch.md.
+  spmd.test_xla_sharding), or a script (test_mp_all_gather.py), which passes if it exits with 0. A script has eight
+  processes with a core each. Without FILEs: all that the table of docs/torch.md has, and others.
   --cases N takes N tests of each file, evenly spread over it; without it all run.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,10 @@ FILES = ["test_operations", "test_ops", "test_data_type", "test_autocast", "test
          "dynamo.test_dynamo", "spmd.test_xla_sharding", "spmd.test_dtensor_integration", "test_mp_all_gather.py",
          "test_mp_all_to_all.py", "test_mp_collective_permute.py", "test_mp_early_exit.py", "test_mp_mesh_reduce.py",
          "test_mp_reduce_scatter.py", "test_mp_rendezvous.py", "test_mp_replication.py", "test_mp_save.py",
-         "test_mp_sync_batch_norm.py", "test_train_mp_mnist.py"]
+         "test_mp_sync_batch_norm.py", "torch_distributed/test_ddp.py",
+         *(f"torch_distributed/test_torch_distributed_{name}_xla_backend.py" for name in
+           ("all_gather", "all_reduce", "bucketed_all_reduce", "multi_all_reduce", "reduce_scatter")),
+         "torch_distributed/test_torch_distributed_fsdp_meta.py", "test_train_mp_mnist.py"]
 # Arguments of scripts: a short training on data by chance.
 ARGUMENTS = {"test_train_mp_mnist.py": ["--fake_data", "--num_epochs=1", "--batch_size=16", "--num_workers=0"]}
 
@@ -69,12 +73,19 @@ def start(module: str, args: argparse.Namespace, log: IO[str], *options: str) ->
                             text=True, cwd=args.tests)
 
 
+def row_of(script: str) -> str:
+    """Scripts of a kind have a row together."""
+    kind = re.match(r"torch_distributed/|test_mp_", script)
+    return f"{kind[0]}*.py" if kind else script
+
+
 def run_script(name: str, args: argparse.Namespace) -> runner.Result:
     """A file that is not of unit tests."""
     begin, command = time.monotonic(), [sys.executable, name, *ARGUMENTS.get(name, [])]
-    with (args.out / f"{name}.log").open("w+", encoding="utf-8") as log:
+    environment = args.variables | {"TPUBOARD_PROCESS_COUNT": "8"}
+    with (args.out / f"{Path(name).name}.log").open("w+", encoding="utf-8") as log:
         try:
-            code = subprocess.run(command, check=False, env=args.variables, cwd=args.tests, stdout=log, stderr=log,
+            code = subprocess.run(command, check=False, env=environment, cwd=args.tests, stdout=log, stderr=log,
                                   timeout=2 * args.limit).returncode
         except subprocess.TimeoutExpired:
             code = None
@@ -110,8 +121,8 @@ def main() -> int:
         args.variables = variables(args, Path(folder))
         for name in args.files:
             if name.endswith(".py"):
-                results.setdefault("test_*_mp_*.py", []).append(run_script(name, args))
-                some = results["test_*_mp_*.py"][-1:]
+                some = [run_script(name, args)]
+                results.setdefault(row_of(name), []).extend(some)
             else:
                 names = runner.names_of(name, args)
                 if names is None:
