@@ -187,7 +187,7 @@ std::optional<std::vector<std::vector<int>>> find_all(const Tiles& t, const Mesh
 std::optional<std::vector<std::vector<int>>> adopt(const Tiles& t, int64_t cores,
                                                    MeshAtoms& atoms) {
   if (!atoms.known()) {
-    atoms.adopt(prime_mesh({"", {{"devices", cores}}, {}}));
+    adopt_devices(cores, atoms);
     if (!find_all(t, atoms)) {
       atoms.adopt(prime_mesh(mesh_of(t)));
     }
@@ -226,6 +226,12 @@ void read_tiles(Parser& parser, size_t rank, int64_t cores, MeshAtoms& atoms, Gs
 }
 
 }  // namespace
+
+void adopt_devices(int64_t cores, MeshAtoms& atoms) {
+  if (!atoms.known()) {
+    atoms.adopt(prime_mesh({"", {{"devices", cores}}, {}}));
+  }
+}
 
 std::optional<int64_t> gspmd_device(std::string_view text) {
   constexpr std::string_view kHead = "{maximal device=";

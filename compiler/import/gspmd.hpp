@@ -27,6 +27,9 @@ struct GspmdSharding {
 // without a place.
 GspmdSharding read_gspmd(std::string_view text, size_t rank, int64_t cores, MeshAtoms& atoms);
 
+// The devices in their order, unless the program has said its mesh.
+void adopt_devices(int64_t cores, MeshAtoms& atoms);
+
 // N of "{maximal device=N}"; nothing: the string says something else.
 std::optional<int64_t> gspmd_device(std::string_view text);
 

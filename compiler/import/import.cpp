@@ -8,6 +8,7 @@
 #include "import/file.hpp"
 #include "import/hlo/converter.hpp"
 #include "import/hlo/read_module.hpp"
+#include "import/manual_parts.hpp"
 #include "import/normalise.hpp"
 #include "import/plain_form.hpp"
 #include "import/tuples.hpp"
@@ -28,7 +29,8 @@ std::string name_of(const bytecode::RawModule& raw) {
 Module import_hlo(std::span<const std::byte> program, const std::string& name,
                   const ImportOptions& options) {
   const hlo::HloModule read = hlo::read_hlo_module(program);
-  const bytecode::RawModule raw = hlo::to_raw(read, options.replicas, options.partitions);
+  bytecode::RawModule raw = hlo::to_raw(read, options.replicas, options.partitions);
+  frontend::outline_manual_parts(raw);
   Module module = frontend::normalise(raw, name.empty() ? name_of(raw) : name, options);
   verify(module);
   return module;
@@ -62,6 +64,7 @@ Module import_vhlo(std::span<const std::byte> artifact, const std::string& name,
   bytecode::RawModule raw = bytecode::read_bytecode(artifact);
   bytecode::to_vhlo_form(raw);
   frontend::flatten_tuples(raw);
+  frontend::outline_manual_parts(raw);
   Module module = frontend::normalise(raw, name.empty() ? name_of(raw) : name, options);
   verify(module);
   return module;

@@ -93,8 +93,9 @@ class GspmdOps : public ImportPart {
 
  private:
   GspmdSharding sharding_of(const OpReader& reader, size_t rank);  // attribute of an op
-  Value* enter(const RawOp& entry, ManualAttrs& attrs);
+  Value* enter(const RawOp& entry, ManualAttrs& attrs, std::vector<GspmdSharding>& axes);
   void add_manual_axes(const GspmdSharding& of, ManualAttrs& attrs) const;
+  void set_manual_axes(const std::vector<GspmdSharding>& said, ManualAttrs& attrs);
 };
 
 class ChloOps : public ImportPart {

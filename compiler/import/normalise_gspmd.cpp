@@ -89,8 +89,9 @@ bool GspmdOps::is_shard_map(const RawOp& call) const {
          std::any_of(call.results.begin(), call.results.end(), leaves);
 }
 
-// The operand of the body that `entry` makes: the whole array, and how it is cut.
-Value* GspmdOps::enter(const RawOp& entry, ManualAttrs& attrs) {
+// The operand of the body that `entry` makes: the whole array, how it is cut, and along which axes
+// the body is manual.
+Value* GspmdOps::enter(const RawOp& entry, ManualAttrs& attrs, std::vector<GspmdSharding>& axes) {
   const OpReader reader = open(entry);
   Value* whole = operand(reader, 0);
   const size_t rank = whole->type.dims.size();
@@ -99,7 +100,7 @@ Value* GspmdOps::enter(const RawOp& entry, ManualAttrs& attrs) {
     reader.fail("no custom_call @Sharding precedes it");
   }
   attrs.in.push_back(sharding_of(open(*constraint), rank).attrs);
-  add_manual_axes(sharding_of(reader, rank), attrs);
+  axes.push_back(sharding_of(reader, rank));
   return whole;
 }
 
@@ -116,13 +117,26 @@ void GspmdOps::add_manual_axes(const GspmdSharding& of, ManualAttrs& attrs) cons
   }
 }
 
+void GspmdOps::set_manual_axes(const std::vector<GspmdSharding>& said, ManualAttrs& attrs) {
+  if (cores_.partitions > 1) {
+    adopt_devices(cores_.partitions, atoms_);  // the program may say nothing of its mesh
+  }
+  for (const GspmdSharding& sharding : said) {
+    add_manual_axes(sharding, attrs);
+  }
+  if (said.empty()) {  // a body without operands is manual along all axes
+    add_manual_axes({{}, true, {}, false}, attrs);
+  }
+}
+
 void GspmdOps::convert_shard_map(const OpReader& reader, Region& to) {
   const RawOp& call = reader.raw();
   ManualAttrs attrs;
   std::vector<Value*> arrays;
+  std::vector<GspmdSharding> manual;  // they say along which axes; read when all shardings are
   for (const uint32_t value : call.operands) {
     if (const RawOp* entry = gspmd_.entry(value)) {
-      arrays.push_back(enter(*entry, attrs));
+      arrays.push_back(enter(*entry, attrs, manual));
     }
   }
   std::vector<Type> types;
@@ -132,14 +146,13 @@ void GspmdOps::convert_shard_map(const OpReader& reader, Region& to) {
     for (const RawOp* exit : gspmd_.exits(call.results[i])) {
       const OpReader out = open(*exit);
       types.push_back(out.type(exit->result_types.at(0)));
-      attrs.out.push_back(sharding_of(out, types.back().dims.size()).attrs);
+      const GspmdSharding sharding = sharding_of(out, types.back().dims.size());
+      attrs.out.push_back(sharding.attrs);
       leaving.push_back(exit->results[0]);
       left_behind.push_back(i);
     }
   }
-  if (attrs.in.empty()) {  // a body without operands is manual along all axes
-    add_manual_axes({{}, true, {}, false}, attrs);
-  }
+  set_manual_axes(manual, attrs);
   Op* computation = to.append(Kind::kManualComputation, arrays, types, attrs, reader.loc());
   Region* inner = computation->add_region();
   for (const uint32_t value : call.operands) {

@@ -64,6 +64,27 @@ class Spmd(unittest.TestCase):
         torch.testing.assert_close(found, a.bfloat16().float() @ b.bfloat16().float(), rtol=1e-5, atol=1e-5)
         self.assertIn("devices=[4,2]", torch_xla._XLAC._get_xla_sharding_spec(left))
 
+    def test_manual_sharding(self) -> None:
+        """What each device does on its own shard, twice in a row."""
+        mesh = self.mesh((1, CORES), ("x", "y"))
+        xs.set_global_mesh(mesh)
+        a, scale = torch.randn(8, 16), torch.tensor(3.0)
+        whole, factor = a.to(self.device), scale.to(self.device)
+        part = xs.enable_manual_sharding(whole, (None, "y")).global_tensor
+        self.assertEqual(part.shape, (8, 2))
+        first = xs.disable_manual_sharding(part * factor + 1, (None, "y"), whole.shape).global_tensor
+        again = xs.enable_manual_sharding(first, (None, "y")).global_tensor
+        found = xs.disable_manual_sharding(again.sum(0, keepdim=True), (None, "y"), (1, 16)).global_tensor
+        torch.testing.assert_close(found.cpu(), (a * scale + 1).sum(0, keepdim=True), rtol=1e-5, atol=1e-4)
+
+    def test_collective_of_manual_sharding(self) -> None:
+        xs.set_global_mesh(self.mesh((1, CORES), ("x", "y")))
+        a = torch.randn(8, 8)
+        part = xs.enable_manual_sharding(a.to(self.device), (None, None)).global_tensor
+        part = torch_xla._XLAC._xla_spmd_reduce_scatter(xm.REDUCE_SUM, part, 1.0, 0, CORES, [list(range(CORES))])
+        found = xs.disable_manual_sharding(part, ("y", None), a.shape).global_tensor
+        torch.testing.assert_close(found.cpu(), CORES * a, rtol=1e-5, atol=1e-5)
+
     def test_data_parallel(self) -> None:
         expected = losses_of(network(), "cpu", None)
         found = losses_of(network().to(self.device), self.device, self.mesh((CORES,), ("data",)))

@@ -1,0 +1,276 @@
+// Work on the shards of single devices in HLO modules, in the forms of PyTorch/XLA (GSPMD, without
+// a function of its own) and of JAX (Shardy, as text).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hlo_bytes.hpp"
+#include "import/import.hpp"
+#include "ir/graph.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+using namespace hlo_bytes;
+using testing::HasSubstr;
+
+const std::string kWhole = shape(kF32, {8, 8});
+const std::string kPart = shape(kF32, {8, 1});
+const std::string kScalar = shape(kF32, {});
+
+// Shardings, as OpSharding.
+std::string tiles(const Ints& dims) {
+  return number(1, 3) + packed(3, dims) + packed(9, {8}) + packed(10, {0});
+}
+const std::string kColumns = tiles({1, 8}), kRows = tiles({8, 1});
+const std::string kManual = number(1, 4), kReplicated = number(1, 0);
+
+Instruction sharded(Instruction i, const std::string& sharding) {
+  i.fields += bytes(40, sharding);
+  return i;
+}
+Instruction call_of(const std::string& target, const std::string& shape, int64_t operand,
+                    const std::string& sharding) {
+  return {"custom-call", shape, {operand}, bytes(28, target) + bytes(40, sharding)};
+}
+Instruction enter(int64_t operand, const std::string& shape = kPart) {
+  return call_of("SPMDFullToShardShape", shape, operand, kManual);
+}
+Instruction leave(int64_t operand, const std::string& sharding = kColumns) {
+  return call_of("SPMDShardToFullShape", kWhole, operand, sharding);
+}
+Instruction result_of(const std::vector<int64_t>& members) {
+  return {"tuple", tuple_shape(std::vector<std::string>(members.size(), kWhole)), members};
+}
+
+std::string program(const std::vector<Instruction>& instructions,
+                    const std::vector<std::string>& others = {}) {
+  std::vector<std::string> all = others;
+  all.push_back(computation("main", std::ssize(all) + 1, instructions));
+  return module(all);
+}
+
+Module load(const std::string& bytes) {
+  return import_program(as_bytes(bytes), "", {.partitions = 8});
+}
+
+std::string error_of(const std::string& bytes) {
+  try {
+    load(bytes);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+std::vector<const Op*> all_of(const Region& region, Kind kind) {
+  std::vector<const Op*> found;
+  walk(region, [&](const Op& op) {
+    if (op.kind == kind) {
+      found.push_back(&op);
+    }
+  });
+  return found;
+}
+
+std::vector<const Op*> manual_parts(const Module& m) {
+  return all_of(m.main->body, Kind::kManualComputation);
+}
+
+// Body of the function that the manual computation calls.
+const Region& body_of(const Module& m, const Op& computation) {
+  const std::string callee =
+      all_of(*computation.regions.at(0), Kind::kCall).at(0)->as<CallAttrs>().callee;
+  for (const auto& f : m.functions) {
+    if (f->name == callee) {
+      return f->body;
+    }
+  }
+  throw Error("no function " + callee);
+}
+
+// How an array of 8 x 8 is cut.
+std::string cut(const Module& m, const ShardingAttrs& attrs) {
+  return to_string(local_type({Elem::kF32, {8, 8}}, m.mesh, attrs.sharding, "", nullptr).dims);
+}
+
+std::string arguments_of(const Region& region) {
+  std::string text;
+  for (const auto& v : region.args) {
+    text += (text.empty() ? "" : ", ") + to_string(v->type);
+  }
+  return text;
+}
+
+const Instruction kColumnsOfWhole = sharded(parameter(0, kWhole), kColumns);
+
+TEST(HloManualParts, OfAnArgumentBecomeAFunction) {
+  const std::string one = bytes(8, bytes(1, kScalar) + bytes(8, std::string("\0\0\x80\x3f", 4)));
+  const Module m = load(program({kColumnsOfWhole,
+                                 enter(1),
+                                 {"constant", kScalar, {}, one},
+                                 {"broadcast", kPart, {3}},
+                                 {"add", kPart, {2, 4}},
+                                 call_of("Sharding", kPart, 5, kManual),
+                                 leave(6)}));
+  const auto parts = manual_parts(m);
+  ASSERT_EQ(parts.size(), 1u);
+  const auto& attrs = parts[0]->as<ManualAttrs>();
+  EXPECT_EQ(attrs.manual_axes, (std::vector<int>{0, 1, 2}));
+  ASSERT_EQ(attrs.in.size(), 1u);
+  EXPECT_EQ(cut(m, attrs.in[0]), "[8,1]");
+  ASSERT_EQ(attrs.out.size(), 1u);
+  EXPECT_EQ(cut(m, attrs.out[0]), "[8,1]");
+  EXPECT_EQ(arguments_of(*parts[0]->regions[0]), "f32[8,1]");
+  EXPECT_THAT(print(body_of(m, *parts[0])), HasSubstr("add"));
+  // The constant is in the function only.
+  EXPECT_TRUE(all_of(m.main->body, Kind::kConstant).empty());
+  EXPECT_EQ(all_of(body_of(m, *parts[0]), Kind::kConstant).size(), 1u);
+}
+
+TEST(HloManualParts, OfSeveralEntriesAndExitsAreOne) {
+  const Module m = load(program({kColumnsOfWhole,
+                                 sharded(parameter(1, kWhole), kColumns),
+                                 enter(1),
+                                 enter(2),
+                                 {"add", kPart, {3, 4}},
+                                 {"negate", kPart, {5}},
+                                 leave(5),
+                                 leave(5),
+                                 leave(6),
+                                 result_of({7, 8, 9})}));
+  const auto parts = manual_parts(m);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0]->operands.size(), 2u);
+  EXPECT_EQ(parts[0]->results.size(), 3u);
+  EXPECT_EQ(body_of(m, *parts[0]).terminator()->operands.size(), 2u);
+}
+
+TEST(HloManualParts, InAChainAreSeveral) {
+  const Module m = load(program({kColumnsOfWhole,
+                                 enter(1),
+                                 {"negate", kPart, {2}},
+                                 leave(3),
+                                 enter(4),
+                                 {"abs", kPart, {5}},
+                                 leave(6)}));
+  const auto parts = manual_parts(m);
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(cut(m, parts[1]->as<ManualAttrs>().in[0]), "[8,1]");  // as the first gives it
+}
+
+TEST(HloManualParts, TakeOtherArgumentsReplicated) {
+  const Module m = load(program({kColumnsOfWhole,
+                                 parameter(1, kScalar),
+                                 enter(1),
+                                 {"broadcast", kPart, {2}},
+                                 {"add", kPart, {3, 4}},
+                                 leave(5)}));
+  const auto parts = manual_parts(m);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(arguments_of(*parts[0]->regions[0]), "f32[8,1], f32[8,1]");
+  EXPECT_FALSE(parts[0]->as<ManualAttrs>().in[1].sharding.is_cut());
+}
+
+// The program has the entry behind an exit of the same part, which does not depend on it.
+TEST(HloManualParts, AreOrderedByWhatTheyRead) {
+  const Module m = load(program({kColumnsOfWhole,
+                                 sharded(parameter(1, kWhole), kColumns),
+                                 enter(1),
+                                 {"negate", kPart, {3}},
+                                 leave(4),
+                                 {"abs", kWhole, {5}},
+                                 enter(2),
+                                 {"add", kPart, {4, 7}},
+                                 leave(8),
+                                 result_of({6, 9})}));
+  ASSERT_EQ(manual_parts(m).size(), 1u);
+  EXPECT_EQ(manual_parts(m)[0]->results.size(), 2u);
+}
+
+TEST(HloManualParts, KeepCollectivesAndTheNumberOfTheCore) {
+  const std::string sum = computation(
+      "sum", 1, {parameter(0, kScalar), parameter(1, kScalar), {"add", kScalar, {1, 2}}});
+  const std::string number_shape = shape(kU32, {});
+  const std::string fields = calls({1}) + number(26, 1) + number(71, 1) + packed(14, {0}) +
+                             bytes(49, packed(1, {0, 1, 2, 3, 4, 5, 6, 7}));
+  const std::string row = shape(kF32, {1, 8});
+  const Module m = load(program({sharded(parameter(0, kWhole), kReplicated),
+                                 enter(1, kWhole),
+                                 {"reduce-scatter", row, {2}, fields},
+                                 {"partition-id", number_shape, {}},
+                                 {"convert", kScalar, {4}},
+                                 {"broadcast", row, {5}},
+                                 {"add", row, {3, 6}},
+                                 leave(7, kRows)},
+                                {sum}));
+  const auto parts = manual_parts(m);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0]->operands.size(), 1u);
+  const Region& body = body_of(m, *parts[0]);
+  EXPECT_EQ(all_of(body, Kind::kReduceScatter).size(), 1u);
+  EXPECT_EQ(all_of(body, Kind::kPartitionId).size(), 1u);
+  EXPECT_TRUE(all_of(m.main->body, Kind::kPartitionId).empty());
+}
+
+TEST(HloManualParts, OfMembersOfATuple) {
+  const std::string both = number(1, 2) + bytes(5, kReplicated) + bytes(5, kColumns);
+  const Module m =
+      load(program({sharded(parameter(0, tuple_shape({kWhole, kWhole})), both),
+                    sharded({"get-tuple-element", kWhole, {1}, number(13, 1)}, kColumns),
+                    enter(2),
+                    {"negate", kPart, {3}},
+                    leave(4)}));
+  ASSERT_EQ(manual_parts(m).size(), 1u);
+  EXPECT_EQ(cut(m, manual_parts(m)[0]->as<ManualAttrs>().in[0]), "[8,1]");
+}
+
+TEST(HloManualParts, WithRegionsReadWhatIsAroundThem) {
+  const std::string body = computation("body", 1, {parameter(0, kPart), {"negate", kPart, {1}}});
+  const std::string condition = computation(
+      "condition", 2,
+      {parameter(0, kPart),
+       {"constant", shape(kPred, {}), {}, bytes(8, bytes(1, shape(kPred, {})) + packed(2, {0}))}});
+  const Module m =
+      load(program({kColumnsOfWhole, enter(1), {"while", kPart, {2}, calls({1, 2})}, leave(3)},
+                   {body, condition}));
+  ASSERT_EQ(manual_parts(m).size(), 1u);
+  EXPECT_EQ(all_of(body_of(m, *manual_parts(m)[0]), Kind::kWhile).size(), 1u);
+}
+
+TEST(HloManualParts, MayBeginWithAConstant) {
+  const Module m = load(program({parameter(0, kWhole),
+                                 {"iota", kPart, {}, packed(14, {0})},
+                                 call_of("Sharding", kPart, 2, kManual),
+                                 leave(3),
+                                 {"add", kWhole, {1, 4}}}));
+  ASSERT_EQ(manual_parts(m).size(), 1u);
+  EXPECT_EQ(manual_parts(m)[0]->as<ManualAttrs>().manual_axes, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(HloManualParts, OfOneDeviceAreThePlainProgram) {
+  const std::string bytes = program(
+      {parameter(0, kWhole), enter(1, kWhole), {"negate", kWhole, {2}}, leave(3, kReplicated)});
+  EXPECT_NO_THROW(import_program(as_bytes(bytes), "", {.partitions = 1}));
+}
+
+TEST(HloManualParts, ErrorsSayWhatIsMissing) {
+  EXPECT_THAT(error_of(program({kColumnsOfWhole, enter(1), {"negate", kPart, {2}}})),
+              HasSubstr("an array of one device is a result of the program; SPMDShardToFullShape"));
+  EXPECT_THAT(error_of(program({parameter(0, kWhole), enter(1), {"negate", kPart, {2}}, leave(3)})),
+              HasSubstr("does not specify how the operand is sharded"));
+  EXPECT_THAT(error_of(program({kColumnsOfWhole, enter(1), enter(2), leave(3)})),
+              HasSubstr("the operand is an array of one device already"));
+  EXPECT_THAT(error_of(program({kColumnsOfWhole,
+                                enter(1),
+                                {"negate", kPart, {2}},
+                                leave(3),
+                                {"abs", kWhole, {4}},
+                                sharded({"tanh", kWhole, {5}}, kColumns),
+                                enter(6),
+                                {"add", kPart, {3, 7}},
+                                leave(8)})),
+              HasSubstr("an array of one device passes by an array of all devices"));
+}
+
+}  // namespace
+}  // namespace tpu::compiler
