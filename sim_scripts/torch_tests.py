@@ -13,8 +13,11 @@ Usage: torch_tests.py --tests FOLDER [--library LIBRARY] [--cases N] [--match RE
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +42,9 @@ FILES = ["test_operations", "test_ops", "test_data_type", "test_autocast", "test
          *(f"torch_distributed/test_torch_distributed_{name}_xla_backend.py" for name in
            ("all_gather", "all_reduce", "bucketed_all_reduce", "multi_all_reduce", "reduce_scatter")),
          "torch_distributed/test_torch_distributed_fsdp_meta.py", "test_train_mp_mnist.py"]
+# Scripts that torchrun has to start, by its own arguments.
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=8"]
+BY_TORCHRUN = {"test_mp_early_exit.py"}
 # Arguments of scripts: a short training on data by chance.
 ARGUMENTS = {"test_train_mp_mnist.py": ["--fake_data", "--num_epochs=1", "--batch_size=16", "--num_workers=0"]}
 
@@ -81,14 +87,19 @@ def row_of(script: str) -> str:
 
 def run_script(name: str, args: argparse.Namespace) -> runner.Result:
     """A file that is not of unit tests."""
-    begin, command = time.monotonic(), [sys.executable, name, *ARGUMENTS.get(name, [])]
-    environment = args.variables | {"TPUBOARD_PROCESS_COUNT": "8"}
+    begin, launcher = time.monotonic(), TORCHRUN if name in BY_TORCHRUN else []
+    command = [sys.executable, *launcher, name, *ARGUMENTS.get(name, [])]
+    environment = args.variables | ({} if launcher else {"TPUBOARD_PROCESS_COUNT": "8"})
     with (args.out / f"{Path(name).name}.log").open("w+", encoding="utf-8") as log:
+        script = subprocess.Popen(command, env=environment, cwd=args.tests, stdout=log, stderr=log,
+                                  start_new_session=True)
         try:
-            code = subprocess.run(command, check=False, env=environment, cwd=args.tests, stdout=log, stderr=log,
-                                  timeout=2 * args.limit).returncode
+            code = script.wait(2 * args.limit)
         except subprocess.TimeoutExpired:
             code = None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(script.pid, signal.SIGKILL)  # replicas that it has left
+        script.wait()
         log.seek(0)
         text = log.read()[-3000:]
     outcome = "hung" if code is None else "passed" if code == 0 else "crashed" if code < 0 else "failed"

@@ -23,7 +23,7 @@ PROGRAMS = {
     "test_mp_fails.py": 'raise RuntimeError("f16 is no type of the board; use bfloat16")',
     "test_mp_fails_else.py": "assert 1 == 2",
     "test_mp_crashes.py": "import ctypes\nctypes.string_at(0)",
-    "test_train_hangs.py": "import time\ntime.sleep(600)",
+    "test_train_hangs.py": "import os, time\nos.fork()\nopen(f'pid-{os.getpid()}', 'w')\ntime.sleep(600)",
 }
 MODULE = """
 import os, unittest
@@ -34,6 +34,11 @@ class SampleTest(unittest.TestCase):
     def test_dynamic(self):
         raise RuntimeError("dynamic shapes are not supported")
 """
+
+
+def lives(process: int) -> bool:
+    stat = Path(f"/proc/{process}/stat")
+    return stat.exists() and stat.read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
 
 
 class TorchTests(unittest.TestCase):
@@ -64,6 +69,9 @@ class TorchTests(unittest.TestCase):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 1, done.stderr)  # some are ours
             found = json.loads((folder / "r.json").read_text(encoding="utf-8"))
+            started = [int(path.name[4:]) for path in folder.glob("pid-*")]
+        self.assertEqual(len(started), 2)
+        self.assertFalse([process for process in started if lives(process)])  # a child does not live longer
         rows = {row: [(result["outcome"], result["reason"]) for result in some] for row, some in found.items()}
         self.assertEqual(rows["test_mp_*.py"], [("passed", ""), ("failed", "type"), ("failed", "ours"),
                                                 ("crashed", "ours")])
