@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch_xla
 from torch_xla.experimental import plugins
 
@@ -231,6 +232,7 @@ def _checked_cores(initialize: Callable[[int, int], None]) -> Callable[[int, int
             if own != 1:
                 raise ValueError(f"torchrun with {local_world_size} processes: each would have {own} cores and use "
                                  f"one of them; expected --nproc-per-node={cores}, the cores of the board, or 1")
+            xr._init_world_size_ordinal()  # numbers that Dynamo can trace, as in processes of xmp.spawn
 
     return checked
 
@@ -282,6 +284,17 @@ def _keep_layouts_open() -> None:
         values = list(function.__defaults__)
         values[defaulted.index("pin_layout")] = False
         function.__defaults__ = tuple(values)
+    # Dynamo can trace the one that is made of an all-reduce only.
+    all_gather = xm.all_gather
+    position = list(inspect.signature(all_gather).parameters).index("pin_layout")
+
+    @functools.wraps(all_gather)
+    def traceable_all_gather(*arguments: Any, **named: Any) -> Any:
+        if torch.compiler.is_compiling() and len(arguments) <= position:
+            named.setdefault("pin_layout", True)
+        return all_gather(*arguments, **named)
+
+    xm.all_gather = traceable_all_gather
 
 
 def _restore_names() -> None:

@@ -72,6 +72,8 @@ def check_collectives(device: torch.device, rank: int, size: int) -> None:
     part = torch.empty(2).to(device)
     dist.reduce_scatter_tensor(part, (torch.arange(2.0 * size) + rank).to(device))
     assert part.cpu().tolist() == [size * 2 * rank + total, size * (2 * rank + 1) + total], part
+    gather = torch.compile(lambda x: xm.all_gather(x, dim=0), backend="openxla", fullgraph=True)
+    assert torch.equal(gather(of_rank()).cpu(), ranks.repeat_interleave(4))
     dist.barrier()
     half = dist.new_group(list(range(size // 2)))
     if rank < size // 2:

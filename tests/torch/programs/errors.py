@@ -122,6 +122,12 @@ class Errors(unittest.TestCase):
                    "torchrun with 4 processes: each would have 2 cores", "expected --nproc-per-node=8",
                    LOCAL_WORLD_SIZE="4", **process)
 
+    def test_fork_after_a_device_was_used(self) -> None:
+        self.fails(HEAD + "import os, sys\nx = torch.ones(2, device=device).cpu()\nchild = os.fork()\n"
+                   "if child == 0:\n    print((torch.ones(3, device=device) * 5).cpu())\n"
+                   "else:\n    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))",
+                   "this process was forked from the one that opened the board", "spawn, not fork")
+
     def test_types(self) -> None:
         self.fails(HEAD + "print(torch.ones(3, dtype=torch.float16).to(device) * 2)", "f16")
         self.fails(HEAD + "print(torch.ones(3, dtype=torch.complex128).to(device) * 2)", "complex128")
