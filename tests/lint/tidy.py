@@ -3,7 +3,8 @@
 Usage: tidy.py --build DIR [--all | --locks | --base COMMIT] [--jobs N] [PATH ...]
   --build DIR    a configured build (compile_commands.json); what the compilers include is generated there first
   --all          every source, or every source below the PATHs
-  --locks        every source that names a lock, by the analysis of threads alone (base/sync/thread_annotations.hpp)
+  --locks        every source that names a lock, by the analysis of threads alone (base/sync/thread_annotations.hpp);
+                 sources of a library are looked at together, as unity builds compile them (docs/adr/0018-unity-builds.md)
   --base COMMIT  only findings in lines that differ from it; default: TPU_TIDY_BASE, else where the branch left main, on
                  main itself its last RECENT commits. Without any (an export, a clone of one commit): exit code 77,
                  "skipped".
@@ -24,6 +25,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from joined_names_test import UNJOINED, alone, owner
 from sources import ROOT
 
 PROGRAM = "clang-tidy-16"  # 14 cannot parse C++20's captured structured bindings
@@ -36,6 +38,7 @@ LOCKS = re.compile(r"\bMutexLock\b|\bMutexUnlock\b|\bFifoMutex\b|\bTPU_(?:GUARDE
 ONE_THREAD = ROOT / "tests/unit/driver"
 # clang-tidy refuses to run without a check of its own; this one looks for make_pair<T, U> alone.
 LOCK_CHECKS = "--checks=-*,clang-diagnostic-thread-safety-*,google-build-explicit-make-pair"
+JOINED = 24  # sources that clang-tidy reads at once: enough for their headers to count little
 RECENT = 10  # more than one integration of a few commits brings
 # What g++ takes and clang does not, and what belongs to precompiled headers.
 GCC_ONLY = re.compile(r"-W(no-)?(restrict|tsan|subobject-linkage|maybe-uninitialized|invalid-pch)$|"
@@ -134,15 +137,30 @@ def generate(build: Path) -> None:
         sys.exit(f"cannot generate the headers that the sources include:\n{run.stdout[-2000:]}")
 
 
-def check(source: Path, arguments: list[str], options: list[str]) -> str:
-    """Findings in one source and the headers that it includes."""
+def groups(sources: set[Path], commands: dict[Path, list[str]]) -> list[list[Path]]:
+    """Sources that can be read as one: of a library, with the same arguments."""
+    found: dict[tuple[Path, tuple[str, ...]], list[Path]] = {}
+    for path in sorted(sources):
+        folder = owner(path)
+        lone = path.relative_to(ROOT).parts[0] in UNJOINED or path.name in alone(folder) or path.suffix != ".cpp"
+        found.setdefault((path if lone else folder, tuple(commands[path])), []).append(path)
+    return [group[first : first + JOINED] for group in found.values() for first in range(0, len(group), JOINED)]
+
+
+def check(sources: list[Path], arguments: list[str], options: list[str]) -> str:
+    """Findings in sources that are read as one, and in the headers that they include."""
     with tempfile.TemporaryDirectory() as folder:
+        source = sources[0]
+        if len(sources) > 1:
+            source = Path(folder) / "joined.cpp"
+            source.write_text("".join(f'#include "{path}"\n' for path in sources), encoding="utf-8")
+            options = [*options, f"--header-filter=^{re.escape(str(ROOT))}/"]
         (Path(folder) / "compile_commands.json").write_text(json.dumps(
             [{"directory": folder, "file": str(source), "arguments": ["clang", *arguments, "-c", str(source)]}]))
-        command = [PROGRAM, "--quiet", "-p", folder, *options, str(source)]
+        command = [PROGRAM, "--quiet", "-p", folder, f"--config-file={ROOT / '.clang-tidy'}", *options, str(source)]
         run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if run.returncode and not run.stdout.strip():
-        return f"{source}: {PROGRAM} failed: {run.stderr[-2000:]}"
+        return f"{', '.join(map(str, sources))}: {PROGRAM} failed: {run.stderr[-2000:]}"
     return run.stdout.strip()
 
 
@@ -184,8 +202,10 @@ def main() -> int:
         print(f"{len(changed)} files differ from {base[:12]}")
     if wanted:
         generate(build)
+    joined = groups(wanted, commands) if args.locks else [[path] for path in sorted(wanted)]
+    joined.sort(key=len, reverse=True)  # those that take longest first
     with ThreadPoolExecutor(args.jobs) as pool:
-        results = list(pool.map(lambda path: check(path, commands[path], options), sorted(wanted)))
+        results = list(pool.map(lambda group: check(group, commands[group[0]], options), joined))
     findings = sorted({line for text in results for line in text.splitlines() if re.search(r"(error|failed): ", line)})
     for text in dict.fromkeys(results):
         if text:

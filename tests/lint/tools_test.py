@@ -361,6 +361,19 @@ int use(Counter& counter) { return counter.get(); }
                    "--locks")
         self.write("spec/a.cpp", counter.replace("LOCK", "mutex_.lock();"))
         self.fails("mutex 'mutex_' is still held at the end of function", script, "--build", "build/ci", "--locks")
+        # Sources of a library are read as one: a finding in any of them, and in a header, is found.
+        self.database("spec/b.cpp", "spec/a.cpp")
+        self.write("spec/b.cpp", '#include "../base/sync/mutex.hpp"\ntpu::base::Mutex mutex;\n'
+                                 "void wait() { const tpu::base::MutexLock lock(mutex); }\n")
+        self.write("spec/a.cpp", counter.replace("LOCK", "const tpu::base::MutexLock lock(mutex_);"))
+        self.passes(script, "--build", "build/ci", "--locks")
+        self.write("spec/a.cpp", counter.replace("LOCK ", ""))
+        self.fails("spec/a.cpp:8:.*reading variable 'count_' requires", script, "--build", "build/ci", "--locks")
+        self.write("spec/a.hpp", counter.replace("LOCK ", ""))
+        self.write("spec/a.cpp", '#include "a.hpp"\nint locked() { const tpu::base::MutexLock lock(mutex); return 0; }\n')
+        self.fails("spec/a.hpp:8:.*reading variable 'count_' requires", script, "--build", "build/ci", "--locks")
+        self.write("spec/a.cpp", "void MutexLock() { missing(); }\n")
+        self.fails("use of undeclared identifier 'missing'", script, "--build", "build/ci", "--locks")
 
     def test_header_cost_names_what_does_not_compile_alone(self) -> None:
         script = "sim_scripts/header_cost.py"
