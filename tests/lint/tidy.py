@@ -4,7 +4,7 @@ Usage: tidy.py --build DIR [--all | --locks | --base COMMIT] [--jobs N] [PATH ..
   --build DIR    a configured build (compile_commands.json); what the compilers include is generated there first
   --all          every source, or every source below the PATHs
   --locks        every source that names a lock, by the analysis of threads alone (base/sync/thread_annotations.hpp);
-                 sources of a library are looked at together, as unity builds compile them (docs/adr/0018-unity-builds.md)
+                 sources of a library are read at once, as unity builds compile them (docs/adr/0018-unity-builds.md)
   --base COMMIT  only findings in lines that differ from it; default: TPU_TIDY_BASE, else where the branch left main, on
                  main itself its last RECENT commits. Without any (an export, a clone of one commit): exit code 77,
                  "skipped".

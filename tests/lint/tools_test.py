@@ -370,7 +370,7 @@ int use(Counter& counter) { return counter.get(); }
         self.write("spec/a.cpp", counter.replace("LOCK ", ""))
         self.fails("spec/a.cpp:8:.*reading variable 'count_' requires", script, "--build", "build/ci", "--locks")
         self.write("spec/a.hpp", counter.replace("LOCK ", ""))
-        self.write("spec/a.cpp", '#include "a.hpp"\nint locked() { const tpu::base::MutexLock lock(mutex); return 0; }\n')
+        self.write("spec/a.cpp", '#include "a.hpp"\nvoid locked() { const tpu::base::MutexLock lock(mutex); }\n')
         self.fails("spec/a.hpp:8:.*reading variable 'count_' requires", script, "--build", "build/ci", "--locks")
         self.write("spec/a.cpp", "void MutexLock() { missing(); }\n")
         self.fails("use of undeclared identifier 'missing'", script, "--build", "build/ci", "--locks")
