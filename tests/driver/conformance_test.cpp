@@ -169,6 +169,26 @@ TEST_P(Conformance, KeptArgumentsStayAlive) {
   EXPECT_EQ(result.outputs[0].to_host().bytes, argument.to_host().bytes);
 }
 
+TEST_P(Conformance, KeptArgumentsMayBeOneBuffer) {
+  ProgramBuilder builder(1);
+  for (int i = 0; i < 2; ++i) {
+    builder.argument(DType::kI32, {64});
+    builder.result(DType::kI32, {64}, false, i);
+  }
+  const Executable program = board_.load(builder.bytes());
+  const Array argument = program.put(0, counting(DType::kI32, {64}));
+  const RunResult result = program.run({argument, argument}, {.steps = 1, .keep = {0, 1}});
+  for (const Array& output : result.outputs) {
+    EXPECT_EQ(output.to_host().bytes, argument.to_host().bytes);
+  }
+  // Kept as one of the two, it cannot become a result as the other.
+  EXPECT_EQ(code_of([&] {
+              program.run({argument, argument}, {.steps = 1, .keep = {1}});
+            }),
+            ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(argument.parts()[0].live());
+}
+
 // The wrong argument comes last: of the good ones no copy is made before it is found.
 TEST_P(Conformance, RefusedLaunchesSendNothing) {
   ProgramBuilder builder(1);

@@ -21,15 +21,20 @@ std::string argument_text(size_t index, const ParameterInfo& info) {
                            : fmt::format("argument {} ({})", index, info.name);
 }
 
-// A donated buffer becomes a result: the launch may have it only once.
-void check_donations(const std::vector<ParameterInfo>& infos, const std::vector<Array>& arguments) {
+// A donated buffer becomes a result: the launch may have it only once. Of a donated argument in
+// `kept` a copy becomes the result.
+void check_donations(const std::vector<ParameterInfo>& infos, const std::vector<Array>& arguments,
+                     const std::vector<size_t>& kept) {
+  const auto is_donated = [&](size_t i) {
+    return infos[i].donated_to >= 0 && std::find(kept.begin(), kept.end(), i) == kept.end();
+  };
   std::map<const BufferState*, size_t> owners;
   for (size_t i = 0; i < arguments.size(); ++i) {
     for (const Buffer& part : arguments[i].parts()) {
       const auto [owner, is_new] = owners.emplace(Access::state(part).get(), i);
       const size_t first = owner->second;
-      if (!is_new && (infos[first].donated_to >= 0 || infos[i].donated_to >= 0)) {
-        const size_t donated = infos[first].donated_to >= 0 ? first : i;
+      if (!is_new && (is_donated(first) || is_donated(i))) {
+        const size_t donated = is_donated(first) ? first : i;
         throw invalid(fmt::format(
             "{} and {} are the same buffer, and {} is donated; pass a copy, or do not donate it",
             argument_text(first, infos[first]), argument_text(i, infos[i]),
@@ -128,7 +133,7 @@ void check_arguments(const BoardHandles& handles, const LoadedProgram& program,
       }
     }
   }
-  check_donations(program.info->arguments, arguments);
+  check_donations(program.info->arguments, arguments, options.keep);
 }
 
 void check_host_calls(const LoadedProgram& program, const RunOptions& options) {
