@@ -4,14 +4,16 @@
 #include "answer.hpp"
 #include "errors.hpp"
 #include "launch.hpp"
+#include "lowering_library.hpp"
 #include "messages.hpp"
 #include "shapes.hpp"
 
 // A program of one core, on any.
 struct SE_Executable {
-  explicit SE_Executable(std::shared_ptr<const tpu::client::CompiledProgram> compiled)
-      : program(std::move(compiled)) {}
+  SE_Executable(std::shared_ptr<const tpu::client::CompiledProgram> compiled, bool has_seed)
+      : program(std::move(compiled)), seeded(has_seed) {}
   tpu::tensorflow::Program program;
+  bool seeded;  ///< the last argument is the seed of the launch
   XLA_Shape result{};
 };
 
@@ -19,6 +21,12 @@ namespace tpu::tensorflow {
 namespace {
 
 char compiler_tag;
+
+// An instruction has the opcode `rng`: field 2, three bytes. Other bytes that are the same cost a
+// look at the module.
+bool draws_random_numbers(std::string_view module) {
+  return module.find("\x12\x03rng") != std::string_view::npos;
+}
 
 SE_Executable* compile(const XLA_HloModule& module) {
   const XLA_HloModuleConfig& config = module.module_config;
@@ -31,9 +39,16 @@ SE_Executable* compile(const XLA_HloModule& module) {
     pjrt::throw_invalid("the HLO module comes without the shapes of its results");
   }
   const auto working = System::get().runtime().host_work();
-  const std::string_view code = view_of(module.proto);
-  auto executable = std::make_unique<SE_Executable>(client::compile_program(
-      std::as_bytes(std::span(code)), {.import = {.replicas = 1, .partitions = 1}}));
+  std::string_view code = view_of(module.proto);
+  Lowered seeded;
+  if (draws_random_numbers(code)) {
+    seeded = seed(code);
+    code = seeded.hlo;
+  }
+  auto executable = std::make_unique<SE_Executable>(
+      client::compile_program(std::as_bytes(std::span(code)),
+                              {.import = {.replicas = 1, .partitions = 1}}),
+      seeded.seeded);
   copy_shape(config.entry_computation_layout.result_layout, executable->result);
   return executable.release();
 }
@@ -103,6 +118,9 @@ void execute(const SE_Executable& executable, const SE_ExecutableRunOptions& opt
   }
   std::vector<SE_DeviceMemoryBase> nodes;
   allocate_results(options, device, executable.result, nodes, launch.results);
+  if (executable.seeded) {
+    launch.seed = static_cast<uint32_t>(options.rng_seed);
+  }
   executable.program.launch(stream, launch);
   give_output(device, executable.result, nodes, released, output);
 }

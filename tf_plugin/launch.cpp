@@ -8,8 +8,9 @@ namespace tpu::tensorflow {
 namespace {
 
 pjrt::DeviceShare share_of(const exe::ExecutableT& program, int device,
-                           const std::vector<uint64_t>& arguments) {
-  if (arguments.size() != program.args.size()) {
+                           const Program::Launch& launch) {
+  const std::vector<uint64_t>& arguments = launch.arguments;
+  if (arguments.size() + (launch.seed ? 1 : 0) != program.args.size()) {
     pjrt::throw_invalid(program.name + ": " + std::to_string(arguments.size()) +
                         " arguments, the program takes " + std::to_string(program.args.size()));
   }
@@ -18,6 +19,11 @@ pjrt::DeviceShare share_of(const exe::ExecutableT& program, int device,
     const exe::TensorT& wanted = *program.args[i];
     share.arguments.push_back(System::get().memory().array(
         arguments[i], static_cast<driver::DType>(wanted.elem), wanted.local_dims));
+  }
+  if (launch.seed) {
+    share.arguments.push_back(System::get().runtime().put(
+        device,
+        driver::HostView(driver::DType::kU32, {}, std::as_bytes(std::span(&*launch.seed, 1)))));
   }
   return share;
 }
@@ -53,11 +59,13 @@ void Program::launch(Stream& stream, const Launch& launch) const {
   const std::shared_ptr<const pjrt::DeviceProgram> loaded = loaded_on(launch.devices);
   pjrt::LaunchRequest request;
   try {
-    if (launch.results.size() != program.results.size()) {
+    const size_t known =
+        launch.dynamic.empty() ? program.results.size() : launch.dynamic[0].first_size;
+    if (launch.results.size() != known) {
       pjrt::throw_invalid(program.name + ": memory for " + std::to_string(launch.results.size()) +
-                          " results, the program has " + std::to_string(program.results.size()));
+                          " results, the program has " + std::to_string(known));
     }
-    request.shares.push_back(share_of(program, stream.device(), launch.arguments));
+    request.shares.push_back(share_of(program, stream.device(), launch));
     request.keep = kept(program, launch);
   } catch (const driver::Error& error) {
     if (launch.devices.size() > 1) {  // the other cores wait for this one
@@ -66,8 +74,15 @@ void Program::launch(Stream& stream, const Launch& launch) const {
     throw;
   }
   const pjrt::LaunchResult result = loaded->launch(request);
+  const std::vector<pjrt::DeviceArrayPtr>& outputs = result.outputs.at(0);
   for (size_t i = 0; i < launch.results.size(); ++i) {
-    System::get().memory().set(launch.results[i], result.outputs.at(0)[i]);
+    System::get().memory().set(launch.results[i], outputs[i]);
+  }
+  for (const DynamicResult& dynamic : launch.dynamic) {
+    const pjrt::DeviceArrayPtr& array = outputs[dynamic.result];
+    const auto sizes = outputs.begin() + static_cast<std::ptrdiff_t>(dynamic.first_size);
+    const auto rank = static_cast<std::ptrdiff_t>(array->shape().size());
+    System::get().memory().set(launch.results[dynamic.result], Sized{array, {sizes, sizes + rank}});
   }
   stream.follow(result.done.at(0));
 }

@@ -3,10 +3,12 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "compiled_program.hpp"
+#include "lowering/lowered.hpp"
 #include "stream.hpp"
 #include "sync/mutex.hpp"
 #include "system.hpp"
@@ -26,6 +28,9 @@ class Program {
     std::vector<uint64_t> arguments;    ///< addresses
     std::vector<uint64_t> results;      ///< addresses; those of donated arguments take them over
     std::vector<bool> given_away = {};  ///< arguments that nobody uses afterwards; empty: none
+    /// Of the results; the program has their sizes behind those that have an address.
+    std::span<const DynamicResult> dynamic = {};
+    std::optional<uint32_t> seed = {};  ///< the last argument of the program
   };
   /// The share of the stream's core. It meets those of the other cores, for which it does not
   /// wait. The failure of the launch is the stream's, and that of reads of its results.

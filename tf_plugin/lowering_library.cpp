@@ -18,25 +18,30 @@ constexpr char kAdvice[] =
     "install tensorflow-tpu of that version, or build tpuboard with -DTPU_TENSORFLOW=ENVIRONMENT "
     "against yours";
 
+struct Library {
+  LowerFunction* lower = nullptr;
+  SeedFunction* seed = nullptr;
+};
+
 base::Mutex loading;
-LowerFunction* loaded TPU_GUARDED_BY(loading) = nullptr;
+Library library TPU_GUARDED_BY(loading);
 
 [[noreturn]] void fail(const std::string& text) {
   throw driver::Error(driver::ErrorCode::kFailedPrecondition, text);
 }
 
 template <typename Function>
-Function* function_of(void* library, const char* name) {
-  return reinterpret_cast<Function*>(::dlsym(library, name));
+Function* function_of(void* handle, const char* name) {
+  return reinterpret_cast<Function*>(::dlsym(handle, name));
 }
 
 // "2.20.0", or empty outside of TensorFlow.
 std::string version_of_process() {
-  void* const library = ::dlopen(kTensorFlow, RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr) {
+  void* const handle = ::dlopen(kTensorFlow, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) {
     return "";
   }
-  auto* const version = function_of<const char*()>(library, "TF_Version");
+  auto* const version = function_of<const char*()>(handle, "TF_Version");
   return version != nullptr ? version() : "";
 }
 
@@ -47,48 +52,59 @@ std::filesystem::path library_path() {
   return std::filesystem::path(here.dli_fname).parent_path() / kLibrary;
 }
 
-LowerFunction* load() {
+Library load() {
   const std::string running = version_of_process();
   if (running.empty()) {
     fail(fmt::format("a graph of TensorFlow in a process without {}: expected tensorflow-tpu",
                      kTensorFlow));
   }
   const std::filesystem::path path = library_path();
-  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
+  void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
     fail(fmt::format("TensorFlow {}: cannot load the library that lowers its graphs: {}; {}",
                      running, ::dlerror(), kAdvice));
   }
-  auto* const version = function_of<LowerVersionFunction>(library, kLowerVersionFunction);
-  auto* const lower = function_of<LowerFunction>(library, kLowerFunction);
-  if (version == nullptr || lower == nullptr) {
+  auto* const version = function_of<LowerVersionFunction>(handle, kLowerVersionFunction);
+  const Library found{function_of<LowerFunction>(handle, kLowerFunction),
+                      function_of<SeedFunction>(handle, kSeedFunction)};
+  if (version == nullptr || found.lower == nullptr || found.seed == nullptr) {
     fail(path.string() + " is not of this tpuboard: install both from one build");
   }
   if (version() != running) {
     fail(fmt::format("{} is for TensorFlow {}, found TensorFlow {}; {}", path.string(), version(),
                      running, kAdvice));
   }
-  return lower;
+  return found;
 }
 
-}  // namespace
-
-Lowered lower(std::string_view request) {
-  LowerFunction* function = nullptr;
-  {
-    const base::MutexLock lock(loading);
-    if (loaded == nullptr) {
-      loaded = load();
-    }
-    function = loaded;
+Library loaded_library() {
+  const base::MutexLock lock(loading);
+  if (library.lower == nullptr) {
+    library = load();
   }
-  Lowered lowered;
-  function(request.data(), request.size(), lowered);
+  return library;
+}
+
+Lowered checked(Lowered lowered) {
   if (lowered.error_code != 0) {
     throw pjrt::error_of(static_cast<PJRT_Error_Code>(lowered.error_code), lowered.error.data(),
                          lowered.error.size());
   }
   return lowered;
+}
+
+}  // namespace
+
+Lowered lower(std::string_view request) {
+  Lowered lowered;
+  loaded_library().lower(request.data(), request.size(), lowered);
+  return checked(std::move(lowered));
+}
+
+Lowered seed(std::string_view module) {
+  Lowered lowered;
+  loaded_library().seed(module.data(), module.size(), lowered);
+  return checked(std::move(lowered));
 }
 
 }  // namespace tpu::tensorflow

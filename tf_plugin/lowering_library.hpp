@@ -12,4 +12,8 @@ namespace tpu::tensorflow {
 /// failed with.
 Lowered lower(std::string_view request);
 
+/// An HLO module whose random numbers are functions of a seed, the last argument, if it has any.
+/// Throws as lower().
+Lowered seed(std::string_view module);
+
 }  // namespace tpu::tensorflow

@@ -3,14 +3,62 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "errors.hpp"
+#include "runtime/local_array.hpp"
+#include "stream.hpp"
 
 namespace tpu::tensorflow {
 namespace {
 
 constexpr unsigned kDeviceShift = 44;
 constexpr uint64_t kAlignment = 512;
+
+// The first `dims` elements of an array of `bounds`, both row-major.
+void copy_box(const std::vector<std::byte>& from, const driver::Shape& bounds,
+              std::vector<std::byte>& to, const driver::Shape& dims, size_t element) {
+  if (to.empty()) {
+    return;
+  }
+  const size_t row = static_cast<size_t>(dims.back()) * element;
+  std::vector<int64_t> at(dims.size(), 0);
+  for (size_t done = 0; done < to.size(); done += row) {
+    size_t index = 0;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      index = index * static_cast<size_t>(bounds[d]) + static_cast<size_t>(at[d]);
+    }
+    std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(index * element), row,
+                to.begin() + static_cast<std::ptrdiff_t>(done));
+    for (size_t d = dims.size() - 1; d-- > 0;) {
+      if (++at[d] < dims[d]) {
+        break;
+      }
+      at[d] = 0;
+    }
+  }
+}
+
+Untyped box_of(const pjrt::Runtime& runtime, const pjrt::DeviceArray& array,
+               const driver::Shape& dims) {
+  const driver::Shape& bounds = array.shape();
+  if (dims.size() != bounds.size() || !std::ranges::equal(dims, bounds, std::less_equal{})) {
+    pjrt::throw_invalid("an array of " + driver::type_text(array.dtype(), bounds) + " is read as " +
+                        driver::type_text(array.dtype(), dims));
+  }
+  auto all = std::make_shared<std::vector<std::byte>>(array.bytes());
+  auto box = std::make_shared<std::vector<std::byte>>(driver::byte_count(array.dtype(), dims));
+  const driver::HostEvent done = runtime.make_event();
+  array.read(0, *all).on_ready([all, box, bounds, dims, done, dtype = array.dtype()](
+                                   const std::shared_ptr<const driver::Error>& error) {
+    if (error) {
+      return pjrt::fail_event(done, *error);
+    }
+    copy_box(*all, bounds, *box, dims, driver::dtype_bytes(dtype));
+    set_event(done);
+  });
+  return {box, done.event()};
+}
 
 std::string text_of(uint64_t address) { return fmt::format("{:#x}", address); }
 
@@ -89,6 +137,11 @@ pjrt::DeviceArrayPtr Memory::array(uint64_t address, driver::DType dtype,
     source = {read, (*array)->read(0, *read)};
   } else if (const auto* untyped = std::get_if<Untyped>(&there)) {
     source = *untyped;
+  } else if (const auto* sized = std::get_if<Sized>(&there)) {
+    if (sized->array->dtype() == dtype && sized->array->shape() == dims) {
+      return sized->array;
+    }
+    source = box_of(runtime_, *sized->array, dims);
   } else {
     throw driver::Error(
         driver::ErrorCode::kFailedPrecondition,
@@ -106,6 +159,25 @@ pjrt::DeviceArrayPtr Memory::array(uint64_t address, driver::DType dtype,
       runtime_.put(device, dtype, dims, std::move(source.bytes), source.ready);
   set(address, typed);
   return typed;
+}
+
+driver::Event Memory::read(uint64_t address, driver::DType dtype, const driver::Shape& dims,
+                           std::span<std::byte> out) {
+  const Contents there = contents(address);
+  const auto* sized = std::get_if<Sized>(&there);
+  if (sized == nullptr || sized->array->dtype() != dtype || sized->array->shape() == dims) {
+    return array(address, dtype, dims)->read(0, out);
+  }
+  const Untyped box = box_of(runtime_, *sized->array, dims);
+  const driver::HostEvent done = runtime_.make_event();
+  box.ready.on_ready([box, out, done](const std::shared_ptr<const driver::Error>& error) {
+    if (error) {
+      return pjrt::fail_event(done, *error);
+    }
+    std::copy_n(box.bytes->data(), std::min(out.size(), box.bytes->size()), out.data());
+    set_event(done);
+  });
+  return done.event();
 }
 
 Memory::Use Memory::use(int device) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -28,7 +29,14 @@ struct Untyped {
   driver::Event ready;
 };
 
-using Contents = std::variant<std::monostate, pjrt::DeviceArrayPtr, TupleTable, Untyped>;
+/// A result with dynamic sizes: `array` has their bounds, and the result is the first elements of
+/// each dimension. `sizes` has an s32 for each.
+struct Sized {
+  pjrt::DeviceArrayPtr array;
+  std::vector<pjrt::DeviceArrayPtr> sizes;
+};
+
+using Contents = std::variant<std::monostate, pjrt::DeviceArrayPtr, TupleTable, Untyped, Sized>;
 
 /// All calls may come from any thread. An address that is not of allocate() is InvalidArgument.
 class Memory {
@@ -45,6 +53,9 @@ class Memory {
   /// The contents as an array of this type. Bytes of another type and as many take it over by way
   /// of the host. FailedPrecondition when nothing has written the memory.
   pjrt::DeviceArrayPtr array(uint64_t address, driver::DType dtype, const driver::Shape& dims);
+  /// Starts the copy of the contents, as an array of this type, to `out`.
+  driver::Event read(uint64_t address, driver::DType dtype, const driver::Shape& dims,
+                     std::span<std::byte> out);
   TupleTable table(uint64_t address) const;
 
   /// Of what is allocated on a core.

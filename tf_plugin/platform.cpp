@@ -40,14 +40,18 @@ void write_bytes(Stream& stream, const SE_DeviceMemoryBase& to, const void* from
   system.memory().set(address_of(to), Untyped{bytes, copied.event()});
   stream.call([bytes, first, copied] {
     std::copy_n(first, bytes->size(), bytes->data());
-    copied.set();
+    set_event(copied);
   });
 }
 
 void read_bytes(Stream& stream, const SE_DeviceMemoryBase& from, void* to, uint64_t size) {
   const std::span<std::byte> out(static_cast<std::byte*>(to), size);
   const Contents contents = System::get().memory().contents(address_of(from));
-  if (const auto* array = std::get_if<pjrt::DeviceArrayPtr>(&contents)) {
+  const auto* array = std::get_if<pjrt::DeviceArrayPtr>(&contents);
+  if (const auto* sized = std::get_if<Sized>(&contents)) {
+    array = &sized->array;
+  }
+  if (array != nullptr) {
     const uint64_t bytes = std::min(size, (*array)->bytes());
     stream.follow((*array)->read(0, out.first(bytes)));
   } else if (const auto* untyped = std::get_if<Untyped>(&contents)) {
@@ -71,7 +75,12 @@ using tpu::tensorflow::System;
 extern "C" {
 
 // TensorFlow calls it when the library is loaded. The board is opened by the first use.
-void TfTpu_Initialize(bool /*init_library*/, int /*num_args*/, const char** /*args*/) {}
+// A thread that launches a program whose results have dynamic sizes waits for them, and the launch
+// for those of the other cores: TensorFlow needs a thread for each core, and has one for each
+// processor of the host.
+void TfTpu_Initialize(bool /*init_library*/, int /*num_args*/, const char** /*args*/) {
+  ::setenv("TF_NUM_INTEROP_THREADS", "32", 0);
+}
 
 SE_Platform* TpuPlatform_New() { return new SE_Platform; }
 
@@ -285,11 +294,14 @@ void TpuStream_TpuEnqueueOnDeviceSendRecvLocal(SE_Stream* stream, SE_DeviceMemor
   answer(__func__, status, [&] {
     System& system = System::get();
     tpu::tensorflow::Contents contents = system.memory().contents(address_of(from));
-    if (const auto* array = std::get_if<tpu::pjrt::DeviceArrayPtr>(&contents)) {
-      const tpu::pjrt::DeviceArrayPtr copy =
-          system.runtime().copy(**array, system.memory().device_of(address_of(to)));
-      stream->stream.follow(copy->ready());
-      contents = copy;
+    const auto copied = [&](tpu::pjrt::DeviceArrayPtr& array) {
+      array = system.runtime().copy(*array, system.memory().device_of(address_of(to)));
+      stream->stream.follow(array->ready());
+    };
+    if (auto* array = std::get_if<tpu::pjrt::DeviceArrayPtr>(&contents)) {
+      copied(*array);
+    } else if (auto* sized = std::get_if<tpu::tensorflow::Sized>(&contents)) {
+      copied(sized->array);
     }
     system.memory().set(address_of(to), std::move(contents));
   });

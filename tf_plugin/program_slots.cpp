@@ -136,9 +136,14 @@ void launch(const Launch& params) {
       launch.devices = given.lowered.devices;
     }
   }
+  if (given.lowered.seeded) {
+    launch.seed = static_cast<uint32_t>(params.rng_seed);
+  }
+  launch.dynamic = given.lowered.dynamic_results;
   // Nothing is written into the table of an empty tuple.
   const exe::ExecutableT& program = given.program->executable();
-  for (size_t i = 0; i < params.arguments_len && !program.args.empty(); ++i) {
+  const bool has_arguments = program.args.size() > (launch.seed ? 1 : 0);
+  for (size_t i = 0; i < params.arguments_len && has_arguments; ++i) {
     add_arrays(address_of(params.arguments[i]), launch.arguments);
   }
   if (!program.results.empty()) {

@@ -70,8 +70,6 @@ TPU_TF_REFUSED(TpuTransferManager_LinearizeToBuffers,
                 TF_Status* s),
                s)
 TPU_TF_REFUSED(TpuTransferManager_FreeBuffers, (char**, int64_t*, int64_t), nullptr)
-TPU_TF_REFUSED(TpuTransferManager_ReadDynamicShapes,
-               (SE_Stream*, XLA_ShapedBuffer*, const XLA_Shape*, XLA_Shape*, TF_Status* s), s)
 
 TPU_TF_REFUSED(TpuCompiler_Compile,
                (Tpu_Compiler*, XLA_HloModuleGroup*, SE_StreamExecutorList*, int,

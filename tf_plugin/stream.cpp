@@ -76,6 +76,14 @@ void Stream::State::add(const std::shared_ptr<State>& state, std::shared_ptr<Ent
   state->changed.notify_all();
 }
 
+void set_event(const driver::HostEvent& event) {
+  try {
+    event.set();
+  } catch (const driver::Error&) {
+    // The board was closed, which has ended the event.
+  }
+}
+
 Stream::Stream(const pjrt::Runtime& runtime, int device)
     : runtime_(runtime), device_(device), state_(std::make_shared<State>()) {}
 
@@ -127,13 +135,7 @@ driver::Event Stream::reached() {
     return {};
   }
   const driver::HostEvent reached = runtime_.make_event();
-  call_short([reached] {
-    try {
-      reached.set();
-    } catch (const driver::Error&) {
-      // The board was closed, which has ended the event.
-    }
-  });
+  call_short([reached] { set_event(reached); });
   return reached.event();
 }
 

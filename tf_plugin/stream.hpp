@@ -12,6 +12,9 @@
 
 namespace tpu::tensorflow {
 
+/// Sets the event, unless the board was closed.
+void set_event(const driver::HostEvent& event);
+
 class Stream {
  public:
   /// Throws what failed; then the stream has failed, and goes on.

@@ -54,11 +54,28 @@ std::vector<driver::Event> from_device(const XLA_ShapedBuffer& buffer, const XLA
     const XLA_Shape& shape = *leaves[i].shape;
     const std::span out(reinterpret_cast<std::byte*>(literal.buffers[i]),
                         static_cast<size_t>(payload_bytes(shape)));
-    const pjrt::DeviceArrayPtr array = system.memory().array(
-        address_of(buffer.bases[leaves[i].node]), dtype_of(shape), dims_of(shape));
-    events.push_back(array->read(0, out));
+    events.push_back(system.memory().read(address_of(buffer.bases[leaves[i].node]), dtype_of(shape),
+                                          dims_of(shape), out));
   }
   return events;
+}
+
+// The sizes that the arrays have at run time. Waits for what computes them.
+void read_sizes(const XLA_ShapedBuffer& buffer, XLA_Shape& updated) {
+  for (const Leaf& leaf : leaves_of(updated)) {
+    const Contents contents = System::get().memory().contents(address_of(buffer.bases[leaf.node]));
+    const auto* sized = std::get_if<Sized>(&contents);
+    if (sized == nullptr) {
+      continue;
+    }
+    driver::Shape dims;
+    for (const pjrt::DeviceArrayPtr& size : sized->sizes) {
+      int32_t value = 0;
+      size->read(0, std::as_writable_bytes(std::span(&value, 1))).wait();
+      dims.push_back(value);
+    }
+    make_shape(leaf.shape->element_type, dims, const_cast<XLA_Shape&>(*leaf.shape));
+  }
 }
 
 void end_transfer(const std::vector<driver::Event>& events, XLA_StatusCallbackFn callback,
@@ -132,6 +149,15 @@ void TpuTransferManager_WriteSingleTupleIndexTable(XLA_TransferManager* /*manage
       written.members.push_back(address_of(members[i]));
     }
     System::get().memory().set(address_of(*table), std::move(written));
+  });
+}
+
+void TpuTransferManager_ReadDynamicShapes(SE_Stream* /*stream*/, XLA_ShapedBuffer* buffer,
+                                          const XLA_Shape* original, XLA_Shape* updated,
+                                          TF_Status* status) {
+  answer(__func__, status, [&] {
+    copy_shape(*original, *updated);
+    read_sizes(*buffer, *updated);
   });
 }
 

@@ -106,6 +106,9 @@ void TpuTransferManager_WriteSingleTupleIndexTable(XLA_TransferManager* manager,
                                                    SE_DeviceMemoryBase* members, size_t count,
                                                    XLA_Shape* shape, SE_DeviceMemoryBase* table,
                                                    TF_Status* status);
+void TpuTransferManager_ReadDynamicShapes(SE_Stream* stream, XLA_ShapedBuffer* buffer,
+                                          const XLA_Shape* original, XLA_Shape* updated,
+                                          TF_Status* status);
 void TpuTransferManager_ResetDevices(XLA_TransferManager* manager, SE_StreamExecutor** executors,
                                      int64_t count, TF_Status* status);
 

@@ -11,8 +11,13 @@
 #include "tensorflow/core/tpu/kernels/tpu_compile.pb.h"
 #include "tensorflow/core/tpu/kernels/tpu_executable_info.pb.h"
 #include "xla/client/client_library.h"
+#include "xla/hlo/ir/hlo_casting_utils.h"
+#include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/hlo/ir/hlo_module.h"
+#include "xla/hlo/transforms/expanders/rng_expander.h"
+#include "xla/literal_util.h"
 #include "xla/service/dynamic_padder.h"
+#include "xla/shape_util.h"
 #include "xla/stream_executor/platform_manager.h"
 
 namespace tpu::tensorflow {
@@ -114,16 +119,84 @@ absl::StatusOr<XlaCompiler::CompilationResult> to_hlo(
   return result;
 }
 
-// Shapes become static.
-absl::StatusOr<xla::HloModuleProto> padded(const xla::HloModuleProto& module, int replicas) {
+// Random numbers (Philox) count from a place that the seed of the launch chooses, and go on from
+// one operation to the next.
+absl::Status seed_random_numbers(xla::HloModule& module, bool& seeded) {
+  constexpr uint64_t kKey = 1;
+  module.mutable_config().set_seed(kKey);
+  TF_ASSIGN_OR_RETURN(seeded, xla::RngExpander().Run(&module, {}));
+  if (!seeded) {
+    return absl::OkStatus();
+  }
+  xla::HloComputation& entry = *module.entry_computation();
+  xla::HloInstruction* const seed =
+      entry.AddEntryComputationParameter(xla::HloInstruction::CreateParameter(
+          entry.num_parameters(), xla::ShapeUtil::MakeShape(xla::U32, {}), "seed"));
+  const xla::Shape word = xla::ShapeUtil::MakeShape(xla::U64, {1});
+  xla::HloInstruction* const high = entry.AddInstruction(xla::HloInstruction::CreateReshape(
+      word, entry.AddInstruction(xla::HloInstruction::CreateConvert(
+                xla::ShapeUtil::MakeShape(xla::U64, {}), seed))));
+  uint64_t next = 0;
+  for (xla::HloComputation* const computation : module.computations()) {
+    for (xla::HloInstruction* const state : computation->MakeInstructionPostOrder()) {
+      if (state->opcode() != xla::HloOpcode::kRngGetAndUpdateState) {
+        continue;
+      }
+      if (computation != &entry) {
+        return absl::UnimplementedError(
+            "random numbers inside of a loop or a branch of a replicated function: draw them in "
+            "front of it, or use tf.random.stateless_*");
+      }
+      xla::HloInstruction* const low = entry.AddInstruction(
+          xla::HloInstruction::CreateConstant(xla::LiteralUtil::CreateR1<uint64_t>({next})));
+      next +=
+          static_cast<uint64_t>(xla::Cast<xla::HloRngGetAndUpdateStateInstruction>(state)->delta());
+      TF_RETURN_IF_ERROR(state->ReplaceAllUsesWith(entry.AddInstruction(
+          xla::HloInstruction::CreateConcatenate(state->shape(), {low, high}, 0))));
+      TF_RETURN_IF_ERROR(entry.RemoveInstruction(state));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Results that the padder marks as dynamic become arrays of their bounds; their sizes are more
+// results, behind all others.
+absl::Status move_sizes(xla::HloModule& module, std::vector<DynamicResult>& dynamic) {
+  constexpr char kMark[] = "SliceToDynamic";  // operands: the array, the size of each dimension
+  xla::HloComputation& entry = *module.entry_computation();
+  xla::HloInstruction* const root = entry.root_instruction();
+  std::vector<xla::HloInstruction*> results(root->operands().begin(), root->operands().end());
+  const size_t count = root->opcode() == xla::HloOpcode::kTuple ? results.size() : 0;
+  for (size_t i = 0; i < count; ++i) {
+    xla::HloInstruction* const marked = results[i];
+    if (!marked->IsCustomCall(kMark)) {
+      continue;
+    }
+    dynamic.push_back({i, results.size()});
+    results[i] = marked->mutable_operand(0);
+    for (int64_t d = 1; d < marked->operand_count(); ++d) {
+      results.push_back(marked->mutable_operand(d));
+    }
+  }
+  if (dynamic.empty()) {
+    return absl::OkStatus();
+  }
+  entry.set_root_instruction(entry.AddInstruction(xla::HloInstruction::CreateTuple(results)), true);
+  TF_RETURN_IF_ERROR(entry.RemoveInstructionAndUnusedOperands(root));
+  *module.mutable_entry_computation_layout() = xla::ComputationLayout(entry.ComputeProgramShape());
+  return absl::OkStatus();
+}
+
+// Shapes become static, and random numbers functions of the seed.
+absl::StatusOr<xla::HloModuleProto> made_static(const xla::HloModuleProto& module,
+                                                Lowered& lowered) {
   TF_ASSIGN_OR_RETURN(auto config,
                       xla::HloModule::CreateModuleConfigFromProto(module, xla::DebugOptions()));
-  config.set_replica_count(replicas);
+  config.set_replica_count(lowered.replicas);
   TF_ASSIGN_OR_RETURN(const auto made, xla::HloModule::CreateFromProto(module, config));
-  xla::DynamicPadderOptions options;
-  options.slice_dynamic_output = false;
-  xla::DynamicPadder padder(options);
-  TF_RETURN_IF_ERROR(padder.Run(made.get(), {}).status());
+  TF_RETURN_IF_ERROR(xla::DynamicPadder().Run(made.get(), {}).status());
+  TF_RETURN_IF_ERROR(move_sizes(*made, lowered.dynamic_results));
+  TF_RETURN_IF_ERROR(seed_random_numbers(*made, lowered.seeded));
   return made->ToProto();
 }
 
@@ -169,7 +242,7 @@ absl::Status lower(absl::string_view bytes, Lowered& lowered) {
       lowered.devices.push_back(static_cast<int>(device));
     }
   }
-  TF_ASSIGN_OR_RETURN(const auto module, padded(result.computation->proto(), lowered.replicas));
+  TF_ASSIGN_OR_RETURN(const auto module, made_static(result.computation->proto(), lowered));
   for (const auto& update : result.resource_updates) {
     lowered.modifies_variables |= update.modified;
   }
@@ -181,6 +254,27 @@ absl::Status lower(absl::string_view bytes, Lowered& lowered) {
   return absl::OkStatus();
 }
 
+absl::Status seed(absl::string_view bytes, Lowered& lowered) {
+  xla::HloModuleProto proto;
+  if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError("the HLO module is damaged");
+  }
+  TF_ASSIGN_OR_RETURN(const auto config,
+                      xla::HloModule::CreateModuleConfigFromProto(proto, xla::DebugOptions()));
+  TF_ASSIGN_OR_RETURN(const auto module, xla::HloModule::CreateFromProto(proto, config));
+  TF_RETURN_IF_ERROR(seed_random_numbers(*module, lowered.seeded));
+  lowered.hlo = module->ToProto().SerializeAsString();
+  return absl::OkStatus();
+}
+
+void answer(const absl::Status& status, Lowered& lowered) {
+  if (!status.ok()) {
+    lowered = {};
+    lowered.error_code = static_cast<int>(status.code());
+    lowered.error = std::string(status.message());
+  }
+}
+
 }  // namespace
 }  // namespace tpu::tensorflow
 
@@ -190,12 +284,12 @@ extern "C" {
 
 [[gnu::visibility("default")]] void tpuboard_tf_lower(const char* request, size_t size,
                                                       tpu::tensorflow::Lowered& lowered) {
-  const absl::Status status = tpu::tensorflow::lower({request, size}, lowered);
-  if (!status.ok()) {
-    lowered = {};
-    lowered.error_code = static_cast<int>(status.code());
-    lowered.error = std::string(status.message());
-  }
+  tpu::tensorflow::answer(tpu::tensorflow::lower({request, size}, lowered), lowered);
+}
+
+[[gnu::visibility("default")]] void tpuboard_tf_seed(const char* module, size_t size,
+                                                     tpu::tensorflow::Lowered& lowered) {
+  tpu::tensorflow::answer(tpu::tensorflow::seed({module, size}, lowered), lowered);
 }
 
 }  // extern "C"

@@ -23,6 +23,11 @@ def replicated(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return strategy.run(matmul_fn, args=(x, y))
 
 
+def first(results: object) -> np.ndarray:
+    """Waits for them: calls of a TPU node return before they are done."""
+    return strategy.experimental_local_results(results)[0].numpy()
+
+
 for part in strategy.experimental_local_results(replicated(a, b)):
     check_equal("PerReplica", part, [[22, 28], [49, 64]])
 
@@ -75,6 +80,49 @@ check_equal("steps", seen, 30)
 
 
 @tf.function
+def doubled(iterator: tf.data.Iterator) -> tf.Tensor:
+    return strategy.run(lambda batch: (tf.transpose(batch[0]), batch[0] * 2.0), args=(next(iterator),))
+
+
+# Results whose sizes are known at run time only: in the last dimension, and in the first one.
+turned, twice = doubled(iterator)
+parts = strategy.experimental_local_results(twice)
+check_equal("sizes of results", [part.shape[0] for part in parts], [11] * 7 + [6])
+check_equal("results of dynamic size", tf.concat(parts, 0), 2 * inputs)
+check_equal("columns of dynamic size", tf.concat(strategy.experimental_local_results(turned), 1), inputs.T)
+
+
+@tf.function
+def random_numbers() -> tuple[tf.Tensor, tf.Tensor]:
+    return strategy.run(lambda: (tf.random.uniform((1000,)), tf.random.normal((1000,), mean=3.0)))
+
+
+drawn = [np.asarray(part) for _ in range(2) for part in strategy.experimental_local_results(random_numbers()[0])]
+assert all(part.min() >= 0 and part.max() < 1 and abs(part.mean() - 0.5) < 0.05 for part in drawn)
+check_equal("random numbers of each core and launch differ", len({part.tobytes() for part in drawn}), 16)
+normal = np.concatenate([np.asarray(part) for part in strategy.experimental_local_results(random_numbers()[1])])
+assert abs(normal.mean() - 3) < 0.05 and abs(normal.std() - 1) < 0.05, (normal.mean(), normal.std())
+
+with tf.device("/TPU:1"):
+    eager = [tf.random.uniform((5,)).numpy().tobytes() for _ in range(3)]
+check_equal("eager random numbers differ", len(set(eager)), 3)
+
+
+@tf.function
+def random_in_loop(x: tf.Tensor) -> tf.Tensor:
+    def body(value: tf.Tensor) -> tf.Tensor:
+        while tf.reduce_sum(value) < 100.0:
+            value += tf.random.uniform((2, 3))
+        return value
+
+    return strategy.run(body, args=(x,))
+
+
+check_raises("random numbers in a loop", tf.errors.UnimplementedError, ("inside of a loop",),
+             lambda: first(random_in_loop(a)))
+
+
+@tf.function
 def no_arguments() -> tf.Tensor:
     return strategy.run(lambda: tf.range(3) * 2)
 
@@ -93,7 +141,7 @@ def half(x: tf.Tensor) -> tf.Tensor:
 
 
 for _ in range(2):
-    check_raises("strings on a core", tf.errors.OpError, ("AsString",), lambda: unsupported(a))
-    check_raises("f16 on a core", tf.errors.OpError, ("f16",), lambda: half(a))
+    check_raises("strings on a core", tf.errors.OpError, ("AsString",), lambda: first(unsupported(a)))
+    check_raises("f16 on a core", tf.errors.OpError, ("f16",), lambda: first(half(a)))
 check_equal("a step after an error", replicated(a, b).values[7], [[22, 28], [49, 64]])
 print("all passed")

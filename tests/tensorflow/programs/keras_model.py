@@ -1,0 +1,65 @@
+"""Keras 2 or 3 under TPUStrategy: fit with dropout, evaluate and predict on arrays, weights in a file.
+
+With Keras 2 the last batch has 18 examples, and some of the replicas none. With Keras 3 all batches divide: its loss is
+a mean over the examples of a replica, which is not a number for none, on any device.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from checks import check_close, check_equal, open_board
+
+IS_2 = os.environ.get("TF_USE_LEGACY_KERAS") == "1"
+EXAMPLES = 530 if IS_2 else 512
+tf.keras.utils.set_random_seed(5)
+strategy = tf.distribute.TPUStrategy(open_board())
+random = np.random.default_rng(3)
+labels = random.integers(0, 4, EXAMPLES)
+inputs = (np.eye(4, 12, dtype=np.float32)[labels] * 2 + random.standard_normal((EXAMPLES, 12)) / 2).astype(np.float32)
+
+
+def make_model() -> tf.keras.Model:
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.InputLayer((12,)), layers.Dense(16, activation="relu"),
+                                 layers.BatchNormalization(), layers.Dropout(0.1), layers.Dense(4)])
+    model.compile(optimizer=tf.keras.optimizers.Adam(0.01), steps_per_execution=2,
+                  loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    return model
+
+
+with strategy.scope():
+    model = make_model()
+history = model.fit(inputs, labels, batch_size=64, epochs=4, verbose=0).history
+print(history)
+assert history["loss"][-1] < 0.5 * history["loss"][0], history["loss"]
+assert history["accuracy"][-1] > 0.9, history["accuracy"]
+
+on_cpu = make_model()
+on_cpu.set_weights(model.get_weights())
+predicted = model.predict(inputs, batch_size=64, verbose=0)
+check_equal("shape of predictions", predicted.shape, (EXAMPLES, 4))
+# Operands of products have 8 bits: each of the two layers adds at most 2^-8 of the sum of the magnitudes of its products,
+# which is up to five times the largest value here.
+check_close("predictions", predicted, on_cpu(inputs), 4e-2)
+found = model.evaluate(inputs, labels, batch_size=100, verbose=0)
+expected = tf.keras.losses.sparse_categorical_crossentropy(labels, on_cpu(inputs), from_logits=True)
+check_close("loss of evaluate", found[0], float(tf.reduce_mean(expected)), 2e-2)
+
+with tempfile.TemporaryDirectory() as folder:
+    path = str(Path(folder) / "model.weights.h5")
+    options = {}
+    if IS_2:
+        path = str(Path(folder) / "weights")
+        options["options"] = tf.train.CheckpointOptions(experimental_io_device="/job:localhost")
+    model.save_weights(path, **options)
+    with strategy.scope():
+        again = make_model()
+    again.load_weights(path, **options)
+    for one, other in zip(model.get_weights(), again.get_weights(), strict=True):
+        check_close("weights from a file", one, other, 1e-6)  # means over the replicas are rounded anew
+print("all passed")
