@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
 
 
@@ -24,32 +24,23 @@ def environment(library: Path) -> dict[str, str]:
     """The variables of the session without those that choose a device."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("TPU_", "TF_", "XLA_", "TPUBOARD_", "KUBE_"))}
-    return kept | {"TPU_LIBRARY_PATH": str(library), "TPUBOARD_CACHE": "off", "TF_CPP_MIN_LOG_LEVEL": "1",
-                   "TF_ENABLE_ONEDNN_OPTS": "0", "TF_USE_LEGACY_KERAS": "1", "PYTHONUNBUFFERED": "1"}
-
-
-SERVER = """
-import sys, tensorflow as tf
-cluster = tf.train.ClusterSpec({"worker": ["127.0.0.1:" + sys.argv[1]]})
-server = tf.distribute.Server(cluster, job_name="worker", task_index=0, protocol="grpc")
-print("serving", flush=True)
-server.join()
-"""
+    return kept | {"TPU_LIBRARY_PATH": str(library), "PYTHONPATH": str(ROOT / "python"), "TPUBOARD_CACHE": "off",
+                   "TF_CPP_MIN_LOG_LEVEL": "1", "TF_ENABLE_ONEDNN_OPTS": "0", "TF_USE_LEGACY_KERAS": "1",
+                   "PYTHONUNBUFFERED": "1",
+                   "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}  # of tests that run at the same time
 
 
 @contextlib.contextmanager
 def worker(python: Path, variables: dict[str, str]) -> Iterator[dict[str, str]]:
     """The variables of a program, while a TPU node serves it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with subprocess.Popen([python, "-c", SERVER, str(port)], stdout=subprocess.PIPE, text=True, env=variables) as node:
+    command = [python, "-m", "tpuboard.tpu_worker", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) as node:
         try:
             assert node.stdout is not None
             line = node.stdout.readline()
-            assert line == "serving\n", f"the TPU node does not start: {line}"
+            assert line.startswith("export TPU_NAME=grpc://127.0.0.1:"), f"the TPU node does not start: {line}"
             names = {name: value for name, value in variables.items() if name != "TPU_LIBRARY_PATH"}
-            yield names | {"TPU_NAME": f"grpc://127.0.0.1:{port}"}
+            yield names | {"TPU_NAME": line.split("=", 1)[1].strip()}
         finally:
             node.kill()
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import tensorflow as tf
 
 
 def open_board() -> tf.distribute.cluster_resolver.TPUClusterResolver:
-    """As a program on a TPU VM does it."""
-    resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
+    """As a program on a TPU VM does it, or, where TPU_NAME names one, with a TPU node."""
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="" if "TPU_NAME" in os.environ else "local")
     tf.config.experimental_connect_to_cluster(resolver)
     tf.tpu.experimental.initialize_tpu_system(resolver)
     return resolver
