@@ -43,8 +43,8 @@ on_cpu = make_model()
 on_cpu.set_weights(model.get_weights())
 predicted = model.predict(inputs, batch_size=64, verbose=0)
 check_equal("shape of predictions", predicted.shape, (EXAMPLES, 4))
-# Operands of products have 8 bits: each of the two layers adds at most 2^-8 of the sum of the magnitudes of its products,
-# which is up to five times the largest value here.
+# Operands of products have 8 bits: each of the two layers adds at most 2^-8 of the sum of the magnitudes of its
+# products, which is up to five times the largest value here.
 check_close("predictions", predicted, on_cpu(inputs), 4e-2)
 found = model.evaluate(inputs, labels, batch_size=100, verbose=0)
 expected = tf.keras.losses.sparse_categorical_crossentropy(labels, on_cpu(inputs), from_logits=True)
