@@ -43,6 +43,11 @@ void algorithm(const OpReader& op, DotAttrs& a) {
     return;
   }
   const auto passes = op.tables().integer(op.property("num_primitive_operations")).value_or(0);
+  if (lhs == vt::kF64 && rhs == lhs && type_code("accumulation_type") == lhs && passes == 1 &&
+      op.type(op.raw().result_types.at(0)).elem == Elem::kF64) {
+    a.lhs_precision = a.rhs_precision = Precision::kHighest;  // products of f64 have no other
+    return;
+  }
   if (lhs != rhs || type_code("accumulation_type") != vt::kF32) {
     op.fail("this dot algorithm is not supported; use precision default, high or highest");
   }

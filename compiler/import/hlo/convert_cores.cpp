@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "import/hlo/opcodes.hpp"
+#include "import/hlo/read_parts.hpp"
 
 namespace tpu::compiler::hlo::cores {
 namespace {
@@ -32,20 +33,26 @@ void give(const Step& step, std::vector<uint32_t> leaves) {
 
 // Rows of replica_groups; -1 fills up those that are shorter.
 uint32_t groups(const Step& step) {
+  const std::vector<Ints> all = groups_of(step.at);
   size_t longest = 0;
-  for (const Ints& group : step.at.groups) {
+  for (const Ints& group : all) {
     longest = std::max(longest, group.size());
+    if (group.empty() ||
+        std::any_of(group.begin(), group.end(), [](int64_t id) { return id < 0; })) {
+      step.fail(group.empty() ? "a group of its replicas is empty"
+                              : "a group names a replica of a negative number");
+    }
   }
   constexpr size_t kMost = 1 << 20;
-  if (longest * step.at.groups.size() > kMost) {
+  if (longest * all.size() > kMost) {
     step.fail("groups of more devices than any machine has");
   }
   Ints ids;
-  for (const Ints& group : step.at.groups) {
+  for (const Ints& group : all) {
     ids.insert(ids.end(), group.begin(), group.end());
     ids.resize(ids.size() + longest - group.size(), -1);
   }
-  return step.build().tensor(ids, {std::ssize(step.at.groups), static_cast<int64_t>(longest)});
+  return step.build().tensor(ids, {std::ssize(all), static_cast<int64_t>(longest)});
 }
 
 RawOp collective(const Step& step, std::string_view vhlo, bool has_global_ids = true) {
@@ -58,7 +65,7 @@ RawOp collective(const Step& step, std::string_view vhlo, bool has_global_ids = 
   return op;
 }
 
-// An op of `make` for each operand that gives the result of the same number.
+// For each operand an op, as `make` gives it, whose result is that of the same number.
 template <typename Make>
 void one_by_one(const Step& step, const Make& make) {
   const std::vector<uint32_t> operands = step.values();
@@ -68,8 +75,12 @@ void one_by_one(const Step& step, const Make& make) {
               std::to_string(results.size()) + " as results, expected as many");
   }
   std::vector<uint32_t> made;
+  const RawOp plain = make();
   for (size_t i = 0; i < operands.size(); ++i) {
-    RawOp op = make();
+    RawOp op = plain;
+    if (plain.name.starts_with("reduce_scatter")) {
+      op.regions.push_back(step.region(0));  // its own: values are unique
+    }
     op.operands = {operands[i]};
     made.push_back(step.add(std::move(op), *results[i]));
   }
@@ -78,8 +89,8 @@ void one_by_one(const Step& step, const Make& make) {
 
 // How many take part: the size of a group, else of the one group of all.
 int64_t members(const Step& step) {
-  if (!step.at.groups.empty()) {
-    return std::ssize(step.at.groups[0]);
+  if (const std::vector<Ints> all = groups_of(step.at); !all.empty()) {
+    return std::ssize(all[0]);
   }
   return step.at.channel > 0 ? step.converter.partitions : step.converter.replicas;
 }
@@ -173,7 +184,6 @@ void reduce_scatter(const Step& step, std::string_view vhlo) {
   one_by_one(step, [&] {
     RawOp op = collective(step, vhlo);
     op.properties.emplace_back("scatter_dimension", step.build().integer(step.dim()));
-    op.regions.push_back(step.region(0));
     return op;
   });
 }

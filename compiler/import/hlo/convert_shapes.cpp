@@ -108,8 +108,12 @@ uint32_t one_constant(const Step& step, std::string_view vhlo, const Literal& li
               to_string(shape));
   }
   RawOp op = step.op(vhlo);
-  op.properties.emplace_back("value", step.build().constant(row_major(literal, bytes, count),
-                                                            step.converter.type_of(shape)));
+  const auto [value, added] = step.converter.constants.emplace(&literal, 0);
+  if (added) {
+    value->second =
+        step.build().constant(row_major(literal, bytes, count), step.converter.type_of(shape));
+  }
+  op.properties.emplace_back("value", value->second);
   return step.add(std::move(op), shape);
 }
 

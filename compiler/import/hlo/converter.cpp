@@ -6,6 +6,7 @@
 
 #include "import/codes.hpp"
 #include "import/hlo/opcodes.hpp"
+#include "import/hlo/read_parts.hpp"
 #include "import/hlo/types.hpp"
 #include "ir/error.hpp"
 
@@ -18,6 +19,33 @@ namespace {
 
 constexpr size_t kMostOps = 2'000'000;
 constexpr size_t kMostLeavesInAll = 16'000'000;
+constexpr size_t kMostConstantBytes = size_t{1} << 34;  // of constants
+
+constexpr size_t kMostDevicesInAll = 32'000'000;
+
+// Collectives that become an op for each array, with a computation of its own.
+double ops_for(const Instruction& at) {
+  const bool each =
+      at.opcode.starts_with("reduce-scatter") || at.opcode.starts_with("collective-permute") ||
+      at.opcode.starts_with("all-to-all") || at.opcode.starts_with("collective-broadcast");
+  return each ? static_cast<double>(at.shape.leaves) : 1;
+}
+
+double devices_of(const Instruction& at) {
+  size_t count = at.pairs.size();
+  for (const Ints& group : groups_of(at)) {
+    count += group.size();
+  }
+  return static_cast<double>(count);
+}
+
+size_t bytes_of(const Literal& literal) {
+  size_t bytes = literal.elements.size();
+  for (const Literal& member : literal.members) {
+    bytes += bytes_of(member);
+  }
+  return bytes;
+}
 
 void collect(const Shape& shape, std::vector<const Shape*>& to) {
   if (!shape.is_tuple()) {
@@ -75,6 +103,13 @@ bytecode::RawModule Converter::run() {
 }
 
 uint32_t Converter::type_of(const Shape& leaf) { return vhlo_type_of(leaf, build); }
+uint32_t Converter::text(const std::string& text) {
+  const auto [at, added] = texts_.emplace(text, 0);
+  if (added) {
+    at->second = build.kept_text(text);
+  }
+  return at->second;
+}
 
 // What the computation becomes where its own are written out within it; functions are not.
 void Converter::measure() {
@@ -84,9 +119,19 @@ void Converter::measure() {
       size.ops += 1;
       size.leaves += static_cast<double>(at.shape.leaves);
       for (const uint32_t called : at.called) {
+        for (const uint32_t operand : at.operands) {
+          const bool part = at.opcode == "get-tuple-element";  // it takes no more than it gives
+          size.leaves += part ? 0 : static_cast<double>(c.instructions[operand].shape.leaves);
+        }
+        size.bytes += at.literal == nullptr ? 0 : static_cast<double>(bytes_of(*at.literal));
         const bool function = at.opcode == "call" || at.opcode == "custom-call";
-        size.ops += function ? 0 : sizes_[called].ops;
-        size.leaves += function ? 0 : sizes_[called].leaves;
+        const double each = ops_for(at);
+        size.devices += each * devices_of(at);
+        const double times = function ? 0 : each;
+        size.ops += times * sizes_[called].ops;
+        size.leaves += times * sizes_[called].leaves;
+        size.bytes += times * sizes_[called].bytes;
+        size.devices += times * sizes_[called].devices;
       }
     }
   }
@@ -96,21 +141,28 @@ void Converter::count(const Computation& function) {
   const Size& size = sizes_[static_cast<size_t>(&function - module_.computations.data())];
   in_all_.ops += size.ops;
   in_all_.leaves += size.leaves;
-  const bool ops = in_all_.ops > static_cast<double>(kMostOps);
-  if (ops || in_all_.leaves > static_cast<double>(kMostLeavesInAll)) {
-    throw Error("computation '" + std::string(function.name) +
-                "': with the computations that it calls written out the program has more than " +
-                (ops ? std::to_string(kMostOps) + " instructions"
-                     : std::to_string(kMostLeavesInAll) + " arrays in tuples"));
-  }
+  in_all_.bytes += size.bytes;
+  in_all_.devices += size.devices;
+  const auto refuse = [&](double count, size_t most, const char* what) {
+    if (count > static_cast<double>(most)) {
+      throw Error("computation '" + std::string(function.name) +
+                  "': with the computations that it calls written out the program has more than " +
+                  std::to_string(most) + " " + what);
+    }
+  };
+  refuse(in_all_.ops, kMostOps, "instructions");
+  refuse(in_all_.leaves, kMostLeavesInAll, "arrays in tuples");
+  refuse(in_all_.bytes, kMostConstantBytes, "bytes of constants");
+  refuse(in_all_.devices, kMostDevicesInAll, "devices in the groups of collectives");
 }
 
 std::string_view Converter::function(uint32_t computation) {
   const auto [at, added] = functions_.emplace(computation, std::string_view());
   if (added) {
-    std::string name(module_.computations[computation].name);
-    for (int again = 1; !names_.emplace(name, 0).second; ++again) {
-      name = std::string(module_.computations[computation].name) + "." + std::to_string(again);
+    const std::string wanted(module_.computations[computation].name);
+    std::string name = wanted;
+    while (!names_.emplace(name, 0).second) {
+      name = wanted + "." + std::to_string(++names_.at(wanted));
     }
     at->second = build.keep(std::move(name));
     waiting_.push_back(computation);

@@ -54,13 +54,16 @@ class Converter {
 
   bytecode::RawModule raw;
   bytecode::RawBuilder build{raw};
-  const int64_t replicas, partitions;  // for which the program is compiled
+  std::unordered_map<const Literal*, uint32_t> constants;  // attributes of those that are made
+  const int64_t replicas, partitions;                      // for which the program is compiled
 
   // For Step.
   const Computation& computation(uint32_t at) const { return module_.computations[at]; }
   uint32_t loc_of(const Instruction& at, const Computation& of) { return places_.loc(at, of); }
   uint32_t type_of(const Shape& leaf);
   uint32_t new_value() { return raw.num_values++; }
+  // The attribute of the text, one for all uses.
+  uint32_t text(const std::string& text);
   // The name of the function that the computation becomes.
   std::string_view function(uint32_t computation);
   // Converts a computation whose parameters are `arguments`; gives its root.
@@ -86,12 +89,15 @@ class Converter {
   Places places_;
   struct Size {
     double ops = 0, leaves = 0;
+    double bytes = 0;    // of constants
+    double devices = 0;  // that collectives name
   };
   std::vector<Size> sizes_;                         // by computation
   Size in_all_;                                     // of the functions so far
   std::map<uint32_t, std::string_view> functions_;  // by computation: those that are called
   std::vector<uint32_t> waiting_;                   // functions that are not converted yet
-  std::map<std::string, int, std::less<>> names_;   // taken
+  std::map<std::string, int, std::less<>> names_;   // taken; the last number added to each
+  std::map<std::string, uint32_t> texts_;           // attributes
 };
 
 // One instruction under conversion.

@@ -5,28 +5,47 @@
 #include <numeric>
 #include <string>
 
+#include "import/sharding.hpp"
+
 namespace tpu::compiler::hlo {
 namespace {
 
-constexpr int64_t kMostDevices = 1 << 16;
+constexpr int64_t kMostDevices = frontend::kMaxCores;
+constexpr size_t kMostDims = 64, kMostParts = 256;  // those of one device included
 
 }  // namespace
 
-Ints iota_list(const Ints& dims, const Ints& order, const Message& m) {
+bool is_order(const Ints& numbers, size_t count) {
+  std::vector<bool> found(count);
+  for (const int64_t n : numbers) {
+    if (n < 0 || static_cast<size_t>(n) >= count || found[static_cast<size_t>(n)]) {
+      return false;
+    }
+    found[static_cast<size_t>(n)] = true;
+  }
+  return numbers.size() == count;
+}
+
+int64_t check_iota(const Ints& dims, const Ints& order, const Message& m) {
   int64_t count = 1;
   for (const int64_t d : dims) {
     count = d < 1 || d > kMostDevices ? kMostDevices + 1 : count * d;
-    if (count > kMostDevices) {
+    if (count > kMostDevices || dims.size() > kMostDims) {
       m.fail("a list of devices with impossible dimensions");
     }
   }
-  Ints turned(dims.size());
-  std::iota(turned.begin(), turned.end(), 0);
-  if (!order.empty()) {
-    if (!std::is_permutation(order.begin(), order.end(), turned.begin(), turned.end())) {
-      m.fail("a list of devices is transposed by what is not a permutation");
-    }
-    turned = order;
+  if (!order.empty() && !is_order(order, dims.size())) {
+    m.fail("a list of devices is transposed by what is not a permutation");
+  }
+  return count;
+}
+
+Ints iota_list(const Ints& dims, const Ints& order, const Message& m) {
+  const int64_t count = check_iota(dims, order, m);
+  Ints turned = order;
+  if (order.empty()) {
+    turned.resize(dims.size());
+    std::iota(turned.begin(), turned.end(), 0);
   }
   Ints strides(dims.size(), 1);
   for (size_t i = dims.size(); i-- > 1;) {
@@ -81,6 +100,11 @@ void DeviceMesh::read(Message m) {
 }
 
 void DeviceMesh::cut(const std::vector<Part>& parts, const Message& m) {
+  if (axes_.size() > kMostDims || parts.size() > kMostParts) {
+    m.fail("a mesh of " + std::to_string(axes_.size()) + " axes, of which " +
+           std::to_string(parts.size()) + " parts are named; the most are " +
+           std::to_string(kMostDims) + " and " + std::to_string(kMostParts));
+  }
   for (const Part& part : parts) {
     if (part.axis < 0 || part.axis >= std::ssize(axes_)) {
       m.fail("axis " + std::to_string(part.axis) + " of a mesh that has " +

@@ -11,9 +11,14 @@ namespace tpu::compiler::hlo {
 
 using Ints = std::vector<int64_t>;
 
+// True of 0 .. count-1 in any order.
+bool is_order(const Ints& numbers, size_t count);
+
 // 0 .. n-1 as an array of `dims`, transposed by `order` (empty: not), in row-major order. Throws
 // through `message` unless it is such a list of bounded length.
 Ints iota_list(const Ints& dims, const Ints& order, const Message& message);
+// Throws through `message` what iota_list() would. Gives the number of devices.
+int64_t check_iota(const Ints& dims, const Ints& order, const Message& message);
 
 // MeshProto: a mesh whose axes are cut where parts of them are named.
 class DeviceMesh {

@@ -58,9 +58,9 @@ std::vector<uint32_t> Converter::argument_attributes(const Computation& entry) {
     all.resize(all.size() + parameter.shape.leaves);
     if (parameter.sharding) {
       const Step step(*this, scope, parameter);
-      const auto texts = gspmd_texts(*parameter.sharding, parameter.shape.leaves, step);
-      for (size_t i = 0; i < texts.size(); ++i) {
-        all[first.back() + i].emplace_back("mhlo.sharding", build.kept_text(texts[i]));
+      const GspmdTexts texts = gspmd_texts(*parameter.sharding, parameter.shape.leaves, step);
+      for (size_t i = 0; i < parameter.shape.leaves; ++i) {
+        all[first.back() + i].emplace_back("mhlo.sharding", text(texts[i]));
       }
     }
   }
@@ -92,7 +92,7 @@ std::vector<uint32_t> Converter::argument_attributes(const Computation& entry) {
 
 std::vector<uint32_t> Converter::result_attributes(const Instruction& root) {
   std::vector<uint32_t> dictionaries;
-  std::vector<std::string> texts;
+  GspmdTexts texts({});
   if (root.sharding) {
     std::vector<RawOp> none;
     Scope scope{module_.computations[module_.entry], none, 0, {}};
@@ -101,7 +101,7 @@ std::vector<uint32_t> Converter::result_attributes(const Instruction& root) {
   for (size_t i = 0; i < root.shape.leaves; ++i) {
     std::vector<std::pair<std::string_view, uint32_t>> entries;
     if (!texts.empty()) {
-      entries.emplace_back("mhlo.sharding", build.kept_text(texts[i]));
+      entries.emplace_back("mhlo.sharding", text(texts[i]));
     }
     dictionaries.push_back(build.dictionary(entries));
   }

@@ -116,6 +116,10 @@ struct Instruction {
   std::optional<Sharding> sharding;
   std::string_view backend_config;
   std::vector<Ints> groups;
+  // Another form of them, by the number of its field; it is read where it is used, because a few
+  // bytes can name many devices.
+  uint32_t group_field = 0;
+  std::string_view group_bytes;
   bool global_ids = false, to_host = false, stable = false;
   std::vector<std::array<int64_t, 2>> pairs;
   Ints precision;

@@ -276,17 +276,14 @@ bool read_collective(const Message& m, Instruction& to) {
       to.pairs.push_back(read_numbers<2>(m.message("SourceTarget")));
       return true;
     case 87:
-      to.groups = read_device_list(m.message("CollectiveDeviceListProto"));
-      return true;
     case 92:
-      // In modules of 2025 (TensorFlow 2.20) it is the enumerator of the group mode, which follows
-      // from the channel and from use_global_device_ids.
-      if (!m.is_number()) {
-        to.groups = read_iota_groups(m.message("IotaReplicaGroupListProto"));
-      }
-      return true;
     case 93:
-      to.groups = read_mesh_groups(m.message("MeshAxesReplicaGroupListProto"));
+      // In modules of 2025 (TensorFlow 2.20) field 92 is the enumerator of the group mode, which
+      // follows from the channel and from use_global_device_ids.
+      if (m.field() != 92 || !m.is_number()) {
+        to.group_field = m.field();
+        to.group_bytes = m.bytes();
+      }
       return true;
     default:
       return false;

@@ -27,11 +27,9 @@ Shape read_shape(Message message);
 Literal read_literal(Message message);
 Sharding read_sharding(Message message);
 Attributes read_attributes(Message message);
-// Groups of devices: ReplicaGroup, and the lists as an array of numbers or along axes of a mesh.
 Ints read_replica_group(Message message);
-std::vector<Ints> read_iota_groups(Message message);
-std::vector<Ints> read_mesh_groups(Message message);
-std::vector<Ints> read_device_list(Message message);
+// The groups of devices of a collective, in whatever form it has them.
+std::vector<Ints> groups_of(const Instruction& instruction);
 // One instruction, without what depends on others of its computation.
 Instruction read_instruction(Message message);
 

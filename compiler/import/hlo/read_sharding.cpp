@@ -3,11 +3,12 @@
 
 #include "import/hlo/device_lists.hpp"
 #include "import/hlo/read_parts.hpp"
+#include "import/sharding.hpp"
 
 namespace tpu::compiler::hlo {
 namespace {
 
-constexpr int64_t kMostGroups = 1 << 16;
+constexpr int64_t kMostGroups = frontend::kMaxCores;
 
 void append(Ints& to, const Ints& more) { to.insert(to.end(), more.begin(), more.end()); }
 
@@ -33,6 +34,8 @@ class Named {
   Sharding read() {
     while (m_.next()) {
       switch (m_.field()) {
+        case 1:  // of versions of XLA from a few weeks of 2025 alone
+          m_.fail("tuple_shardings, which are not supported; write the program with another XLA");
         case 2:
           mesh_.read(m_.message("MeshProto"));
           break;
@@ -64,6 +67,11 @@ class Named {
         std::none_of(s.tiles.begin(), s.tiles.end(), named)) {
       return {};
     }
+    if (std::none_of(s.tiles.begin(), s.tiles.end(), named) && is_manual_alone()) {
+      s = {};
+      s.type = Sharding::kManual;
+      return s;
+    }
     s.type = Sharding::kOther;
     tail(manual_, Sharding::kManual, s);
     tail(unreduced_, Sharding::kUnreduced, s);
@@ -73,7 +81,13 @@ class Named {
       s.last_tile_types.push_back(Sharding::kReplicated);
     }
     append(order_, rest);
-    s.devices = mesh_.devices(order_, m_);
+    if (mesh_.listed().empty()) {  // in the short form
+      s.iota_dims = mesh_.dims();
+      s.iota_order = order_;
+      check_iota(s.iota_dims, s.iota_order, m_);
+    } else {
+      s.devices = mesh_.devices(order_, m_);
+    }
     return s;
   }
 
@@ -92,6 +106,15 @@ class Named {
       }
     }
     return parts;
+  }
+
+  // Along all axes.
+  bool is_manual_alone() const {
+    Ints factors;
+    for (const DeviceMesh::Part& part : manual_) {
+      append(factors, mesh_.factors(part));
+    }
+    return unreduced_.empty() && mesh_.size(mesh_.others(factors)) == 1;
   }
 
   void tile(const Parts& parts, Sharding& s) {
@@ -129,6 +152,9 @@ Ints read_replica_group(Message m) {
   return group;
 }
 
+namespace {
+
+// A list as an array of numbers.
 std::vector<Ints> read_iota_groups(Message m) {
   int64_t count = 0, size = 0;
   Ints dims, order;
@@ -188,6 +214,21 @@ std::vector<Ints> read_device_list(Message m) {
   return groups;
 }
 
+}  // namespace
+
+std::vector<Ints> groups_of(const Instruction& at) {
+  switch (at.group_field) {
+    case 87:
+      return read_device_list({at.group_bytes, "CollectiveDeviceListProto"});
+    case 92:
+      return read_iota_groups({at.group_bytes, "IotaReplicaGroupListProto"});
+    case 93:
+      return read_mesh_groups({at.group_bytes, "MeshAxesReplicaGroupListProto"});
+    default:
+      return at.groups;
+  }
+}
+
 Sharding read_sharding(Message m) {
   Sharding s;
   bool grouped = false;
@@ -237,7 +278,7 @@ Sharding read_sharding(Message m) {
     m.fail("the type " + std::to_string(s.type) + " of a sharding is not known");
   }
   if (s.type == Sharding::kOther && s.devices.empty()) {
-    s.devices = iota_list(s.iota_dims, s.iota_order, m);
+    check_iota(s.iota_dims, s.iota_order, m);
   }
   if (grouped) {
     s.group = group;

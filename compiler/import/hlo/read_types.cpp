@@ -1,8 +1,8 @@
 // ShapeProto, LayoutProto and LiteralProto.
 #include <algorithm>
 #include <array>
-#include <numeric>
 
+#include "import/hlo/device_lists.hpp"
 #include "import/hlo/read_parts.hpp"
 
 namespace tpu::compiler::hlo {
@@ -75,7 +75,7 @@ void take_elements(const Message& m, Kept kept, std::vector<std::byte>& to) {
   switch (kept) {
     case Kept::kBytes: {
       const auto* data = reinterpret_cast<const std::byte*>(m.bytes().data());
-      to.insert(to.end(), data, data + m.bytes().size());
+      to.assign(data, data + m.bytes().size());  // of a field that is there twice the last is true
       break;
     }
     case Kept::kReals32:
@@ -133,11 +133,7 @@ Shape read_shape(Message m) {
   for (size_t d = 0; d < dynamic.size(); ++d) {
     shape.dims[d] = dynamic[d] != 0 ? kDynamic : shape.dims[d];
   }
-  Ints in_order(shape.dims.size());
-  std::iota(in_order.begin(), in_order.end(), 0);
-  if (!shape.minor_to_major.empty() &&
-      !std::is_permutation(shape.minor_to_major.begin(), shape.minor_to_major.end(),
-                           in_order.begin(), in_order.end())) {
+  if (!shape.minor_to_major.empty() && !is_order(shape.minor_to_major, shape.dims.size())) {
     m.fail("the layout does not name each of the " + std::to_string(shape.dims.size()) +
            " dimensions once");
   }
@@ -171,6 +167,9 @@ Literal read_literal(Message m) {
                                     [&](const LiteralField& f) { return f.field == m.field(); });
     if (known == kLiteralFields.end()) {
       continue;
+    }
+    if (known->kept == Kept::kBytes && kept_type == known->type) {
+      literal.elements.clear();  // of a field that is there twice the last counts
     }
     const size_t before = literal.elements.size();
     take_elements(m, known->kept, literal.elements);

@@ -1,6 +1,7 @@
 // See shardings.hpp.
 //   OTHER tiles [4,2] devices 0..7 replicate_on_last  =>  "{devices=[4,2]0,1,..,7
 //                                                          last_tile_dim_replicate}"
+//   OTHER tiles [8] iota dims [4,2] order [1,0]       =>  "{devices=[8]<=[4,2]T(1,0)}"
 #include "import/hlo/shardings.hpp"
 
 #include "import/hlo/converter.hpp"
@@ -30,8 +31,17 @@ const char* tile_kind(int64_t type, const Step& step) {
   }
 }
 
+// The list is not written out: many arrays may have it.
+std::string devices_of(const Sharding& s) {
+  if (!s.devices.empty() || s.iota_dims.empty()) {
+    return s.devices.empty() ? "0" : joined(s.devices);
+  }
+  const std::string order = s.iota_order.empty() ? "" : "T(" + joined(s.iota_order) + ")";
+  return "<=[" + joined(s.iota_dims) + "]" + order;
+}
+
 std::string tiled(const Sharding& s, const Step& step) {
-  std::string text = "devices=[" + joined(s.tiles) + "]" + joined(s.devices);
+  std::string text = "devices=[" + joined(s.tiles) + "]" + devices_of(s);
   if (s.copies_last) {
     return text + " last_tile_dim_replicate";
   }
@@ -65,11 +75,11 @@ std::string text_of(const Sharding& s, const Step& step) {
 
 }  // namespace
 
-std::vector<std::string> gspmd_texts(const Sharding& sharding, size_t leaves, const Step& step) {
+GspmdTexts gspmd_texts(const Sharding& sharding, size_t leaves, const Step& step) {
   std::vector<std::string> texts;
   if (sharding.type != Sharding::kTuple) {
-    texts.assign(leaves, text_of(sharding, step));
-    return texts;
+    texts.push_back(text_of(sharding, step));
+    return GspmdTexts(std::move(texts));
   }
   // XLA gives an empty tuple one sharding.
   if (sharding.members.size() != leaves && leaves != 0) {
@@ -79,7 +89,7 @@ std::vector<std::string> gspmd_texts(const Sharding& sharding, size_t leaves, co
   for (size_t i = 0; i < leaves; ++i) {
     texts.push_back(text_of(sharding.members[i], step));
   }
-  return texts;
+  return GspmdTexts(std::move(texts));
 }
 
 bool is_constraint(const std::string& text) {

@@ -146,9 +146,9 @@ void Step::finish(RawOp op) const { define(add(std::move(op), leaves_of(at.shape
 uint32_t Step::dictionary() const {
   std::vector<std::pair<std::string_view, uint32_t>> entries;
   if (at.sharding) {
-    const std::vector<std::string> texts = gspmd_texts(*at.sharding, at.shape.leaves, *this);
-    if (!texts.empty()) {
-      entries.emplace_back("mhlo.sharding", build().kept_text(texts[0]));
+    const GspmdTexts texts = gspmd_texts(*at.sharding, at.shape.leaves, *this);
+    if (!texts.empty() && at.shape.leaves > 0) {
+      entries.emplace_back("mhlo.sharding", converter.text(texts[0]));
     }
   }
   if (!at.attributes.empty()) {
@@ -176,7 +176,7 @@ void Step::constrain() const {
     return;
   }
   const std::vector<const Shape*> shapes = leaves_of(at.shape);
-  const std::vector<std::string> texts = gspmd_texts(*at.sharding, shapes.size(), *this);
+  const GspmdTexts texts = gspmd_texts(*at.sharding, shapes.size(), *this);
   Bundle& made = scope.values[static_cast<size_t>(&at - scope.computation.instructions.data())];
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (!is_constraint(texts[i]) || shapes[i]->dims.empty() || made.leaves[i] == kNone) {
@@ -188,7 +188,7 @@ void Step::constrain() const {
                              {"backend_config", build().text("")},
                              {"has_side_effect", build().integer(0)},
                              {"called_computations", build().array({})}};
-    constraint.dictionary = build().dictionary({{"mhlo.sharding", build().kept_text(texts[i])}});
+    constraint.dictionary = build().dictionary({{"mhlo.sharding", converter.text(texts[i])}});
     made.leaves[i] = add(std::move(constraint), *shapes[i]);
   }
 }

@@ -17,7 +17,7 @@ namespace tpu::compiler::hlo_bytes {
 using Ints = std::vector<int64_t>;
 
 constexpr int64_t kPred = 1, kS8 = 2, kS32 = 4, kS64 = 5, kU8 = 6, kU32 = 8, kU64 = 9, kF16 = 10,
-                  kF32 = 11, kTuple = 13, kC64 = 15, kBf16 = 16, kToken = 17;
+                  kF32 = 11, kF64 = 12, kTuple = 13, kC64 = 15, kBf16 = 16, kToken = 17;
 
 // Fields that are joined with +.
 inline std::string number(uint32_t field, int64_t value) {

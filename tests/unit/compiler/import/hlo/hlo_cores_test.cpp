@@ -96,6 +96,9 @@ TEST(HloGroups, ImpossibleOnesAreErrors) {
   EXPECT_THAT(error_of(mesh(bytes(2, part(0, -1, 2)))), HasSubstr("an impossible part"));
   EXPECT_THAT(error_of(mesh(bytes(2, axis(0)) + bytes(2, axis(0)))),
               HasSubstr("what is not a permutation"));
+  EXPECT_THAT(error_of(reduced(bytes(49, packed(1, {0, 1, -1})))),
+              HasSubstr("a group names a replica of a negative number"));
+  EXPECT_THAT(error_of(reduced(bytes(49, ""))), HasSubstr("a group of its replicas is empty"));
   EXPECT_THAT(error_of(reduced(bytes(49, packed(1, {0, 9})))),
               HasSubstr("the op names replica 9, the program has 8"));
 }
@@ -179,6 +182,19 @@ TEST(HloShardings, AreReadInEveryForm) {
   EXPECT_EQ(sharding_of(bytes(14, mesh + bytes(3, bytes(1, axis(1)) + bytes(1, axis(0))))), "[1]");
   EXPECT_EQ(sharding_of(bytes(14, mesh + bytes(3, bytes(1, part(0, 2, 2))))), "[4]");
   EXPECT_EQ(sharding_of(bytes(14, mesh + bytes(3, ""))), "[8]");
+  const std::string listed = bytes(2, mesh_axis("x", 8) + packed(2, {7, 6, 5, 4, 3, 2, 1, 0}));
+  EXPECT_EQ(sharding_of(bytes(14, listed + bytes(3, bytes(1, axis(0))))), "[1]");
+}
+
+TEST(HloShardings, ManualAlongAllAxesIsManual) {
+  const std::string mesh = bytes(2, mesh_axis("x", 4) + mesh_axis("y", 2));
+  const std::string all = bytes(7, axis(0)) + bytes(7, axis(1));
+  const ImportOptions eight = {.partitions = 8};
+  EXPECT_THAT(error_of(cut(bytes(14, mesh + bytes(3, "") + all)), eight),
+              HasSubstr("'{manual}' is possible inside of jax.shard_map alone"));
+  EXPECT_THAT(error_of(cut(bytes(14, mesh + bytes(3, "") + bytes(7, axis(0)))), eight),
+              testing::Not(HasSubstr("'{manual}'")));
+  EXPECT_THAT(error_of(cut(bytes(14, mesh + bytes(1, "")))), HasSubstr("tuple_shardings"));
 }
 
 TEST(HloShardings, ImpossibleOnesAreErrors) {

@@ -339,6 +339,24 @@ TEST(HloReader, LiteralsHaveAsManyElementsAsTheirShape) {
               HasSubstr("its literal is missing"));
 }
 
+TEST(HloReader, AlgorithmsOfProductsAreThoseOfTheirTypes) {
+  constexpr int64_t kF32Sums = 11, kF64Sums = 12;  // DOT_F32_F32_F32, DOT_F64_F64_F64
+  const auto product = [](int64_t type, int64_t algorithm) {
+    const std::string square = shape(type, {4, 4});
+    return program(
+        {parameter(0, square),
+         {"dot",
+          square,
+          {1, 1},
+          bytes(30, packed(1, {1}) + packed(2, {0})) + bytes(51, number(2, algorithm))}});
+  };
+  for (const auto& [type, algorithm] : {std::pair(kF32, kF32Sums), std::pair(kF64, kF64Sums)}) {
+    const Module m = load(product(type, algorithm));
+    EXPECT_EQ(m.main->body.ops[0]->as<DotAttrs>().lhs_precision, Precision::kHighest);
+  }
+  EXPECT_THAT(error_of(product(kF32, kF64Sums)), HasSubstr("this dot algorithm is not supported"));
+}
+
 TEST(HloReader, HugeSizesAreRefused) {
   constexpr int64_t kHuge = int64_t{1} << 62;
   const std::string huge = shape(kF32, {kHuge, kHuge});
