@@ -45,7 +45,7 @@ class TorchTests(unittest.TestCase):
     def test_reasons(self) -> None:
         for text, reason in [
             ("RuntimeError: stablehlo.add: element type f16 is not supported by the TPU", "type"),
-            ("dimension 0 of 7 cannot be cut into 2 equal parts", "unequal shards"),
+            ("dimension 0 of 7 cannot be sharded into 2 equal parts", "unequal shards"),
             ("custom_call target 'tpu_custom_call' is not supported", "custom call"),
             ("ModuleNotFoundError: No module named 'jax'", "package"),
             ("AssertionError: Tensor-likes are not close!", "ours"),
