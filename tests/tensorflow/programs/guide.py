@@ -1,10 +1,11 @@
 """Runs the code of the guide "Use TPUs" (tensorflow.org/guide/tpu) from the text of its page, block after block.
 
-Usage: guide.py PAGE [--small]
+Usage: guide.py PAGE [--small] [--digits DIR]
 PAGE has a blank line more before and after each block than in it. A block is what Python can parse and does something.
 The text of the page has lost lines that begin with `@`: `@tf.function` is put back in front of three functions, without
 which TensorFlow raises NotImplementedError. Nothing else is changed, but for --small: narrower layers, fewer steps.
-The data set is one of patterns with noise in the place of mnist, by a module of the name tensorflow_datasets.
+  --digits  folder of sim_scripts/fetch_mnist.py: `tfds.load` gives these digits, from a dataset that is written first.
+            Without it, patterns with noise are in the place of mnist, by a module of the name tensorflow_datasets.
 At the end: a table of the blocks. Exit code 1 if one of them failed.
 """
 
@@ -13,8 +14,11 @@ from __future__ import annotations
 import argparse
 import ast
 import linecache
+import os
 import re
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import types
@@ -31,6 +35,7 @@ SMALL = ((r"\b256\b", "8"), (r"\b128\b", "8"), (r"\b60000\b", "4000"), (r"\b1000
 ROWS = {"train": 4000, "test": 1000}
 # Of the last step of training; it begins at 2.3. A small run has 60 steps.
 LIMIT, LIMIT_SMALL = 0.2, 1.7
+WRITER = Path(__file__).resolve().parents[3] / "sim_scripts/tfds_digits.py"
 
 
 def digits(split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -45,6 +50,19 @@ def digits(split: str) -> tuple[np.ndarray, np.ndarray]:
 def load(name: str, split: str, **_: object) -> tuple[object, None]:
     assert name == "mnist", name
     return tf.data.Dataset.from_tensor_slices(digits(split)), None
+
+
+def prepare(digits: Path, folder: str) -> None:
+    """The digits as a dataset in the folder."""
+    subprocess.run([sys.executable, WRITER, "--digits", digits, "--out", folder], check=True, stderr=subprocess.DEVNULL)
+    os.environ["TFDS_DATA_DIR"] = folder
+
+
+def imitate() -> None:
+    """tensorflow_datasets with `load` alone."""
+    module = types.ModuleType("tensorflow_datasets")
+    module.load = load
+    sys.modules["tensorflow_datasets"] = module
 
 
 def blocks_of(page: str) -> list[str]:
@@ -76,10 +94,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--digits", type=Path)
     options = parser.parse_args()
-    module = types.ModuleType("tensorflow_datasets")
-    module.load = load
-    sys.modules["tensorflow_datasets"] = module
+    with tempfile.TemporaryDirectory() as folder:
+        if options.digits:
+            prepare(options.digits, folder)
+        else:
+            imitate()
+        return run(options)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code of the page."""
     blocks = blocks_of(options.page.read_text("utf-8"))
     assert len(blocks) >= 10, f"found {len(blocks)} blocks of code in {options.page}, expected at least 10"
     tf.keras.utils.set_random_seed(1)
