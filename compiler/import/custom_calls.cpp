@@ -89,6 +89,9 @@ void CustomCalls::convert(const OpReader& reader, Region& to) {
     approx_top_k(reader, to);
   } else if (const std::string_view name = mhlo_op(target); !name.empty()) {
     op_of_mhlo(std::string(name), reader, to);
+  } else if (is_resize(target)) {
+    Value* resized = convert_resize(reader, operands(reader), result_types(reader), to);
+    values_[reader.raw().results[0]] = resized;
   } else if (target == kSink && reader.raw().results.empty()) {
     // What nothing reads is not computed, whoever asks for it.
   } else if (target == kSink) {
@@ -104,7 +107,7 @@ void check_target(const OpReader& reader, const ImportOptions& options) {
   const std::string target = reader.text("call_target_name");
   const bool known = target == kApproxTopK || target == kPlacement || target == kSink ||
                      target == kLayout || target == kGspmdConstraint || target == kGspmdEnter ||
-                     target == kGspmdLeave || !mhlo_op(target).empty() ||
+                     target == kGspmdLeave || !mhlo_op(target).empty() || is_resize(target) ||
                      (target == kOwnPartitioning && options.own_partitioning) ||
                      std::any_of(kMatrixTargets.begin(), kMatrixTargets.end(),
                                  [&](const Target& t) { return t.name == target; });

@@ -138,6 +138,11 @@ class CustomCalls : public ImportPart {
   ChloOps& chlo_;
 };
 
+// Custom calls that resize images (resize.cpp), as ops of the graph.
+bool is_resize(std::string_view target);
+Value* convert_resize(const OpReader& reader, const std::vector<Value*>& operands,
+                      const std::vector<Type>& results, Region& to);
+
 // Throws unless the target of the custom call is known.
 void check_target(const OpReader& reader, const ImportOptions& options);
 // Throws unless the op has a meaning here.
