@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -142,6 +144,28 @@ class Features(unittest.TestCase):
             traces = list(Path(folder).rglob("*.xplane.pb"))
             self.assertEqual(len(traces), 1)
             self.assertIn(b"/device:TPU:0", traces[0].read_bytes())
+
+    def test_report(self) -> None:
+        """The page of a step names the Python lines."""
+        a = torch.randn(256, 256, device=self.device)
+        torch_xla.sync(wait=True)
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder) / "page.html"
+            with tpuboard.measure(output=None, report=page):
+                b = (a @ a).relu() @ a
+            self.assertEqual(b.shape, (256, 256))
+            self.assertIn("features.py", page.read_text(encoding="utf-8"))
+
+    def test_timeline(self) -> None:
+        """As the report; the variable is read when the device is opened."""
+        with tempfile.TemporaryDirectory() as folder:
+            trace, program = Path(folder) / "run.pftrace", Path(folder) / "product_of_ones.py"
+            program.write_text("import torch, torch_xla\na = torch.ones(256, 256, device=torch_xla.device())\n"
+                               "print((a @ a)[0, 0].item())\n", encoding="ascii")
+            done = subprocess.run([sys.executable, program], env=os.environ | {"TPUBOARD_TIMELINE": str(trace)},
+                                  check=True, stdout=subprocess.PIPE, text=True)
+            self.assertEqual(done.stdout.split()[-1], "256.0")
+            self.assertTrue(b"product_of_ones.py" in trace.read_bytes())
 
     def test_persistent_cache(self) -> None:
         (torch.arange(7, device=self.device) * 3).cpu()

@@ -132,13 +132,15 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]] = 
 CONVOLUTIONS = ("resnet", "vit", "unet")
 
 
-def step(name: str, device: torch.device | str, autocast: bool = False) -> tuple[float, list[torch.Tensor]]:
+def step(model_of: Callable[[], nn.Module], batch: torch.Tensor, device: torch.device | str,
+         autocast: bool = False) -> tuple[float, list[torch.Tensor]]:
     torch.manual_seed(0)
-    model = MODELS[name][0]().to(device).train()
-    if name == "gpt2":
-        model.model.tie_weights()  # .to() of another device makes two parameters of one
+    model = model_of().to(device).train()
+    for part in model.modules():
+        if isinstance(part, transformers.PreTrainedModel):
+            part.tie_weights()  # .to() of another device makes two parameters of one
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        loss = model(MODELS[name][1]().to(device))
+        loss = model(batch.to(device))
     loss.backward()
     if device != "cpu":
         torch_xla.sync()
@@ -151,28 +153,31 @@ def distance(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
     return ((one - other).norm() / one.norm()).item()
 
 
-def main() -> int:
-    """Prints the distances. With bf16 operands the gradients may be as far from f32 as those that torch computes on the
-    CPU in autocast, which rounds operands and results. PyTorch/XLA asks for no precision in gradients of convolutions,
-    nor in transposed ones.
+def compare(name: str, model_of: Callable[[], nn.Module], batch: torch.Tensor, highest: bool) -> bool:
+    """Whether the step is as near to torch on the CPU as the precision allows; prints the distances. With bf16 operands
+    the gradients may be as far from f32 as those that torch computes on the CPU in autocast, which rounds operands and
+    results. PyTorch/XLA asks for no precision in gradients of convolutions, nor in transposed ones.
     """
-    device, failures = xm.xla_device(), 0
-    torch.ones(1, device=device).cpu()  # before the first backward: autograd counts the devices there
+    loss, gradients = step(model_of, batch, "cpu")
+    found, others = step(model_of, batch, xm.xla_device())
+    if highest:
+        bounds = (1e-3, 0.02) if name in CONVOLUTIONS else (1e-5, 1e-5)
+    else:
+        bounds = (0.01, max(0.01, distance(gradients, step(model_of, batch, "cpu", autocast=True)[1])))
+    far = abs(found / loss - 1), distance(gradients, others)
+    good = all(a <= b for a, b in zip(far, bounds, strict=True))
+    print(f"{name:7} loss {found:.5f}, CPU {loss:.5f}; distance of gradients {far[1]:.2e}, at most {bounds[1]:.2e}"
+          f"{'' if good else '  FAILED'}", flush=True)
+    return good
+
+
+def main() -> int:
+    """Compares those that the arguments name, or all."""
+    torch.ones(1, device=xm.xla_device()).cpu()  # before the first backward: autograd counts the devices there
     highest = "--highest" in sys.argv
     torch_xla._XLAC._xla_set_mat_mul_precision("highest" if highest else "default")
     names = [name for name in sys.argv[1:] if name != "--highest"] or list(MODELS)
-    for name in names:
-        loss, gradients = step(name, "cpu")
-        found, others = step(name, device)
-        if highest:
-            bounds = (1e-3, 0.02) if name in CONVOLUTIONS else (1e-5, 1e-5)
-        else:
-            bounds = (0.01, max(0.01, distance(gradients, step(name, "cpu", autocast=True)[1])))
-        far = abs(found / loss - 1), distance(gradients, others)
-        good = all(a <= b for a, b in zip(far, bounds, strict=True))
-        failures += not good
-        print(f"{name:7} loss {found:.5f}, CPU {loss:.5f}; distance of gradients {far[1]:.2e}, at most {bounds[1]:.2e}"
-              f"{'' if good else '  FAILED'}", flush=True)
+    failures = sum(not compare(name, MODELS[name][0], MODELS[name][1](), highest) for name in names)
     print(f"{len(names) - failures} passed, {failures} failed")
     return 1 if failures else 0
 

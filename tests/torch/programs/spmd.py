@@ -1,4 +1,4 @@
-"""SPMD: one program for eight devices, from a mesh and sharding marks. Products, training, FSDP."""
+"""SPMD: one program for eight devices, from a mesh and sharding marks. Products, training, FSDP, DTensor."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch_xla.core.xla_model as xm
 import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
 from torch import nn
+from torch.distributed.tensor import DeviceMesh, Replicate, Shard, distribute_module, distribute_tensor
 from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
 CORES = 8
@@ -98,6 +99,31 @@ class Spmd(unittest.TestCase):
             network().to(self.device), mesh=mesh,
             shard_output=lambda output, mesh: xs.mark_sharding(output, mesh, ("fsdp", None)))
         found = losses_of(model, self.device, mesh)
+        np.testing.assert_allclose(found, expected, rtol=0.02)
+        weight = next(model.parameters())
+        self.assertIn("devices=[8,1]", torch_xla._XLAC._get_xla_sharding_spec(weight))
+
+    def test_dtensor(self) -> None:
+        """torch's own names, with a mesh of the device type `xla`."""
+        mesh = DeviceMesh("xla", np.arange(CORES).reshape(4, 2).tolist())
+        a, b = torch.randn(16, 32), torch.randn(32, 8)
+        left = distribute_tensor(a.to(self.device), mesh, [Shard(0), Shard(1)])
+        right = distribute_tensor(b.to(self.device), mesh, [Replicate(), Shard(0)])
+        self.assertEqual(left.global_tensor.shape, a.shape)
+        self.assertEqual([tuple(shard.data.shape) for shard in left.local_shards], [(4, 16)] * CORES)
+        found = (left.global_tensor @ right.global_tensor).cpu()
+        torch.testing.assert_close(found, a.bfloat16().float() @ b.bfloat16().float(), rtol=1e-5, atol=1e-5)
+
+    def test_dtensor_training(self) -> None:
+        mesh = DeviceMesh("xla", list(range(CORES)))
+
+        def shard(name: str, module: nn.Module, mesh: DeviceMesh) -> None:
+            if isinstance(module, nn.Linear):
+                distribute_tensor(module.weight, mesh, [Shard(0)])
+
+        expected = losses_of(network(), "cpu", None)
+        model = distribute_module(network().to(self.device), mesh, shard)
+        found = losses_of(model, self.device, self.mesh((CORES,), ("data",)))
         np.testing.assert_allclose(found, expected, rtol=0.02)
         weight = next(model.parameters())
         self.assertIn("devices=[8,1]", torch_xla._XLAC._get_xla_sharding_spec(weight))
