@@ -1,0 +1,235 @@
+"""One training step of the same network by JAX, Keras (on JAX) and PyTorch/XLA: simulated time, and time of the host.
+
+Usage: frameworks.py [--venv FOLDER] [--python FILE] [--library FILE] [--form default|stablehlo] [--optimizer sgd|adam]
+                     [--layers 784,1024,1024,10] [--batch N] [--steps N] [--rounds N] [--json FILE]
+  --venv     environment of PyTorch/XLA (default build/venv-torch-2.9); --python: that of JAX and Keras
+Each framework has a process and a board of its own, and runs a round of steps in turn with the others. All have the
+same weights and batches; each step gets its batch from the host, as a training does. The figures are of one step:
+simulated microseconds, which are the same in each run, and milliseconds of the host, of which the ratio to JAX is the
+median of the ratios within a round. Mean losses of the first round may differ by 1 %, or the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+FRAMEWORKS = ("jax", "keras", "torch")
+RATES = {"sgd": 0.1, "adam": 1e-3}
+LOSS_BOUND = 0.01
+
+# A step for each batch; what the losses can be read from, later.
+Round = Callable[[list[tuple[Any, Any]]], list[Any]]
+
+
+def weights_of(layers: list[int]) -> list[tuple[Any, Any]]:
+    """He-normal, the same for all frameworks."""
+    import numpy as np
+
+    chance = np.random.default_rng(0)
+    return [(chance.normal(0, (2 / rows) ** 0.5, (rows, columns)).astype(np.float32), np.zeros(columns, np.float32))
+            for rows, columns in zip(layers, layers[1:], strict=False)]
+
+
+def batches_of(options: argparse.Namespace) -> list[tuple[Any, Any]]:
+    """As many as a round has steps; the label is the largest of the first elements."""
+    import numpy as np
+
+    chance = np.random.default_rng(1)
+    found = []
+    for _ in range(options.steps):
+        x = chance.normal(size=(options.batch, options.layers[0])).astype(np.float32)
+        found.append((x, x[:, :options.layers[-1]].argmax(1).astype(np.int32)))
+    return found
+
+
+def jax_round(options: argparse.Namespace) -> Round:
+    """optax, one jitted function, its state donated."""
+    import jax
+    import optax
+
+    rate = RATES[options.optimizer]
+    optimizer = optax.adam(rate) if options.optimizer == "adam" else optax.sgd(rate)
+    params = jax.device_put(weights_of(options.layers))
+    state = [params, optimizer.init(params)]
+
+    def loss_of(params: list, x: jax.Array, y: jax.Array) -> jax.Array:
+        for weight, bias in params[:-1]:
+            x = jax.nn.relu(x @ weight + bias)
+        logits = x @ params[-1][0] + params[-1][1]
+        return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+    def step(params: list, state: Any, x: jax.Array, y: jax.Array) -> tuple:
+        loss, grads = jax.value_and_grad(loss_of)(params, x, y)
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state, loss
+
+    step = jax.jit(step, donate_argnums=(0, 1))
+
+    def run(batches: list[tuple[Any, Any]]) -> list[Any]:
+        losses = []
+        for x, y in batches:
+            state[0], state[1], loss = step(state[0], state[1], x, y)
+            losses.append(loss)
+        return losses
+
+    return run
+
+
+def keras_round(options: argparse.Namespace) -> Round:
+    """`fit` of a compiled model."""
+    os.environ["KERAS_BACKEND"] = "jax"
+    import keras
+    import numpy as np
+
+    rate = RATES[options.optimizer]
+    layers = [keras.layers.Dense(columns, activation="relu") for columns in options.layers[1:-1]]
+    model = keras.Sequential([keras.Input((options.layers[0],)), *layers, keras.layers.Dense(options.layers[-1])])
+    model.set_weights([array for pair in weights_of(options.layers) for array in pair])
+    optimizer = keras.optimizers.Adam(rate) if options.optimizer == "adam" else keras.optimizers.SGD(rate)
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+
+    def run(batches: list[tuple[Any, Any]]) -> list[Any]:
+        x, y = (np.concatenate([batch[i] for batch in batches]) for i in (0, 1))
+        return model.fit(x, y, batch_size=options.batch, shuffle=False, verbose=0).history["loss"]
+
+    return run
+
+
+def torch_round(options: argparse.Namespace) -> Round:
+    """The loop of PyTorch/XLA's documents."""
+    import torch
+    import torch_xla
+
+    device = torch_xla.device()
+    rate = RATES[options.optimizer]
+    parts: list[torch.nn.Module] = []
+    for weight, bias in weights_of(options.layers):
+        layer = torch.nn.Linear(*weight.shape)
+        layer.load_state_dict({"weight": torch.from_numpy(weight.T.copy()), "bias": torch.from_numpy(bias)})
+        parts += [layer, torch.nn.ReLU()]
+    model = torch.nn.Sequential(*parts[:-1]).to(device)
+    kind = torch.optim.Adam if options.optimizer == "adam" else torch.optim.SGD
+    optimizer = kind(model.parameters(), lr=rate)
+
+    def run(batches: list[tuple[Any, Any]]) -> list[Any]:
+        losses = []
+        for x, y in batches:
+            x, y = torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
+            loss = torch.nn.functional.cross_entropy(model(x), y.long())
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()  # before the step ends: gradients that are still there are results of its program
+            torch_xla.sync()
+            losses.append(loss.detach())
+        return losses
+
+    return run
+
+
+def serve(name: str, options: argparse.Namespace) -> None:
+    """A framework's process: a line of JSON for each line that it reads."""
+    import tpuboard
+
+    import numpy as np
+
+    run = {"jax": jax_round, "keras": keras_round, "torch": torch_round}[name](options)
+    batches = batches_of(options)
+    for _ in sys.stdin:
+        with tpuboard.measure(output=None) as figures:
+            losses = run(batches)
+        print(json.dumps({"host_ms": figures.host_seconds * 1e3 / options.steps,
+                          "simulated_us": figures.seconds * 1e6 / options.steps,
+                          "cycles": figures.cycles, "programs": figures.programs,
+                          "loss": float(np.mean([float(loss) for loss in losses]))}), flush=True)
+
+
+def start(name: str, options: argparse.Namespace, arguments: list[str]) -> subprocess.Popen:
+    """The process of a framework, without the user's variables that select a device."""
+    program = [str(Path(__file__).resolve()), "--framework", name, *arguments]
+    if name == "torch":
+        command = [sys.executable, str(ROOT / "tests/torch/run.py"), "--venv", str(options.venv),
+                   "--library", str(options.library), "--form", options.form, *program]
+        variables = dict(os.environ)
+    else:
+        command = [str(options.python), *program]
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_", "TPU"))}
+        variables = kept | {"JAX_PLATFORMS": "tpu,cpu", "TPU_LIBRARY_PATH": str(options.library),
+                            "PYTHONPATH": str(ROOT / "python"), "TPUBOARD_CACHE": "off"}
+    return subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def ask(process: subprocess.Popen) -> dict[str, float]:
+    """A round; frameworks print lines of their own."""
+    process.stdin.write("\n")
+    process.stdin.flush()
+    for line in process.stdout:
+        if line.startswith("{"):
+            return json.loads(line)
+    raise SystemExit(f"{process.args}: ended with exit code {process.wait()}")
+
+
+def compare(options: argparse.Namespace, arguments: list[str]) -> dict[str, dict[str, float]]:
+    """Figures by framework; the first round of each compiles."""
+    processes = {name: start(name, options, arguments) for name in FRAMEWORKS}
+    first = {name: ask(process) for name, process in processes.items()}
+    rounds = [{name: ask(process) for name, process in processes.items()} for _ in range(options.rounds)]
+    for process in processes.values():
+        process.stdin.close()
+        process.wait()
+    result = {}
+    for name in FRAMEWORKS:
+        result[name] = {
+            "simulated_us": rounds[-1][name]["simulated_us"],
+            "simulated_ratio": rounds[-1][name]["simulated_us"] / rounds[-1]["jax"]["simulated_us"],
+            "host_ms": statistics.median(each[name]["host_ms"] for each in rounds),
+            "host_ratio": statistics.median(each[name]["host_ms"] / each["jax"]["host_ms"] for each in rounds),
+            "programs": rounds[-1][name]["programs"] / options.steps, "loss": first[name]["loss"]}
+    return result
+
+
+def options_of(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--venv", type=Path, default=ROOT / "build/venv-torch-2.9")
+    parser.add_argument("--python", type=Path, default=ROOT / "build/venv/bin/python")
+    parser.add_argument("--library", type=lambda text: Path(text).resolve(),
+                        default=ROOT / "build/release/lib/libtpuboard_pjrt.so")
+    parser.add_argument("--form", choices=("default", "stablehlo"), default="default")
+    parser.add_argument("--optimizer", choices=tuple(RATES), default="sgd")
+    parser.add_argument("--layers", type=lambda text: [int(part) for part in text.split(",")],
+                        default=[784, 1024, 1024, 10])
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--framework", choices=FRAMEWORKS, help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    """Prints a table."""
+    options = options_of(sys.argv[1:])
+    if options.framework:
+        serve(options.framework, options)
+        return 0
+    result = compare(options, sys.argv[1:])
+    print("framework  simulated us  ratio  host ms  ratio  programs      loss")
+    for name, figures in result.items():
+        print(f"{name:9} {figures['simulated_us']:13.1f} {figures['simulated_ratio']:6.3f} {figures['host_ms']:8.2f} "
+              f"{figures['host_ratio']:6.3f} {figures['programs']:9.2f} {figures['loss']:9.5f}")
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    loss = result["jax"]["loss"]
+    return 0 if all(abs(each["loss"] / loss - 1) <= LOSS_BOUND for each in result.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
