@@ -7,8 +7,6 @@
 #include "answer.hpp"
 #include "errors.hpp"
 
-struct TpuProfiler;
-
 namespace tpu::tensorflow {
 namespace {
 
@@ -136,23 +134,6 @@ void TpuExecutable_Deserialize(int /*size*/, const uint8_t* /*bytes*/, SE_Execut
 XLA_HloModule TpuExecutable_HloModule(SE_Executable* /*executable*/) {
   refuse(__func__, nullptr);
   return {};
-}
-
-void TpuProfiler_Create(TpuProfiler** profiler, TF_Status* status) {
-  *profiler = nullptr;
-  refuse(__func__, status);
-}
-
-void TpuProfiler_Destroy(TpuProfiler* /*profiler*/) {}
-
-void TpuProfiler_Start(TpuProfiler* /*profiler*/, TF_Status* status) { refuse(__func__, status); }
-
-void TpuProfiler_Stop(TpuProfiler* /*profiler*/, TF_Status* status) { refuse(__func__, status); }
-
-void TpuProfiler_CollectData(TpuProfiler* /*profiler*/, TF_Status* status, uint8_t* /*buffer*/,
-                             size_t* size) {
-  *size = 0;
-  refuse(__func__, status);
 }
 
 // Chips of TPU v3 have no SparseCore.

@@ -250,6 +250,35 @@ TEST(TfInterface, AFailedCompilationFailsItsLaunches) {
   TPU_TF(TpuProgram_FreeArray)(programs);
 }
 
+TEST(TfInterface, ProfilesWhatTheBoardDoes) {
+  const Core core(4);
+  const XLA_Shape shape = f32_shape(100);
+  const Status status;
+  SE_Executable* const executable = compile(core, sum_module(100), shape, status);
+  const SE_DeviceMemoryBase x = core.allocate(400);
+  to_device(core, counted(100, 1), x);
+  TpuProfiler* profiler = nullptr;
+  TPU_TF(TpuProfiler_Create)(&profiler, status);
+  TPU_TF(TpuProfiler_Start)(profiler, status);
+  run(core, executable, shape, {x, x}, false, status);
+  core.wait();
+  TPU_TF(TpuProfiler_Stop)(profiler, status);
+  ASSERT_EQ(status.code(), kOk) << status.text();
+  size_t size = 0;
+  TPU_TF(TpuProfiler_CollectData)(profiler, status, nullptr, &size);
+  std::vector<uint8_t> space(size);
+  TPU_TF(TpuProfiler_CollectData)(profiler, status, space.data(), &size);
+  ASSERT_EQ(status.code(), kOk) << status.text();
+  const std::string text(space.begin(), space.end());
+  EXPECT_NE(text.find("/device:TPU:4"), std::string::npos);
+  EXPECT_NE(text.find("sum"), std::string::npos);
+  TPU_TF(TpuProfiler_CollectData)(profiler, status, nullptr, &size);
+  EXPECT_EQ(size, 0U);  // it was taken
+  TPU_TF(TpuProfiler_Stop)(profiler, status);
+  EXPECT_EQ(status.code(), kFailedPrecondition);
+  TPU_TF(TpuProfiler_Destroy)(profiler);
+}
+
 TEST(TfInterface, RefusesByName) {
   using ByStatus = void(SE_StreamExecutor*, int32_t, const uint8_t*, int64_t, TF_Status*);
   const Status infeed;

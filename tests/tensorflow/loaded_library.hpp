@@ -11,6 +11,7 @@
 
 #include "abi/executor.h"
 #include "abi/ops.h"
+#include "abi/profiler.h"
 #include "format/proto_writer.hpp"
 
 namespace tpu::test {

@@ -23,10 +23,11 @@ labels = random.integers(0, 4, EXAMPLES)
 inputs = (np.eye(4, 12, dtype=np.float32)[labels] * 2 + random.standard_normal((EXAMPLES, 12)) / 2).astype(np.float32)
 
 
-def make_model() -> tf.keras.Model:
+def make_model(plain: bool = False) -> tf.keras.Model:
     layers = tf.keras.layers
-    model = tf.keras.Sequential([layers.InputLayer((12,)), layers.Dense(16, activation="relu"),
-                                 layers.BatchNormalization(), layers.Dropout(0.1), layers.Dense(4)])
+    between = [] if plain else [layers.BatchNormalization(), layers.Dropout(0.1)]
+    model = tf.keras.Sequential([layers.InputLayer((12,)), layers.Dense(16, activation="relu"), *between,
+                                 layers.Dense(4)])
     model.compile(optimizer=tf.keras.optimizers.Adam(0.01), steps_per_execution=2,
                   loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
     return model
@@ -49,6 +50,34 @@ check_close("predictions", predicted, on_cpu(inputs), 4e-2)
 found = model.evaluate(inputs, labels, batch_size=100, verbose=0)
 expected = tf.keras.losses.sparse_categorical_crossentropy(labels, on_cpu(inputs), from_logits=True)
 check_close("loss of evaluate", found[0], float(tf.reduce_mean(expected)), 2e-2)
+
+# The same training without a strategy, on the CPU, from the same weights.
+with strategy.scope():
+    model_of_cores = make_model(plain=True)
+model_of_cpu = make_model(plain=True)
+model_of_cpu.set_weights(model_of_cores.get_weights())
+losses = [each.fit(inputs[:512], labels[:512], batch_size=64, epochs=4, shuffle=False, verbose=0).history["loss"]
+          for each in (model_of_cores, model_of_cpu)]
+check_close("losses beside the CPU", *losses, 2e-2)
+
+if IS_2:
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(folder, options=tf.saved_model.SaveOptions(experimental_io_device="/job:localhost"))
+        with strategy.scope():
+            load = tf.saved_model.LoadOptions(experimental_io_device="/job:localhost")
+            loaded = tf.keras.models.load_model(folder, options=load)
+        # Its graph normalizes in other steps: other values are rounded.
+        of_loaded = loaded.predict(inputs, batch_size=64, verbose=0)
+        check_close("predictions of a SavedModel", of_loaded, on_cpu(inputs), 4e-2)
+
+with tempfile.TemporaryDirectory() as folder:
+    tf.profiler.experimental.start(folder)
+    model.evaluate(inputs, labels, batch_size=128, verbose=0)
+    tf.profiler.experimental.stop()
+    (profile,) = Path(folder).rglob("*.xplane.pb")
+    plane = b"\x12\x0d/device:TPU:7"  # XPlane.name
+    assert plane in profile.read_bytes(), f"{profile} has no plane of a core"
+    print("a profile: passed")
 
 with tempfile.TemporaryDirectory() as folder:
     path = str(Path(folder) / "model.weights.h5")
