@@ -1,6 +1,8 @@
 // The compiler's library behind a cache of executables.
 #include "compiled_program.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -11,6 +13,7 @@
 
 #include "process_board.hpp"
 #include "program_cache.hpp"
+#include "program_difference.hpp"
 #include "sync/mutex.hpp"
 #include "tpu/error.hpp"
 
@@ -269,8 +272,49 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
   return asks ? make() : live_programs().get(fingerprint, make);
 }
 
-JoinedPrograms join_programs(const std::vector<std::shared_ptr<const CompiledProgram>>& programs,
-                             const std::vector<int>& cores) {
+namespace {
+
+using Programs = std::vector<std::shared_ptr<const CompiledProgram>>;
+
+// How they differ; nothing: all run the same, and the first does for all.
+std::optional<std::string> difference(const Programs& programs) {
+  for (size_t p = 1; p < programs.size(); ++p) {
+    if (programs[p]->executable == programs[0]->executable) {
+      continue;
+    }
+    if (const auto what = program_difference(*programs[0]->executable, *programs[p]->executable)) {
+      return fmt::format("those of partition 0 ({}) and of partition {} ({}) have different {}",
+                         programs[0]->executable->name, p, programs[p]->executable->name, *what);
+    }
+  }
+  return std::nullopt;
+}
+
+JoinedPrograms first_for_all(const Programs& programs) {
+  JoinedPrograms joined;
+  joined.executable = programs[0]->executable;
+  std::vector<JoinedPrograms::Argument> own(joined.executable->args.size());
+  for (size_t i = 0; i < own.size(); ++i) {
+    own[i].own = i;
+  }
+  joined.arguments.assign(programs.size(), own);
+  return joined;
+}
+
+}  // namespace
+
+JoinedPrograms join_programs(const Programs& programs, const std::vector<int>& cores) {
+  const auto what = difference(programs);
+  if (!what) {
+    return first_for_all(programs);
+  }
+  if (programs[0]->import.partitions > 1) {
+    throw driver::Error(
+        driver::ErrorCode::kInvalidArgument,
+        fmt::format("the devices launch different programs: {}; each process must launch the same "
+                    "programs in the same order",
+                    *what));
+  }
   std::vector<std::span<const std::byte>> artifacts;
   for (const auto& program : programs) {
     artifacts.emplace_back(program->artifact);

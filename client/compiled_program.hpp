@@ -62,7 +62,8 @@ std::string program_text(const CompiledProgram& program);
 // found anew at each call. Throws driver::Error as compile_program().
 std::vector<std::vector<std::vector<int64_t>>> argument_parts(const CompiledProgram& program);
 
-// The programs of the replicas of one launch, which differ, as one program.
+// The programs of the replicas or partitions of one launch, which differ, as one program: the first
+// where all run the same, as those do that processes trace from different lines.
 struct JoinedPrograms {
   // What a replica passes: its own argument of that number, or an array that is always the same.
   struct Argument {
@@ -72,8 +73,8 @@ struct JoinedPrograms {
   std::shared_ptr<const exe::ExecutableT> executable;
   std::vector<std::vector<Argument>> arguments;  // by replica and argument of the executable
 };
-// `cores`: of the board, by replica. Throws driver::Error with the first difference that one
-// program cannot have.
+// `cores`: of the board, by replica. Throws driver::Error (InvalidArgument) with the first
+// difference that one program cannot have; partitions must run the same.
 JoinedPrograms join_programs(const std::vector<std::shared_ptr<const CompiledProgram>>& programs,
                              const std::vector<int>& cores);
 

@@ -1,0 +1,83 @@
+// What tells executables apart, and what is only said of them.
+#include "program_difference.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "compiled_program.hpp"
+#include "file/whole_file.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::client {
+namespace {
+
+std::shared_ptr<const CompiledProgram> program(const std::string& name) {
+  ::setenv("TPUBOARD_CACHE", "off", 1);
+  return compile_program(
+      spec::read_whole_file(std::string(TPU_TEST_DATA) + "/one_op/" + name + ".mlirbc"));
+}
+
+exe::ExecutableT added() { return *program("add")->executable; }
+
+TEST(ProgramDifference, NamesAndLinesAreNone) {
+  exe::ExecutableT other = added();
+  ASSERT_FALSE(other.ops.empty());
+  other.name = "jit_other";
+  other.ops[0]->file = "elsewhere.py";
+  other.ops[0]->line += 7;
+  other.args[0]->name = "left";
+  other.notes.emplace_back("a remark");
+  EXPECT_EQ(program_difference(added(), other), std::nullopt);
+}
+
+TEST(ProgramDifference, TheFirstPartThatDiffersIsNamed) {
+  const auto with = [](const auto& change) {
+    exe::ExecutableT other = added();
+    change(other);
+    return program_difference(added(), other).value_or("nothing");
+  };
+  EXPECT_EQ(with([](auto& e) { e.image.back() ^= 1; }), "code");
+  EXPECT_EQ(with([](auto& e) { e.results[0]->donated_to = 0; }), "results");
+  EXPECT_EQ(with([](auto& e) { e.constants.push_back(std::make_unique<exe::ConstantT>()); }),
+            "constants");
+  EXPECT_EQ(with([](auto& e) {
+              e.image.back() ^= 1;
+              e.args[0]->replicated = !e.args[0]->replicated;
+            }),
+            "arguments");
+  EXPECT_EQ(with([](auto& e) { e.partitions = 2; }), "number of partitions");
+  EXPECT_EQ(program_difference(added(), *program("multiply")->executable), "code");
+}
+
+// As two processes have it that call a function from different lines.
+TEST(ProgramDifference, ProgramsThatRunTheSameAreJoinedAsTheFirst) {
+  const auto first = program("add");
+  const auto other = std::make_shared<CompiledProgram>();
+  exe::ExecutableT moved = added();
+  moved.ops[0]->line += 7;
+  other->executable = std::make_shared<exe::ExecutableT>(std::move(moved));
+  other->artifact = first->artifact;
+  const JoinedPrograms joined = join_programs({first, other}, {0, 1});
+  EXPECT_EQ(joined.executable, first->executable);
+  ASSERT_EQ(joined.arguments.size(), 2U);
+  ASSERT_EQ(joined.arguments[1].size(), 2U);
+  EXPECT_EQ(joined.arguments[1][1].own, 1U);
+  EXPECT_FALSE(joined.arguments[1][1].constant.has_value());
+}
+
+TEST(ProgramDifference, PartitionsMustRunTheSame) {
+  const auto first = std::make_shared<CompiledProgram>();
+  first->executable = program("add")->executable;
+  first->import.partitions = 2;
+  try {
+    join_programs({first, program("multiply")}, {0, 1});
+    ADD_FAILURE();
+  } catch (const driver::Error& error) {
+    EXPECT_EQ(error.code(), driver::ErrorCode::kInvalidArgument);
+    EXPECT_NE(error.message().find("have different code"), std::string::npos) << error.message();
+  }
+}
+
+}  // namespace
+}  // namespace tpu::client
