@@ -39,7 +39,7 @@ Descriptor private_folder(const std::string& folder) {
   const std::string parent = std::filesystem::path(folder).parent_path().string();
   ::mkdir(parent.c_str(), S_IRWXU);
   ::mkdir(folder.c_str(), S_IRWXU);
-  Descriptor opened(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  Descriptor opened = open_folder(folder);
   struct stat status {};
   if (!opened.valid() || ::fstat(opened.number(), &status) != 0) {
     refuse_folder(folder, std::strerror(errno));
@@ -122,7 +122,7 @@ class SpawnActions {
 
 void start_server(const Descriptor& socket, const ProcessPlace& place) {
   const std::string program = server_program();
-  const std::string library = library_path();
+  const std::string library = std::filesystem::absolute(library_path()).string();
   const std::string processes = std::to_string(place.processes);
   SpawnActions actions;
   ::posix_spawn_file_actions_addopen(actions.get(), STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -160,12 +160,30 @@ MeetingLock::MeetingLock(const std::string& folder)
   }
 }
 
+MeetingLock::~MeetingLock() {
+  if (lock_.valid()) {
+    ::flock(lock_.number(), LOCK_UN);  // also for copies that children of this process have
+  }
+}
+
+bool MeetingLock::is_folder(const Descriptor& folder) const {
+  struct stat here {};
+  struct stat there {};
+  return ::fstat(folder_.number(), &here) == 0 && ::fstat(folder.number(), &there) == 0 &&
+         here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+Descriptor open_folder(const std::string& folder) {
+  return Descriptor(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
 std::string MeetingLock::socket_path() const { return in_folder(folder_, "board.sock"); }
 
 FrameSocket meet(const ProcessPlace& place) {
   const MeetingLock lock(place.folder);
   const std::string path = lock.socket_path();
   Descriptor socket = new_socket();
+  const ParentOnly parent_only(socket.number());
   int error = connect_to(socket, path);
   if (error == ENOENT || error == ECONNREFUSED) {
     start_server(listening_socket(path, place.folder), place);

@@ -14,11 +14,20 @@ namespace tpu::pjrt {
 /// folder that others can write, Unavailable when the process cannot be started.
 FrameSocket meet(const ProcessPlace& place);
 
+/// Empty where there is none.
+Descriptor open_folder(const std::string& folder);
+
 /// Keeps others from connecting and from starting that process.
 class MeetingLock {
  public:
   /// Waits. Throws driver::Error (FailedPrecondition).
   explicit MeetingLock(const std::string& folder);
+  MeetingLock(const MeetingLock&) = delete;
+  MeetingLock& operator=(const MeetingLock&) = delete;
+  ~MeetingLock();
+
+  /// False: the name leads to another folder by now.
+  bool is_folder(const Descriptor& folder) const;
 
   /// "/proc/self/fd/5/board.sock": paths of sockets are short.
   std::string socket_path() const;

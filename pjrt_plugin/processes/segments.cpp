@@ -37,6 +37,7 @@ std::shared_ptr<SegmentPool::Segment> SegmentPool::take(size_t bytes) {
   }
   auto made = std::make_unique<Segment>(Segment{number, SharedMemory::create(size)});
   tell_(number, &made->memory);
+  made->memory.close_file();
   return shared(std::move(made));
 }
 

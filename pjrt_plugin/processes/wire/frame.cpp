@@ -68,6 +68,11 @@ wire::FrameT read_frame(const FrameHead& head, std::span<const std::byte> payloa
   if (!wire::VerifyFrameBuffer(verifier) || !is_aligned(*wire::GetFrame(data))) {
     refuse("its structure");
   }
+  constexpr size_t kMostListed =
+      2 * kMostFrameBytes;  // of objects that are larger than in the frame
+  if (const size_t listed = listed_bytes(*wire::GetFrame(data)); listed > kMostListed) {
+    refuse(fmt::format("its lists have {} bytes; expected {} at most", listed, kMostListed));
+  }
   wire::FrameT frame;
   wire::GetFrame(data)->UnPackTo(&frame);
   if (frame.body.value == nullptr) {

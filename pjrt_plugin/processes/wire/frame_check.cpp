@@ -1,6 +1,7 @@
 #include "processes/wire/frame_check.hpp"
 
 #include <cstdint>
+#include <string>
 
 namespace tpu::pjrt {
 namespace {
@@ -13,6 +14,10 @@ bool aligned(const flatbuffers::Vector<Number>* numbers) {
 template <class Table>
 bool has_aligned_dims(const Table* table) {
   return aligned(table->dims());
+}
+
+size_t bytes_of(const flatbuffers::Vector<uint64_t>* numbers) {
+  return numbers == nullptr ? 0 : numbers->size() * sizeof(uint64_t);
 }
 
 bool are_aligned(const flatbuffers::Vector<flatbuffers::Offset<wire::Share>>* shares) {
@@ -53,6 +58,21 @@ bool is_aligned(const wire::Frame& frame) {
     default:
       return true;
   }
+}
+
+size_t listed_bytes(const wire::Frame& frame) {
+  size_t bytes = 0;
+  if (const wire::Hello* hello = frame.body_as_Hello(); hello && hello->options()) {
+    for (const flatbuffers::String* option : *hello->options()) {
+      bytes += sizeof(std::string) + option->size();
+    }
+  }
+  if (const wire::Launch* launch = frame.body_as_Launch(); launch && launch->shares()) {
+    for (const wire::Share* share : *launch->shares()) {
+      bytes += sizeof(wire::ShareT) + bytes_of(share->arguments()) + bytes_of(share->outputs());
+    }
+  }
+  return bytes;
 }
 
 }  // namespace tpu::pjrt

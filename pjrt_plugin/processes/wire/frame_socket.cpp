@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tpu/error.hpp"
+
 namespace tpu::pjrt {
 namespace {
 
@@ -15,7 +17,7 @@ union ControlBytes {
   char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-// The descriptor of a message; further ones are not asked for, and the system closes them.
+// The descriptor of a message, which has room for one.
 Descriptor descriptor_of(msghdr& message) {
   for (cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr;
        each = CMSG_NXTHDR(&message, each)) {
@@ -45,7 +47,7 @@ bool FrameSocket::receive_bytes(std::span<std::byte> bytes, Descriptor* descript
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     message.msg_control = control.bytes;
-    message.msg_controllen = sizeof control.bytes;
+    message.msg_controllen = CMSG_LEN(sizeof(int));  // the space behind would take a second one
     const ssize_t got = ::recvmsg(socket_.number(), &message, MSG_CMSG_CLOEXEC);
     if (got < 0 && errno == EINTR) {
       continue;
@@ -53,7 +55,14 @@ bool FrameSocket::receive_bytes(std::span<std::byte> bytes, Descriptor* descript
     if (got <= 0) {
       return false;
     }
-    if (Descriptor came = descriptor_of(message); came.valid() && descriptor != nullptr) {
+    Descriptor came = descriptor_of(message);
+    if ((message.msg_flags & MSG_CTRUNC) != 0) {
+      throw driver::Error(
+          driver::ErrorCode::kResourceExhausted,
+          "the descriptor of shared memory was lost: expected one with a frame, and "
+          "room for it in this process (ulimit -n)");
+    }
+    if (came.valid() && descriptor != nullptr) {
       *descriptor = std::move(came);
     }
     bytes = bytes.subspan(static_cast<size_t>(got));
@@ -73,6 +82,7 @@ std::optional<ReceivedFrame> FrameSocket::receive() {
     return std::nullopt;
   }
   received.frame = read_frame(read, payload);
+  received.bytes = payload.size();
   return received;
 }
 
@@ -106,6 +116,8 @@ bool FrameSocket::send(std::span<const std::byte> frame, int descriptor) const {
 }
 
 void FrameSocket::shut_down() const { ::shutdown(socket_.number(), SHUT_RDWR); }
+
+void FrameSocket::stop_receiving() const { ::shutdown(socket_.number(), SHUT_RD); }
 
 FrameSocket::Peer FrameSocket::peer() const {
   ucred credentials{};

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "processes/wire/frame.hpp"
+#include "processes/wire/parent_only.hpp"
 
 namespace tpu::pjrt {
 
@@ -35,14 +36,18 @@ class Descriptor {
 struct ReceivedFrame {
   wire::FrameT frame;
   Descriptor descriptor;  ///< that came along
+  size_t bytes = 0;       ///< of the payload
 };
 
 class FrameSocket {
  public:
-  explicit FrameSocket(Descriptor socket) : socket_(std::move(socket)) {}
+  /// Children made by fork() do not have the connection.
+  explicit FrameSocket(Descriptor socket)
+      : socket_(std::move(socket)), parent_only_(socket_.number()) {}
 
   /// Waits for a frame. Nothing: the other end has closed, also in the middle of a frame. Throws
-  /// driver::Error as read_frame().
+  /// driver::Error as read_frame(), and ResourceExhausted for a descriptor that this process cannot
+  /// take.
   std::optional<ReceivedFrame> receive();
 
   /// The bytes of write_frame(). False: the other end has closed.
@@ -50,6 +55,8 @@ class FrameSocket {
 
   /// Ends receive() and send() on both ends.
   void shut_down() const;
+  /// Ends receive() at this end, and send() at the other.
+  void stop_receiving() const;
 
   /// Process at the other end, and its user.
   struct Peer {
@@ -62,6 +69,7 @@ class FrameSocket {
   bool receive_bytes(std::span<std::byte> bytes, Descriptor* descriptor);
 
   Descriptor socket_;
+  ParentOnly parent_only_;
 };
 
 }  // namespace tpu::pjrt

@@ -49,8 +49,7 @@ SharedMemory SharedMemory::map(Descriptor file, size_t bytes) {
                                     "{} bytes",
                                     bytes));
   }
-  const std::span<std::byte> place = mapped(file, bytes);
-  return {std::move(file), place};
+  return {Descriptor(), mapped(file, bytes)};
 }
 
 SharedMemory::~SharedMemory() {

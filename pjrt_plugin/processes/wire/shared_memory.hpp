@@ -1,5 +1,6 @@
 // A stretch of memory that two processes map: a file without a name, whose size is sealed, so that
-// no process can take away what the other one reads.
+// no process can take away what the other one reads. The file is open until it was passed on: the
+// mapping lasts without it, and processes may have few open files.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,8 @@ class SharedMemory {
   ~SharedMemory();
 
   int file() const { return file_.number(); }
+  /// The other process has it.
+  void close_file() { file_ = Descriptor(); }
   std::span<std::byte> bytes() const { return bytes_; }
 
  private:

@@ -20,6 +20,30 @@ constexpr uint32_t kSeed = 20261128;
 
 using Bytes = std::vector<std::byte>;
 
+// All kinds of bodies, with what can be misaligned or shared in them.
+template <class BodyT>
+void add(std::vector<wire::FrameT>& frames, BodyT body = {}) {
+  if constexpr (requires { body.dims; }) {
+    body.dims = {3, 5, 7};
+  }
+  if constexpr (requires { body.devices; }) {
+    body.devices = {0, 1, 2};
+  }
+  if constexpr (requires { body.members; }) {
+    body.members = {0, 1, 2, 3};
+  }
+  if constexpr (requires { body.failure; }) {
+    body.failure = failure_of(driver::Error(driver::ErrorCode::kInternal, "text"));
+  }
+  frames.push_back(frame_of(std::move(body), frames.size()));
+}
+
+template <class... BodyT>
+void add_all(std::vector<wire::FrameT>& frames) {
+  static_assert(sizeof...(BodyT) == static_cast<size_t>(wire::Body::MAX), "a kind is missing");
+  (add<BodyT>(frames), ...);
+}
+
 std::vector<wire::FrameT> good_frames() {
   std::vector<wire::FrameT> frames;
   wire::HelloT hello;
@@ -60,6 +84,11 @@ std::vector<wire::FrameT> good_frames() {
   call.op = "send";
   call.bytes = {1, 2, 3, 4};
   frames.push_back(frame_of(std::move(call)));
+  using namespace wire;  // NOLINT(google-build-using-namespace)
+  add_all<HelloT, SegmentT, DropSegmentT, PutT, PutLaterT, FillT, ZerosT, CopyT, ReadT, WatchT,
+          AddressT, DiscardT, DropArrayT, LoadT, UnloadT, DropProgramT, LaunchT, RefuseT, LeaveT,
+          HostWorkT, DeviceUseT, BeginProfileT, EndProfileT, AnswerT, EventDoneT, HostCallT,
+          HostCallEndT>(frames);
   return frames;
 }
 
@@ -112,6 +141,24 @@ TEST(ProcessWireFuzz, GoodFramesComeBack) {
   for (const wire::FrameT& frame : good_frames()) {
     EXPECT_TRUE(read(write_frame(frame)));
   }
+}
+
+// Many offsets to one string, each of which would become a string of its own.
+TEST(ProcessWireFuzz, PartsThatAreSharedWithoutEndAreRefused) {
+  flatbuffers::FlatBufferBuilder builder;
+  const auto option = builder.CreateString(std::string(size_t{1} << 20, 'x'));
+  const std::vector<flatbuffers::Offset<flatbuffers::String>> same(1000, option);
+  const auto options = builder.CreateVector(same);
+  wire::HelloBuilder hello(builder);
+  hello.add_options(options);
+  const auto body = hello.Finish();
+  builder.Finish(wire::CreateFrame(builder, 1, wire::Body::Hello, body.Union()));
+  Bytes bytes = write_frame(good_frames()[0]);
+  const auto* data = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
+  bytes.resize(kFrameHeadBytes);
+  bytes.insert(bytes.end(), data, data + builder.GetSize());
+  mend_head(bytes);
+  EXPECT_FALSE(read(bytes));
 }
 
 TEST(ProcessWireFuzz, DamagedPayloadsAreReadOrRefused) {

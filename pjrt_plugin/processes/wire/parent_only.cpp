@@ -1,0 +1,59 @@
+#include "processes/wire/parent_only.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "sync/mutex.hpp"
+
+namespace tpu::pjrt {
+namespace {
+
+struct Descriptors {
+  base::Mutex mutex;  // a leaf lock, held during fork()
+  std::multiset<int> all TPU_GUARDED_BY(mutex);
+};
+
+// Never destroyed: processes fork while they exit.
+Descriptors* descriptors = nullptr;
+
+void before_fork() TPU_NO_THREAD_SAFETY_ANALYSIS { descriptors->mutex.lock(); }
+
+void in_parent() TPU_NO_THREAD_SAFETY_ANALYSIS { descriptors->mutex.unlock(); }
+
+// Frees nothing: another thread may have had the allocator's lock.
+void in_child() TPU_NO_THREAD_SAFETY_ANALYSIS {
+  for (const int descriptor : descriptors->all) {
+    ::close(descriptor);
+  }
+  descriptors->mutex.unlock();
+}
+
+Descriptors& known() {
+  static Descriptors& made = []() -> Descriptors& {
+    descriptors = new Descriptors;
+    ::pthread_atfork(before_fork, in_parent, in_child);
+    return *descriptors;
+  }();
+  return made;
+}
+
+}  // namespace
+
+ParentOnly::ParentOnly(int descriptor) : descriptor_(descriptor) {
+  Descriptors& of_process = known();
+  const base::MutexLock lock(of_process.mutex);
+  of_process.all.insert(descriptor);
+}
+
+ParentOnly::~ParentOnly() {
+  if (descriptor_ < 0) {
+    return;
+  }
+  Descriptors& of_process = known();
+  const base::MutexLock lock(of_process.mutex);
+  of_process.all.erase(of_process.all.find(descriptor_));
+}
+
+}  // namespace tpu::pjrt
