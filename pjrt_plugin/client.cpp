@@ -1,6 +1,7 @@
 // Plugin, client, devices, memories. All clients of a process share its board. A client is freed
 // with the last of its handle, its buffers and its executables, which point to its devices.
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <mutex>
 
@@ -23,6 +24,8 @@ constexpr int64_t kNewestStableHlo[] = {1, 15, 0};
 constexpr int64_t kOldestStableHlo[] = {0, 9, 0};
 
 constexpr const char kMemoryKind[] = "device";
+
+std::atomic<int> clients_of_callers{0};
 
 std::shared_ptr<PJRT_Client> make_client() {
   auto client = std::make_shared<PJRT_Client>();
@@ -92,14 +95,17 @@ void call(PJRT_Client_Create_Args& args) {
     auto client = make_client();
     args.client = client.get();
     args.client->of_caller = std::move(client);
+    ++clients_of_callers;
   });
   ask_jax_for_callbacks(GetPjrtApi());
 }
 
 void call(PJRT_Client_Destroy_Args& args) {
   const auto last = std::move(need(args.client, "client").of_caller);
-  // Others may wait for the devices of this process.
-  if (last && (last->launched_by_device || last->addressable.size() < last->devices.size())) {
+  // Other processes may wait for the devices of this one, which has them while it has a client.
+  const bool is_shared = last && last->addressable.size() < last->devices.size();
+  const bool leaves = last && --clients_of_callers == 0 && is_shared;
+  if (last && (last->launched_by_device || leaves)) {
     std::vector<int> ids;
     for (const PJRT_Device* device : last->addressable) {
       ids.push_back(device->id);

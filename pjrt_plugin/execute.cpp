@@ -1,5 +1,6 @@
 // Loaded executables and their launches. An executable is brought onto its cores by its first run.
 #include <algorithm>
+#include <utility>
 
 #include "abi/profiler.h"
 #include "buffers.hpp"
@@ -20,6 +21,14 @@ void check_live(const PJRT_LoadedExecutable& executable) TPU_REQUIRES(executable
 
 using Program = std::shared_ptr<const DeviceProgram>;
 
+std::vector<int> ids_of(const std::vector<PJRT_Device*>& devices) {
+  std::vector<int> ids;
+  for (const PJRT_Device* device : devices) {
+    ids.push_back(device->id);
+  }
+  return ids;
+}
+
 Program program_on(PJRT_LoadedExecutable& executable, const std::vector<PJRT_Device*>& devices) {
   const auto find = [&]() TPU_REQUIRES(executable.mutex) -> Program {
     check_live(executable);
@@ -36,12 +45,8 @@ Program program_on(PJRT_LoadedExecutable& executable, const std::vector<PJRT_Dev
       return there;
     }
   }
-  std::vector<int> ids;
-  for (const PJRT_Device* device : devices) {
-    ids.push_back(device->id);
-  }
   // Without the lock: the call runs callbacks, which may execute the same program.
-  const Program made = executable.client->runtime->load(executable.info->program, ids);
+  const Program made = executable.client->runtime->load(executable.info->program, ids_of(devices));
   const base::MutexLock lock(executable.mutex);
   if (Program there = find()) {
     return there;  // another thread was faster
@@ -163,35 +168,81 @@ LaunchRequest request_of(const PJRT_LoadedExecutable_Execute_Args& args, const L
   return request;
 }
 
-void launch(const PJRT_LoadedExecutable_Execute_Args& args, const DeviceProgram& program,
-            const Lists& lists) {
-  const exe::ExecutableT& exe = *args.executable->info->program->executable;
+// A launch that can be submitted.
+struct Ready {
+  Lists lists;
+  Program program;
   LaunchRequest request;
+  std::vector<size_t> taken;  // arguments, by the program
+};
+
+Ready ready(const PJRT_LoadedExecutable_Execute_Args& args, Lists lists,
+            const std::vector<PJRT_Device*>& all) {
+  const exe::ExecutableT& exe = *args.executable->info->program->executable;
+  Ready made{std::move(lists), program_on(*args.executable, all), {}, {}};
+  made.request = request_of(args, made.lists);
+  for (size_t i = 0; i < args.num_args; ++i) {
+    if (exe.args[i]->donated_to >= 0) {
+      (is_kept(args.options, i) ? made.request.keep : made.taken).push_back(i);
+    }
+  }
+  return made;
+}
+
+void launch(const PJRT_LoadedExecutable_Execute_Args& args, const Ready& ready) {
+  LaunchResult result = ready.program->launch(ready.request);
+  for (const size_t i : ready.taken) {
+    for (size_t k = 0; k < ready.lists.devices.size(); ++k) {
+      args.argument_lists[ready.lists.first + k][i]->deleted = true;
+    }
+  }
+  give_outputs(args, ready.lists, std::move(result));
+}
+
+// A call that fails gives nothing: what the launches on the devices in front have given goes.
+void take_back_outputs(const PJRT_LoadedExecutable_Execute_Args& args, size_t devices) {
+  for (size_t d = 0; d < devices; ++d) {
+    for (size_t i = 0; i < args.executable->info->output_types.size(); ++i) {
+      delete std::exchange(args.output_lists[d][i], nullptr);
+    }
+    if (args.device_complete_events != nullptr) {
+      delete std::exchange(args.device_complete_events[d], nullptr);
+    }
+  }
+}
+
+// The devices cannot bring their shares: the others wait for them.
+void refuse(const PJRT_LoadedExecutable& executable, const std::vector<PJRT_Device*>& devices,
+            const driver::Error& error) {
   try {
-    request = request_of(args, lists);
+    executable.client->runtime->refuse(executable.info->program->executable->name,
+                                       ids_of(executable.devices), ids_of(devices), error);
+  } catch (const driver::Error&) {
+    // Without the board nobody waits. The caller has the first error.
+  }
+}
+
+// Of a program that runs on several devices together.
+void launch_together(const PJRT_LoadedExecutable_Execute_Args& args,
+                     const std::vector<PJRT_Device*>& devices) {
+  PJRT_LoadedExecutable& executable = *args.executable;
+  const auto& all = executable.devices;
+  if (std::find(all.begin(), all.end(), devices[0]) == all.end()) {
+    throw_invalid("execute_device: expected a device of the program, found TPU:" +
+                  std::to_string(devices[0]->id));
+  }
+  if (args.execute_device != nullptr) {
+    executable.client->launched_by_device = true;
+  }
+  try {
+    check_counts(args);
+    launch(args, ready(args, {0, devices}, all));
   } catch (const driver::Error& error) {
-    if (lists.devices.size() < exe.partitions) {  // its other devices wait for these
-      std::vector<int> ids;
-      for (const PJRT_Device* device : lists.devices) {
-        ids.push_back(device->id);
-      }
-      program.refuse(ids, error);
+    if (devices.size() < all.size()) {
+      refuse(executable, devices, error);
     }
     throw;
   }
-  std::vector<size_t> taken;  // by the program
-  for (size_t i = 0; i < args.num_args; ++i) {
-    if (exe.args[i]->donated_to >= 0) {
-      (is_kept(args.options, i) ? request.keep : taken).push_back(i);
-    }
-  }
-  LaunchResult result = program.launch(request);
-  for (const size_t i : taken) {
-    for (size_t k = 0; k < lists.devices.size(); ++k) {
-      args.argument_lists[lists.first + k][i]->deleted = true;
-    }
-  }
-  give_outputs(args, lists, std::move(result));
 }
 
 }  // namespace
@@ -205,21 +256,21 @@ void call(PJRT_LoadedExecutable_Execute_Args& args) {
   if (devices.empty()) {
     throw_invalid("a portable executable needs execute_device");
   }
-  check_counts(args);
   if (executable.info->program->executable->partitions > 1) {
-    const auto& all = executable.devices;
-    if (std::find(all.begin(), all.end(), devices[0]) == all.end()) {
-      throw_invalid("execute_device: expected a device of the program, found TPU:" +
-                    std::to_string(devices[0]->id));
-    }
-    if (args.execute_device != nullptr) {
-      executable.client->launched_by_device = true;
-    }
-    launch(args, *program_on(executable, all), {0, devices});
-    return;
+    return launch_together(args, devices);
   }
-  for (size_t d = 0; d < devices.size(); ++d) {  // replicas that have nothing to do with each other
-    launch(args, *program_on(executable, {devices[d]}), {d, {devices[d]}});
+  check_counts(args);
+  std::vector<Ready> replicas;  // that have nothing to do with each other
+  for (size_t d = 0; d < devices.size(); ++d) {
+    replicas.push_back(ready(args, {d, {devices[d]}}, {devices[d]}));
+  }
+  for (const Ready& each : replicas) {  // none, when one of them cannot be
+    try {
+      launch(args, each);
+    } catch (...) {
+      take_back_outputs(args, each.lists.first);
+      throw;
+    }
   }
 }
 

@@ -76,7 +76,7 @@ PLUGIN_Profiler_Error* stop(PLUGIN_Profiler_Args* args) {
     PLUGIN_Profiler& profiler = need(call.profiler, "profiler");
     if (profiler.started) {
       profiler.started = false;
-      profiler.space = process_runtime().end_profile();
+      profiler.space = process_runtime().take_profile(false);
     }
   });
 }

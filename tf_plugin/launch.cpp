@@ -69,7 +69,7 @@ void Program::launch(Stream& stream, const Launch& launch) const {
     request.keep = kept(program, launch);
   } catch (const driver::Error& error) {
     if (launch.devices.size() > 1) {  // the other cores wait for this one
-      loaded->refuse({stream.device()}, error);
+      System::get().runtime().refuse(program.name, launch.devices, {stream.device()}, error);
     }
     throw;
   }

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 
 #include "processes/wire/failure.hpp"
+#include "runtime/local_array.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -51,23 +53,34 @@ driver::DType dtype_of(uint8_t number) {
 
 }  // namespace
 
-wire::AnswerT BoardCalls::answer(ReceivedFrame& received) {
-  if (const wire::HelloT* hello = received.frame.body.AsHello()) {
-    if (greeted_) {
-      refuse_call("a process says who it is once");
-    }
-    devices_ = host_.greet(*hello);
-    hello_ = *hello;
-    greeted_ = true;
-    wire::AnswerT welcome;
-    welcome.number = static_cast<uint64_t>(::getpid());
-    return welcome;
+void BoardCalls::answer(ReceivedFrame& received, const Tell& tell) {
+  const wire::BodyUnion& body = received.frame.body;
+  if (const wire::HelloT* hello = body.AsHello()) {
+    return tell(greet(*hello));
   }
   if (!greeted_) {
     throw driver::Error(driver::ErrorCode::kFailedPrecondition,
                         "a process must say who it is before it uses the board");
   }
-  return transfer(received);
+  if (body.type == wire::Body::BeginProfile) {
+    return profile_.begin(host_.profile(), host_.runtime(), tell);
+  }
+  if (const wire::EndProfileT* end = body.AsEndProfile()) {
+    return profile_.take(host_.profile(), host_.runtime(), *end, tell);
+  }
+  tell(transfer(received));
+}
+
+wire::AnswerT BoardCalls::greet(const wire::HelloT& hello) {
+  if (greeted_) {
+    refuse_call("a process says who it is once");
+  }
+  devices_ = host_.greet(hello);
+  hello_ = hello;
+  greeted_ = true;
+  wire::AnswerT welcome;
+  welcome.number = static_cast<uint64_t>(::getpid());
+  return welcome;
 }
 
 wire::AnswerT BoardCalls::transfer(ReceivedFrame& received) {
@@ -142,25 +155,28 @@ wire::AnswerT BoardCalls::control(ReceivedFrame& received) {
       break;
     case wire::Body::DeviceUse:
       return device_use(*body.AsDeviceUse());
-    case wire::Body::BeginProfile:
-      host_.runtime().begin_profile();
-      break;
-    case wire::Body::EndProfile:
-      return end_profile(*body.AsEndProfile());
     default:
       refuse_call(fmt::format("a call of the unknown kind {}", static_cast<int>(body.type)));
   }
   return made;
 }
 
+// The error goes to others first: what waits for this process would fail with less of a reason when
+// its arrays go.
 void BoardCalls::end(const std::string& why) {
+  if (!greeted_) {
+    return;
+  }
+  const driver::Error error = host_.lose(hello_, devices_, why);
+  for (const auto& [number, filling] : fillings_) {
+    fail_event(filling.filled, error);
+  }
+  fillings_.clear();
   arrays_.clear();
   programs_.clear();
-  fillings_.clear();
   host_work_.clear();
-  if (greeted_) {
-    host_.leave(hello_, devices_, why);
-  }
+  profile_.end(host_.profile(), host_.runtime());
+  host_.leave(hello_);
 }
 
 void BoardCalls::check_devices(const std::vector<int>& devices) const {
@@ -205,8 +221,13 @@ void BoardCalls::put(const wire::PutT& call) {
 void BoardCalls::put_later(const wire::PutLaterT& call) {
   check_device(call.device);
   const driver::DType dtype = dtype_of(call.dtype);
-  Filling filling{host_.runtime().make_event(),
-                  std::make_shared<std::vector<std::byte>>(driver::byte_count(dtype, call.dims))};
+  const uint64_t bytes = driver::byte_count(dtype, call.dims);
+  if (const uint64_t room = host_.runtime().device_info(call.device).hbm_limit; bytes > room) {
+    throw driver::Error(
+        driver::ErrorCode::kResourceExhausted,
+        fmt::format("an array of {} bytes on TPU:{}, which has {}", bytes, call.device, room));
+  }
+  Filling filling{host_.runtime().make_event(), std::make_shared<std::vector<std::byte>>(bytes)};
   add_array(call.array, host_.runtime().put(call.device, dtype, call.dims, filling.bytes,
                                             filling.filled.event()));
   add(fillings_, call.array, std::move(filling), "array");
@@ -279,11 +300,13 @@ void BoardCalls::load(const wire::LoadT& call) {
   const auto compiled = host_.program(
       segments_.bytes_of(call.executable), segments_.bytes_of(call.artifact),
       {.replicas = call.replicas, .partitions = call.partitions, .layouts = call.layouts});
-  add(programs_, call.program, Program{host_.runtime().load(compiled, call.devices), call.devices},
+  add(programs_, call.program,
+      Program{host_.runtime().load(compiled, call.devices), call.devices,
+              compiled->executable->results.size()},
       "program");
 }
 
-void BoardCalls::launch(const wire::LaunchT& call) {
+LaunchRequest BoardCalls::request_of(const wire::LaunchT& call) const {
   LaunchRequest request;
   for (const auto& share : call.shares) {
     check_device(share->device);
@@ -302,7 +325,29 @@ void BoardCalls::launch(const wire::LaunchT& call) {
       waits->ask(launch, info, partition, bytes);
     };
   }
+  return request;
+}
+
+void BoardCalls::check_outputs(const wire::LaunchT& call, const Program& program) const {
+  std::set<uint64_t> numbers;
+  for (const auto& share : call.shares) {
+    if (share->outputs.size() != program.results) {
+      refuse_call(fmt::format("a launch with {} results, the program has {}", share->outputs.size(),
+                              program.results));
+    }
+    for (const uint64_t number : share->outputs) {
+      if (number == 0 || arrays_.contains(number) || !numbers.insert(number).second) {
+        refuse_call(fmt::format("a launch makes array {} again", number));
+      }
+    }
+  }
+}
+
+// A call that fails must not have launched: what can be wrong with it is looked at first.
+void BoardCalls::launch(const wire::LaunchT& call) {
+  const LaunchRequest request = request_of(call);
   const Program& launched = program(call.program);
+  check_outputs(call, launched);
   const LaunchResult result = launched.loaded->launch(request);
   // The first error of all devices, when all are over.
   struct Ends {
@@ -336,7 +381,7 @@ void BoardCalls::launch(const wire::LaunchT& call) {
 
 void BoardCalls::refuse(const wire::RefuseT& call) {
   check_devices(call.devices);
-  program(call.program).loaded->refuse(call.devices, error_in(call.failure));
+  host_.runtime().refuse(call.name, call.members, call.devices, error_in(call.failure));
 }
 
 void BoardCalls::host_work(bool begins) {
@@ -345,19 +390,6 @@ void BoardCalls::host_work(bool begins) {
   } else if (!host_work_.empty()) {
     host_work_.pop_back();
   }
-}
-
-wire::AnswerT BoardCalls::end_profile(const wire::EndProfileT& call) {
-  if (call.first == 0) {
-    profile_ = host_.runtime().end_profile();
-  }
-  constexpr size_t kPart = kMostFrameBytes / 2;
-  const auto first = std::min<size_t>(call.first, profile_.size());
-  const std::string_view part = std::string_view(profile_).substr(first, kPart);
-  wire::AnswerT made;
-  made.number = profile_.size();
-  made.bytes.assign(part.begin(), part.end());
-  return made;
 }
 
 wire::AnswerT BoardCalls::device_use(const wire::DeviceUseT& call) const {

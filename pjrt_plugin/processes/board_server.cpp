@@ -6,15 +6,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include "board/board_loader.hpp"
 #include "process_board.hpp"
 #include "processes/greeting.hpp"
 #include "processes/meeting.hpp"
+#include "program_cache.hpp"
 #include "runtime/process_runtime.hpp"
 #include "topology.hpp"
 
@@ -32,15 +37,12 @@ bool is_waiting(const Descriptor& listening, int milliseconds) {
   return ::poll(&door, 1, milliseconds) > 0;
 }
 
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 }  // namespace
 
 BoardServer::BoardServer(Descriptor listening, int processes, std::string folder)
     : listening_(std::move(listening)),
       folder_(std::move(folder)),
+      opened_folder_(open_folder(folder_)),
       host_(hello_of_process({0, processes, folder_})),
       members_(static_cast<size_t>(processes)) {}
 
@@ -67,12 +69,26 @@ void BoardServer::run() {
 void BoardServer::accept_one() {
   Descriptor socket(::accept4(listening_.number(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!socket.valid()) {
-    return;
+    return wait_for_room(std::strerror(errno));
   }
   auto accepted = std::make_shared<FrameSocket>(std::move(socket));
   if (accepted->peer().user == ::geteuid()) {
-    sessions_.emplace_back(std::move(accepted), *this);
+    try {
+      sessions_.emplace_back(std::move(accepted), *this);
+    } catch (const std::system_error& error) {
+      wait_for_room(error.what());
+    }
   }
+}
+
+// No descriptor or no thread is left. Whoever wants to connect waits, or finds the connection
+// closed; the others go on.
+void BoardServer::wait_for_room(const std::string& why) {
+  if (!std::exchange(said_no_room_, true)) {
+    std::fprintf(stderr, "tpuboard: a process cannot connect to the board: %s (ulimit -n, -u)\n",
+                 why.c_str());
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(kPollMilliseconds));
 }
 
 // Until all have come, the next of them may be on its way.
@@ -85,11 +101,15 @@ std::chrono::seconds BoardServer::patience() const {
 bool BoardServer::is_empty() const { return sessions_.empty(); }
 
 bool BoardServer::close_door() {
-  // The lock makes the folder. Nobody finds a server whose folder was removed.
+  // The lock makes the folder. Nobody finds a server whose folder was removed, or replaced by one
+  // with another server.
   if (std::error_code error; !std::filesystem::exists(folder_, error)) {
     return true;
   }
   const MeetingLock lock(folder_);
+  if (!lock.is_folder(opened_folder_)) {
+    return true;
+  }
   if (is_waiting(listening_, 0)) {
     return false;
   }
@@ -123,20 +143,26 @@ std::vector<int> BoardServer::greet(const wire::HelloT& hello) {
   return devices;
 }
 
-void BoardServer::leave(const wire::HelloT& hello, const std::vector<int>& devices,
-                        const std::string& why) {
+driver::Error BoardServer::lose(const wire::HelloT& hello, const std::vector<int>& devices,
+                                const std::string& why) {
   const std::string text =
       fmt::format("{} has ended{}{}; launches that wait for its devices are over",
                   process_text(hello), why.empty() ? "" : ": ", why);
   if (!why.empty()) {
     std::fprintf(stderr, "tpuboard: %s\n", text.c_str());
   }
+  const driver::Error error(ErrorCode::kUnavailable, text);
   {
     const base::MutexLock lock(mutex_);
-    members_.at(static_cast<size_t>(hello.process)).there.reset();
-    lost_.push_back({hello.process, devices, {ErrorCode::kUnavailable, text}});
+    lost_.push_back({hello.process, devices, error});
   }
   end_lost(devices);
+  return error;
+}
+
+void BoardServer::leave(const wire::HelloT& hello) {
+  const base::MutexLock lock(mutex_);
+  members_.at(static_cast<size_t>(hello.process)).there.reset();
 }
 
 void BoardServer::end_lost(const std::vector<int>& devices) {
@@ -155,14 +181,30 @@ void BoardServer::end_lost(const std::vector<int>& devices) {
 std::shared_ptr<const client::CompiledProgram> BoardServer::program(
     std::span<const std::byte> container, std::span<const std::byte> artifact,
     const compiler::ImportOptions& import) {
-  std::string key(text_of(container));
-  key += text_of(artifact);
-  const base::MutexLock lock(mutex_);
-  std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
-  if (auto known = programs_[key].lock()) {
-    return known;
+  // Copies: the process may write its memory meanwhile.
+  const std::vector<std::byte> own(container.begin(), container.end());
+  std::vector<std::byte> made_from(artifact.begin(), artifact.end());
+  const auto hash = [](std::span<const std::byte> bytes) {
+    return client::program_key(bytes, client::ProcessBoard::params(), {});
+  };
+  const std::string key = hash(own) + hash(made_from);
+  const auto known = [&]() TPU_REQUIRES(mutex_) {
+    std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
+    const auto it = programs_.find(key);
+    return it == programs_.end() ? nullptr : it->second.lock();
+  };
+  {
+    const base::MutexLock lock(mutex_);
+    if (auto there = known()) {
+      return there;
+    }
   }
-  auto made = client::stored_program(container, {artifact.begin(), artifact.end()}, import);
+  // Without the lock, for which every launch waits.
+  auto made = client::stored_program(own, std::move(made_from), import);
+  const base::MutexLock lock(mutex_);
+  if (auto there = known()) {
+    return there;  // another session was faster
+  }
   programs_[key] = made;
   return made;
 }

@@ -29,8 +29,10 @@ class BoardServer : public SessionHost {
       std::span<const std::byte> container, std::span<const std::byte> artifact,
       const compiler::ImportOptions& import) override;
   void end_lost(const std::vector<int>& devices) override;
-  void leave(const wire::HelloT& hello, const std::vector<int>& devices,
-             const std::string& why) override;
+  SharedProfile& profile() override { return profile_; }
+  driver::Error lose(const wire::HelloT& hello, const std::vector<int>& devices,
+                     const std::string& why) override;
+  void leave(const wire::HelloT& hello) override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -46,6 +48,7 @@ class BoardServer : public SessionHost {
   };
 
   void accept_one();
+  void wait_for_room(const std::string& why);
   /// How long nobody may be there until the server ends.
   std::chrono::seconds patience() const;
   bool is_empty() const;
@@ -54,16 +57,19 @@ class BoardServer : public SessionHost {
 
   const Descriptor listening_;
   const std::string folder_;
+  const Descriptor opened_folder_;  // by its name there may be another one
   wire::HelloT host_;
   const Runtime* runtime_ = nullptr;
+  SharedProfile profile_;
   std::optional<driver::Error> not_open_;  // why the board is not
   std::list<Session> sessions_;            // of the thread in run()
+  bool said_no_room_ = false;
 
   mutable base::Mutex mutex_;
   std::vector<Member> members_ TPU_GUARDED_BY(mutex_);
   std::vector<Lost> lost_ TPU_GUARDED_BY(mutex_);  // the first is why others ended
   std::map<std::string, std::weak_ptr<const client::CompiledProgram>, std::less<>> programs_
-      TPU_GUARDED_BY(mutex_);  // by container and artifact
+      TPU_GUARDED_BY(mutex_);  // by hash of container and artifact
 };
 
 }  // namespace tpu::pjrt

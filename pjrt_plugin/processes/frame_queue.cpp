@@ -14,13 +14,25 @@ void FrameQueue::post(const wire::FrameT& frame) {
     return;
   }
   if (bytes_ + bytes.size() > kMostBytes) {
-    closed_ = true;
-    overflowed_ = true;
-    socket_->shut_down();  // its session ends
+    closed_ = overflowed_ = true;
+    socket_->stop_receiving();  // its session ends
   } else {
     bytes_ += bytes.size();
     frames_.push_back(std::move(bytes));
   }
+  changed_.notify_all();
+}
+
+void FrameQueue::post_last(const wire::FrameT& frame) {
+  std::vector<std::byte> bytes = write_frame(frame);
+  const base::MutexLock lock(mutex_);
+  if (over_) {
+    return;
+  }
+  closed_ = true;
+  frames_.clear();
+  bytes_ = bytes.size();
+  frames_.push_back(std::move(bytes));
   changed_.notify_all();
 }
 
@@ -32,24 +44,37 @@ void FrameQueue::run() {
       while (frames_.empty() && !closed_) {
         changed_.wait(mutex_);
       }
-      if (frames_.empty() || overflowed_) {
-        return;
+      if (frames_.empty()) {
+        break;
       }
       frame = std::move(frames_.front());
       frames_.pop_front();
       bytes_ -= frame.size();
     }
     if (!socket_->send(frame)) {
-      close();
-      return;
+      break;
     }
   }
+  const base::MutexLock lock(mutex_);
+  closed_ = over_ = true;
+  changed_.notify_all();
 }
 
 void FrameQueue::close() {
   const base::MutexLock lock(mutex_);
   closed_ = true;
   changed_.notify_all();
+}
+
+bool FrameQueue::wait_for_end(std::chrono::milliseconds limit) {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  const base::MutexLock lock(mutex_);
+  while (!over_) {
+    if (!changed_.wait_until(mutex_, until)) {
+      return over_;
+    }
+  }
+  return true;
 }
 
 bool FrameQueue::overflowed() const {

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -18,9 +19,13 @@ class FrameQueue {
 
   /// After close(), and for a process that does not read what was sent, nothing happens.
   void post(const wire::FrameT& frame);
+  /// The last frame, in place of those that wait.
+  void post_last(const wire::FrameT& frame);
   /// Sends what is posted, until close().
   void run();
   void close();
+  /// Waits until run() is over; false: not in that time.
+  bool wait_for_end(std::chrono::milliseconds limit);
   /// The process did not read.
   bool overflowed() const;
 
@@ -32,6 +37,7 @@ class FrameQueue {
   size_t bytes_ TPU_GUARDED_BY(mutex_) = 0;
   bool closed_ TPU_GUARDED_BY(mutex_) = false;
   bool overflowed_ TPU_GUARDED_BY(mutex_) = false;
+  bool over_ TPU_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tpu::pjrt

@@ -45,10 +45,10 @@ void HostCallAnswers::run() {
     }
     try {
       send_(frame_of(answer_of(question)));
-    } catch (const driver::Error& error) {  // too many bytes for a frame
+    } catch (...) {  // too many bytes for a frame, or for the memory of this process
       wire::HostCallEndT refused;
       refused.call = question.call;
-      refused.failure = failure_of(error);
+      refused.failure = failure_of_exception();
       send_(frame_of(std::move(refused)));
     }
   }

@@ -32,7 +32,13 @@ void HostCallWaits::ask(uint64_t launch, const driver::HostCallInfo& call, size_
     question.bytes.assign(data, data + bytes.size());
   }
   const uint64_t number = question.call;
-  out_->post(frame_of(std::move(question)));
+  try {
+    out_->post(frame_of(std::move(question)));
+  } catch (...) {  // too many bytes for a frame
+    const base::MutexLock lock(mutex_);
+    calls_.erase(number);
+    throw;
+  }
   const base::MutexLock lock(mutex_);
   while (calls_[number] == nullptr && !closed_) {
     changed_.wait(mutex_);

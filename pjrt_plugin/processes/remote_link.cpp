@@ -15,23 +15,30 @@ using driver::ErrorCode;
 
 }  // namespace
 
-RemoteLink::RemoteLink(FrameSocket socket)
+pid_t greet(FrameSocket& socket, wire::HelloT hello) {
+  static_cast<void>(socket.send(write_frame(frame_of(std::move(hello), 1))));
+  const auto received = socket.receive();
+  const wire::AnswerT* answer = received ? received->frame.body.AsAnswer() : nullptr;
+  if (answer == nullptr) {
+    throw Error(ErrorCode::kUnavailable,
+                "the process that has the board ended the connection before it answered; its "
+                "standard error may say why");
+  }
+  if (answer->failure != nullptr) {
+    throw error_of(*answer->failure);
+  }
+  return static_cast<pid_t>(answer->number);
+}
+
+RemoteLink::RemoteLink(FrameSocket socket, pid_t server)
     : process_(::getpid()),
+      server_(server),
       socket_(std::move(socket)),
       segments_(
           [this](uint64_t number, const SharedMemory* memory) { tell_segment(number, memory); }),
       host_calls_(new HostCallAnswers([this](const wire::FrameT& frame) { tell_frame(frame); })) {
-  std::thread([this] { receive(); }).detach();
+  std::thread([this] { receive_all(); }).detach();
   std::thread([this] { tell_events(); }).detach();
-}
-
-void RemoteLink::greet(wire::HelloT hello) {
-  try {
-    server_ = static_cast<int>(call(std::move(hello)).number);
-  } catch (...) {
-    socket_.shut_down();  // the server does not wait for the end of this process
-    throw;
-  }
 }
 
 void RemoteLink::check_fork() const {
@@ -92,10 +99,10 @@ wire::AnswerT RemoteLink::call_frame(const wire::FrameT& frame) {
   return std::move(*call.answer);
 }
 
-void RemoteLink::receive() {
+void RemoteLink::receive_all() {
   try {
     while (auto received = socket_.receive()) {
-      receive(*received);
+      take(*received);
     }
     lose("it has ended; its standard error may say why");
   } catch (const std::exception& error) {
@@ -104,7 +111,7 @@ void RemoteLink::receive() {
   }
 }
 
-void RemoteLink::receive(ReceivedFrame& received) {
+void RemoteLink::take(ReceivedFrame& received) {
   wire::BodyUnion& body = received.frame.body;
   const base::MutexLock lock(mutex_);
   if (wire::AnswerT* answer = body.AsAnswer()) {
@@ -112,6 +119,8 @@ void RemoteLink::receive(ReceivedFrame& received) {
     if (it != calls_.end()) {
       it->second->answer = std::move(*answer);
       answered_.notify_all();
+    } else if (received.frame.number == 0 && answer->failure != nullptr) {
+      why_ended_ = answer->failure->message;
     }
   } else if (wire::EventDoneT* done = body.AsEventDone()) {
     done_.push_back(std::move(*done));
@@ -124,7 +133,8 @@ void RemoteLink::receive(ReceivedFrame& received) {
 void RemoteLink::lose(const std::string& why) {
   const base::MutexLock lock(mutex_);
   lost_ = Error(ErrorCode::kUnavailable,
-                fmt::format("the process that has the board (pid {}): {}", server_.load(), why));
+                fmt::format("the process that has the board (pid {}): {}", server_,
+                            why_ended_.empty() ? why : "it ended the connection: " + why_ended_));
   answered_.notify_all();
   came_.notify_all();
 }
@@ -227,6 +237,7 @@ void RemoteLink::fail_all() {
     why = lost_;
   }
   for (auto& [number, expected] : all) {
+    host_calls_->end(number);
     expected.event.fail(*why);
   }
 }

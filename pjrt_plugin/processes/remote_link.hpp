@@ -5,7 +5,6 @@
 
 #include <sys/types.h>
 
-#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -23,10 +22,15 @@
 
 namespace tpu::pjrt {
 
+/// First call of a connection: says who this process is. Returns the other process. Throws
+/// driver::Error: why it refuses, Unavailable when it ends before it answers.
+pid_t greet(FrameSocket& socket, wire::HelloT hello);
+
 /// Never destroyed: its threads last as long as the process.
 class RemoteLink {
  public:
-  explicit RemoteLink(FrameSocket socket);
+  /// `server`: the process at the other end, which has been greeted.
+  RemoteLink(FrameSocket socket, pid_t server);
   RemoteLink(const RemoteLink&) = delete;
   RemoteLink& operator=(const RemoteLink&) = delete;
   ~RemoteLink() = delete;
@@ -37,8 +41,6 @@ class RemoteLink {
   wire::AnswerT call(BodyT body) {
     return call_frame(frame_of(std::move(body), new_number()));
   }
-  /// First call: who this process is. When it throws, the connection has ended.
-  void greet(wire::HelloT hello);
   /// A call without answer, which cannot fail; in a child made by fork() nothing happens.
   template <class BodyT>
   void tell(BodyT body) {
@@ -74,16 +76,15 @@ class RemoteLink {
   void tell_frame(const wire::FrameT& frame);
   void send(const wire::FrameT& frame, int descriptor = -1);
   void check_fork() const;
-  void receive();
-  void receive(ReceivedFrame& received);
+  void receive_all();
+  void take(ReceivedFrame& received);
   void lose(const std::string& why);
   void tell_events();
   void tell_segment(uint64_t number, const SharedMemory* memory);
   void end_event(const wire::EventDoneT& done);
   void fail_all();
 
-  const pid_t process_;
-  std::atomic<int> server_{0};  // its process
+  const pid_t process_, server_;
   FrameSocket socket_;
   base::Mutex sending_;
 
@@ -93,6 +94,7 @@ class RemoteLink {
   std::unordered_map<uint64_t, Call*> calls_ TPU_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, Expected> expected_ TPU_GUARDED_BY(mutex_);
   std::deque<wire::EventDoneT> done_ TPU_GUARDED_BY(mutex_);
+  std::string why_ended_ TPU_GUARDED_BY(mutex_);  // as the other process says
   std::optional<driver::Error> lost_ TPU_GUARDED_BY(mutex_);
 
   SegmentPool segments_;

@@ -62,6 +62,19 @@ CallT new_array(RemoteLink& link, int device, driver::DType dtype, const driver:
   return call;
 }
 
+// The contents of an array that was promised, or why there are none.
+void fill(RemoteLink& link, uint64_t number, std::span<const std::byte> bytes,
+          const std::shared_ptr<const driver::Error>& error) {
+  wire::FillT call;
+  call.array = number;
+  call.failure = failure_of(error);
+  std::shared_ptr<SegmentPool::Segment> segment;
+  if (error == nullptr) {
+    call.bytes = link.segments().bytes_of(bytes, segment);
+  }
+  link.call(std::move(call));
+}
+
 class RemoteProgram final : public DeviceProgram {
  public:
   RemoteProgram(RemoteLink& link, uint64_t number,
@@ -74,7 +87,6 @@ class RemoteProgram final : public DeviceProgram {
   }
 
   LaunchResult launch(const LaunchRequest& request) const override;
-  void refuse(const std::vector<int>& devices, const driver::Error& error) const override;
   void unload() const override {
     wire::UnloadT unload;
     unload.program = number_;
@@ -139,14 +151,6 @@ LaunchResult RemoteProgram::launch(const LaunchRequest& request) const {
   return result;
 }
 
-void RemoteProgram::refuse(const std::vector<int>& devices, const driver::Error& error) const {
-  wire::RefuseT call;
-  call.program = number_;
-  call.devices = devices;
-  call.failure = failure_of(error);
-  link_.call(std::move(call));
-}
-
 }  // namespace
 
 driver::DeviceInfo RemoteRuntime::device_info(int device) const {
@@ -182,17 +186,15 @@ DeviceArrayPtr RemoteRuntime::put(int device, driver::DType dtype, const driver:
   DeviceArrayPtr array = made_by(link_, std::move(call), device, dtype, shape);
   after.on_ready([&link = link_, number,
                   bytes = std::move(bytes)](const std::shared_ptr<const driver::Error>& error) {
-    wire::FillT fill;
-    fill.array = number;
-    fill.failure = failure_of(error);
-    std::shared_ptr<SegmentPool::Segment> segment;
     try {
-      if (error == nullptr) {
-        fill.bytes = link.segments().bytes_of(*bytes, segment);
+      fill(link, number, *bytes, error);
+    } catch (...) {
+      const std::unique_ptr<wire::FailureT> failure = failure_of_exception();
+      try {  // the array fails: launches wait for it
+        fill(link, number, {}, std::make_shared<const driver::Error>(error_of(*failure)));
+      } catch (...) {
+        // Without the other process the array has failed; who dropped it does not miss the bytes.
       }
-      link.call(std::move(fill));
-    } catch (const driver::Error&) {
-      // Without the other process the array has failed; who dropped it does not miss the bytes.
     }
   });
   return array;
@@ -228,6 +230,16 @@ std::shared_ptr<const DeviceProgram> RemoteRuntime::load(
   return std::make_shared<const RemoteProgram>(link_, number, std::move(program));
 }
 
+void RemoteRuntime::refuse(const std::string& name, const std::vector<int>& members,
+                           const std::vector<int>& devices, const driver::Error& error) const {
+  wire::RefuseT call;
+  call.name = name;
+  call.members = members;
+  call.devices = devices;
+  call.failure = failure_of(error);
+  link_.call(std::move(call));
+}
+
 void RemoteRuntime::leave(const std::vector<int>& devices, const driver::Error& error) const {
   wire::LeaveT call;
   call.devices = devices;
@@ -245,11 +257,12 @@ std::shared_ptr<void> RemoteRuntime::host_work() const {
   return std::shared_ptr<void>(nullptr, [tell](void*) { tell(false); });
 }
 
-std::string RemoteRuntime::end_profile() const {
+std::string RemoteRuntime::take_profile(bool goes_on) const {
   std::string space;
   for (uint64_t size = 1; space.size() < size;) {
     wire::EndProfileT call;
     call.first = space.size();
+    call.goes_on = goes_on;
     const wire::AnswerT answer = link_.call(std::move(call));
     size = answer.number;
     if (answer.bytes.empty()) {

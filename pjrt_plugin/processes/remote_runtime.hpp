@@ -21,10 +21,12 @@ class RemoteRuntime : public Runtime {
   std::shared_ptr<const DeviceProgram> load(std::shared_ptr<const client::CompiledProgram> program,
                                             const std::vector<int>& devices) const override;
   driver::HostEvent make_event() const override { return driver::HostEvent::of_no_board(); }
+  void refuse(const std::string& name, const std::vector<int>& members,
+              const std::vector<int>& devices, const driver::Error& error) const override;
   void leave(const std::vector<int>& devices, const driver::Error& error) const override;
   std::shared_ptr<void> host_work() const override;
   void begin_profile() const override { link_.call(wire::BeginProfileT()); }
-  std::string end_profile() const override;
+  std::string take_profile(bool goes_on) const override;
 
  private:
   RemoteLink& link_;

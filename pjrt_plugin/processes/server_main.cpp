@@ -1,11 +1,39 @@
 // tpuboard_server: has the board that several processes share. The library of the plugin starts it
 // (pjrt_plugin/processes/meeting.cpp), and has all that it does. It goes into the background at
-// once, away from the terminal's signals, and ends with the last of the processes.
+// once, away from the terminal's signals, and ends with the last of the processes. Of what that
+// process had open it keeps the standard error alone: who waits for the end of its output, or for a
+// lock that it had, does not wait for the server. The folder stays, from which paths may start.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int kSocket = 3;
+
+void close_what_came_along() {
+  const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  ::dup2(nothing, STDOUT_FILENO);
+  std::vector<int> open_files;  // the folder is read by one of them
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    open_files.push_back(std::atoi(entry.path().filename().c_str()));
+  }
+  for (const int file : open_files) {
+    if (file > kSocket) {
+      ::close(file);
+    }
+  }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   constexpr int kArguments = 4;
@@ -23,6 +51,8 @@ int main(int argc, char** argv) {
     return child < 0 ? 1 : 0;
   }
   ::setsid();
+  std::signal(SIGPIPE, SIG_IGN);  // nobody may read the standard error any more
+  close_what_came_along();
   void* const library = ::dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
   using Serve = int(int socket, int processes, const char* folder);
   auto* const serve =
@@ -31,6 +61,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "tpuboard_server: %s\n", ::dlerror());
     return 1;
   }
-  constexpr int kSocket = 3;
   return serve(kSocket, std::atoi(argv[2]), argv[3]);
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <utility>
 
 #include "processes/wire/failure.hpp"
@@ -11,6 +12,12 @@ namespace {
 
 // Calls that wait; a process has few under way, as it waits for the answers.
 constexpr size_t kMostCalls = size_t{1} << 20;
+constexpr size_t kMostCallBytes = size_t{256} << 20;
+// Without the name of the code, which driver::Error puts in front.
+std::string text_of_exception() { return failure_of_exception()->message; }
+
+// For the process to read why its connection ends.
+constexpr std::chrono::seconds kFarewell{1};
 
 }  // namespace
 
@@ -18,30 +25,51 @@ Session::Session(std::shared_ptr<FrameSocket> socket, SessionHost& host)
     : socket_(std::move(socket)),
       out_(std::make_shared<FrameQueue>(socket_)),
       host_calls_(std::make_shared<HostCallWaits>(out_)),
-      calls_(host, out_, host_calls_),
-      receiver_([this] { receive(); }),
-      server_([this] { serve(); }),
-      sender_([this] { out_->run(); }) {}
-
-Session::~Session() {
-  socket_->shut_down();
-  receiver_.join();
-  server_.join();
-  sender_.join();
+      calls_(host, out_, host_calls_) {
+  try {
+    start();
+  } catch (...) {
+    join();
+    throw;
+  }
 }
 
-void Session::end(const std::string& why) {
+Session::~Session() { join(); }
+
+void Session::start() {
+  receiver_ = std::thread([this] { receive_all(); });
+  server_ = std::thread([this] { serve_all(); });
+  sender_ = std::thread([this] { out_->run(); });
+}
+
+void Session::join() {
   socket_->shut_down();
-  host_calls_->close();
+  out_->close();
+  for (std::thread* each : {&receiver_, &server_, &sender_}) {
+    if (each->joinable()) {
+      each->join();
+    }
+  }
+}
+
+// The first reason counts. Without one, the process has closed the connection.
+void Session::close(const std::string& why) {
   const base::MutexLock lock(mutex_);
   if (!closed_) {
     closed_ = true;
     why_ = why;
+    host_calls_->close();
+    socket_->stop_receiving();
+    if (!why.empty()) {
+      wire::AnswerT farewell;
+      farewell.failure = failure_of(driver::Error(driver::ErrorCode::kUnavailable, why));
+      out_->post_last(frame_of(std::move(farewell)));
+    }
   }
   changed_.notify_all();
 }
 
-void Session::receive() {
+void Session::receive_all() {
   try {
     while (auto received = socket_->receive()) {
       if (auto* answer = received->frame.body.AsHostCallEnd()) {
@@ -49,20 +77,23 @@ void Session::receive() {
         continue;
       }
       const base::MutexLock lock(mutex_);
-      if (received_.size() >= kMostCalls) {
-        throw driver::Error(driver::ErrorCode::kResourceExhausted,
-                            fmt::format("more than {} calls at a time", kMostCalls));
+      received_bytes_ += received->bytes;
+      if (received_.size() >= kMostCalls || received_bytes_ > kMostCallBytes) {
+        throw driver::Error(
+            driver::ErrorCode::kResourceExhausted,
+            fmt::format("{} calls of {} bytes wait, expected {} of {} at most",
+                        received_.size() + 1, received_bytes_, kMostCalls, kMostCallBytes));
       }
       received_.push_back(std::move(*received));
       changed_.notify_all();
     }
-    end(out_->overflowed() ? "it did not read what was sent to it" : "");
-  } catch (const std::exception& error) {
-    end(error.what());
+    close(out_->overflowed() ? "it did not read what was sent to it" : "");
+  } catch (...) {
+    close(text_of_exception());
   }
 }
 
-void Session::serve() {
+void Session::serve_all() {
   for (;;) {
     ReceivedFrame received;
     {
@@ -75,11 +106,12 @@ void Session::serve() {
       }
       received = std::move(received_.front());
       received_.pop_front();
+      received_bytes_ -= received.bytes;
     }
     try {
       serve(received);
-    } catch (const std::exception& error) {
-      end(error.what());
+    } catch (...) {
+      close(text_of_exception());
     }
   }
   std::string why;
@@ -89,22 +121,30 @@ void Session::serve() {
   }
   calls_.end(why);
   out_->close();
+  if (!why.empty()) {
+    static_cast<void>(out_->wait_for_end(kFarewell));
+  }
+  socket_->shut_down();
   over_ = true;
 }
 
 // A call that nobody waits for must not fail.
 void Session::serve(ReceivedFrame& received) {
-  wire::AnswerT made;
-  if (received.frame.number == 0) {
-    made = calls_.answer(received);
+  const uint64_t number = received.frame.number;
+  if (number == 0) {
+    calls_.answer(received, [](const wire::AnswerT& /*made*/) {});
     return;
   }
+  const auto tell = [out = out_, number](wire::AnswerT made) {
+    out->post(frame_of(std::move(made), number));
+  };
   try {
-    made = calls_.answer(received);
+    calls_.answer(received, tell);
   } catch (...) {
-    made.failure = failure_of_exception();
+    wire::AnswerT refused;
+    refused.failure = failure_of_exception();
+    tell(std::move(refused));
   }
-  out_->post(frame_of(std::move(made), received.frame.number));
 }
 
 }  // namespace tpu::pjrt

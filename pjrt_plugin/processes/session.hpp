@@ -15,6 +15,7 @@ namespace tpu::pjrt {
 
 class Session {
  public:
+  /// Throws std::system_error when there can be no more threads.
   Session(std::shared_ptr<FrameSocket> socket, SessionHost& host);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -24,10 +25,12 @@ class Session {
   bool over() const { return over_; }
 
  private:
-  void receive();
-  void serve();
+  void start();
+  void join();
+  void receive_all();
+  void serve_all();
   void serve(ReceivedFrame& received);
-  void end(const std::string& why);
+  void close(const std::string& why);
 
   const std::shared_ptr<FrameSocket> socket_;
   const std::shared_ptr<FrameQueue> out_;
@@ -36,6 +39,7 @@ class Session {
   base::Mutex mutex_;
   base::CondVar changed_;
   std::deque<ReceivedFrame> received_ TPU_GUARDED_BY(mutex_);
+  size_t received_bytes_ TPU_GUARDED_BY(mutex_) = 0;
   bool closed_ TPU_GUARDED_BY(mutex_) = false;
   std::string why_ TPU_GUARDED_BY(mutex_);
 

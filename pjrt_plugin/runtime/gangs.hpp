@@ -43,10 +43,14 @@ class Gangs {
     std::vector<int> devices;  ///< by partition
     WaitingLaunch::Program loaded;
   };
-  /// The next launch of the devices whose shares these are. Never waits.
+  /// The next launch of the devices whose shares these are. Never waits. Throws driver::Error
+  /// (InvalidArgument), and has changed nothing, for no device, for one that the program does not
+  /// have, and for one that comes twice.
   LaunchResult join(const Program& program, const LaunchRequest& request);
-  /// The next launch of these devices cannot be: it fails for all with this error.
-  void refuse(const Program& program, const std::vector<int>& devices, const driver::Error& error);
+  /// The next launch of these devices cannot be: it fails for all with this error. `name`: of the
+  /// program; `members`: all its devices. Throws driver::Error as join().
+  void refuse(const std::string& name, const std::vector<int>& members,
+              const std::vector<int>& devices, const driver::Error& error);
   /// The devices have lost who works with them: launches that wait for others fail, and counting
   /// begins anew.
   void leave(const std::vector<int>& devices, const driver::Error& error);
@@ -73,8 +77,19 @@ class Gangs {
   using JoinedKey = std::vector<const client::CompiledProgram*>;
   using Failed = std::vector<std::pair<std::shared_ptr<WaitingLaunch>, driver::Error>>;
 
-  Group& group_of(const Program& program) TPU_REQUIRES(mutex_);
-  Gang& next_of(Group& group, size_t partition, const Program& program) TPU_REQUIRES(mutex_);
+  using Spare = std::shared_ptr<WaitingLaunch>;
+
+  /// Calls `work` with the lock, and with a launch that it can use up: the board makes one without
+  /// the lock, as that call runs callbacks, which may launch.
+  template <class Work>
+  void with_spare(const std::string& name, const Program& program,
+                  const std::vector<size_t>& places, Work work);
+  Group& group_of(const std::vector<int>& members) TPU_REQUIRES(mutex_);
+  Gang& next_of(Group& group, size_t partition, const Program& program, Spare& spare)
+      TPU_REQUIRES(mutex_);
+  /// A share comes to the launch; it gets the promised arrays.
+  void come(Gang& gang, size_t partition, const Program& program, const LaunchRequest& request,
+            size_t place, LaunchResult& result, Failed& failed) TPU_REQUIRES(mutex_);
   void fail(Gang& gang, const driver::Error& error, Failed& failed) TPU_REQUIRES(mutex_);
   /// Without the lock: it runs callbacks.
   void end(const Failed& failed);
@@ -82,9 +97,6 @@ class Gangs {
   void join_later(const Gang& gang) TPU_REQUIRES(mutex_);
   void join_now(const Programs& programs, const std::vector<int>& devices);
   std::shared_ptr<Joined> make_joined(const Programs& programs, const std::vector<int>& devices);
-  static WaitingLaunch::Program program_of(const driver::Board& board,
-                                           const std::vector<int>& devices,
-                                           std::shared_ptr<Joined> joined);
   Clock::time_point waiting_since(const Gang& gang) const TPU_REQUIRES(mutex_);
   /// Those whose time is over; else when the first of the others is to be looked at.
   std::optional<Clock::time_point> look(Failed& failed) TPU_REQUIRES(mutex_);
@@ -102,6 +114,7 @@ class Gangs {
 
   const JoinPrograms join_;
   std::map<JoinedKey, std::shared_ptr<Joined>> joined_ TPU_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Joined>> forgotten_ TPU_GUARDED_BY(mutex_);  // for the call to drop
   // Launches whose program a thread makes, with their texts; and threads that have made one.
   std::map<JoinedKey, std::vector<std::pair<std::shared_ptr<WaitingLaunch>, std::string>>> joining_
       TPU_GUARDED_BY(mutex_);

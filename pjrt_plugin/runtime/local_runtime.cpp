@@ -1,6 +1,9 @@
 // Programs and arrays of the driver as those of the interface.
 #include "runtime/local_runtime.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -31,9 +34,6 @@ class LocalProgram final : public DeviceProgram {
       : runtime_(runtime), program_(std::move(program)), devices_(std::move(devices)) {}
 
   LaunchResult launch(const LaunchRequest& request) const override;
-  void refuse(const std::vector<int>& devices, const driver::Error& error) const override {
-    runtime_.gangs_.refuse(for_gang(), devices, error);
-  }
   // Launches that wait keep it.
   void unload() const override {
     const base::MutexLock lock(mutex_);
@@ -202,7 +202,28 @@ DeviceArrayPtr LocalRuntime::copy(const DeviceArray& source, int device) const {
 
 std::shared_ptr<const DeviceProgram> LocalRuntime::load(
     std::shared_ptr<const client::CompiledProgram> program, const std::vector<int>& devices) const {
+  check_devices(*program->executable, devices);
   return std::make_shared<const LocalProgram>(*this, std::move(program), devices);
+}
+
+// What a launch looks for by these numbers, also on threads that nobody would tell of an error.
+void LocalRuntime::check_devices(const exe::ExecutableT& program,
+                                 const std::vector<int>& devices) const {
+  const auto all = static_cast<int>(board_.devices().size());
+  std::vector<int> each = devices;
+  std::ranges::sort(each);
+  if (devices.size() != program.partitions || each.front() < 0 || each.back() >= all ||
+      std::ranges::adjacent_find(each) != each.end()) {
+    throw driver::Error(
+        driver::ErrorCode::kInvalidArgument,
+        fmt::format("{} on TPU:{}: expected {} different devices of 0 to {}", program.name,
+                    fmt::join(devices, ", TPU:"), program.partitions, all - 1));
+  }
+}
+
+void LocalRuntime::refuse(const std::string& name, const std::vector<int>& members,
+                          const std::vector<int>& devices, const driver::Error& error) const {
+  gangs_.refuse(name, members, devices, error);
 }
 
 std::shared_ptr<LocalRuntime::SharedLoad> LocalRuntime::shared_load(
@@ -237,11 +258,13 @@ void LocalRuntime::begin_profile() const {
   switch_profile(true);
 }
 
-std::string LocalRuntime::end_profile() const {
+std::string LocalRuntime::take_profile(bool goes_on) const {
   board_.synchronize_for(kIdleLimit);
   std::string space = board_.take_xspace();
-  board_.synchronize_for(kIdleLimit);
-  switch_profile(false);
+  if (!goes_on) {
+    board_.synchronize_for(kIdleLimit);
+    switch_profile(false);
+  }
   return space;
 }
 

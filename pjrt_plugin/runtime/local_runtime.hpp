@@ -29,16 +29,19 @@ class LocalRuntime : public Runtime {
   std::shared_ptr<const DeviceProgram> load(std::shared_ptr<const client::CompiledProgram> program,
                                             const std::vector<int>& devices) const override;
   driver::HostEvent make_event() const override { return board_.make_event(); }
+  void refuse(const std::string& name, const std::vector<int>& members,
+              const std::vector<int>& devices, const driver::Error& error) const override;
   void leave(const std::vector<int>& devices, const driver::Error& error) const override;
   std::shared_ptr<void> host_work() const override;
   void begin_profile() const override;
-  std::string end_profile() const override;
+  std::string take_profile(bool goes_on) const override;
 
  private:
   friend class LocalProgram;
   struct SharedLoad;
 
   void switch_profile(bool on) const;
+  void check_devices(const exe::ExecutableT& program, const std::vector<int>& devices) const;
   std::shared_ptr<SharedLoad> shared_load(
       const std::shared_ptr<const client::CompiledProgram>& program,
       const std::vector<int>& devices) const;

@@ -26,9 +26,9 @@ const Runtime* new_remote(const ProcessPlace& place) {
       "this process shares its board with others, and another process has it: measurements, waves "
       "and the C interface need the board in their own process; run one process, in PyTorch with "
       "xmp.spawn(fn) or torch_xla.launch(fn) and without TPUBOARD_PROCESS_COUNT");
-  auto* const link = new RemoteLink(meet(place));
-  link->greet(hello_of_process(place));
-  return new RemoteRuntime(*link);
+  FrameSocket socket = meet(place);
+  const pid_t server = greet(socket, hello_of_process(place));
+  return new RemoteRuntime(*new RemoteLink(std::move(socket), server));
 }
 
 }  // namespace

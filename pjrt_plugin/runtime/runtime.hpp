@@ -86,8 +86,6 @@ class DeviceProgram {
   /// what a launch needs of others can come later. Launch number k of a device meets launch number
   /// k of the other devices; what is wrong with one of them fails all, by their events.
   virtual LaunchResult launch(const LaunchRequest& request) const = 0;
-  /// The devices should bring their shares of a launch, and cannot: it fails for all.
-  virtual void refuse(const std::vector<int>& devices, const driver::Error& error) const = 0;
   /// Launches in flight are not disturbed.
   virtual void unload() const = 0;
 };
@@ -112,13 +110,18 @@ class Runtime {
   /// `source` is an array of this runtime.
   virtual DeviceArrayPtr copy(const DeviceArray& source, int device) const = 0;
 
-  /// On `devices`, in the order of the program's partitions. Does not wait for the board.
+  /// On `devices`, in the order of the program's partitions. Does not wait for the board. Throws
+  /// driver::Error (InvalidArgument) for devices that the board or the program does not have.
   virtual std::shared_ptr<const DeviceProgram> load(
       std::shared_ptr<const client::CompiledProgram> program,
       const std::vector<int>& devices) const = 0;
 
   virtual driver::HostEvent make_event() const = 0;
 
+  /// These devices should bring their shares of a launch, and cannot: it fails for all. `name`: of
+  /// the program, which need not be loaded; `members`: all its devices.
+  virtual void refuse(const std::string& name, const std::vector<int>& members,
+                      const std::vector<int>& devices, const driver::Error& error) const = 0;
   /// Nobody works with these devices any more: launches that wait for them, or for others with
   /// them, fail with this error.
   virtual void leave(const std::vector<int>& devices, const driver::Error& error) const = 0;
@@ -127,8 +130,9 @@ class Runtime {
 
   /// Begins the profile of the steps from here on, once what was submitted is over.
   virtual void begin_profile() const = 0;
-  /// Ends it, and gives it as XSpace.
-  virtual std::string end_profile() const = 0;
+  /// The profile so far, as XSpace; empty: no step has run. Then it goes on with the next step, or
+  /// ends.
+  virtual std::string take_profile(bool goes_on) const = 0;
 };
 
 }  // namespace tpu::pjrt

@@ -10,7 +10,10 @@
 namespace tpu::test {
 
 // Arguments of the calls that make something, which a caller must pass.
+inline int clients_made = 0;  // by this process
+
 inline PJRT_Client* make_client() {
+  ++clients_made;
   auto args = args_of<PJRT_Client_Create_Args>();
   const Outcome outcome = outcome_of(api().PJRT_Client_Create(&args));
   EXPECT_EQ(outcome.code, PJRT_Error_Code_OK) << outcome.text;

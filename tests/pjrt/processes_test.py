@@ -63,6 +63,74 @@ if jax.process_count() > 1:
           == list(range(jax.process_count())))
     multihost_utils.sync_global_devices('end')
 """
+# The same function, called from a line of their own in each process.
+LINES = """
+mesh = Mesh(np.array(jax.devices()), ('data',))
+parts = NamedSharding(mesh, P('data'))
+mine = np.arange(8, dtype=np.float32)[jax.process_index() * 4:jax.process_index() * 4 + 4]
+x = jax.make_array_from_process_local_data(parts, mine)
+@jax.jit
+def step(x): return jnp.tanh(x @ x), x * 2
+for i in range(3):
+    if jax.process_index() == 0:
+        value, x = step(x)
+        print('first line')
+    else:
+        value, x = step(x)
+    print(i, np.asarray(value.addressable_data(0)).tobytes().hex())
+try:
+    other = jax.jit(lambda x: (x - 1).sum() if jax.process_index() == 0 else (x + 1).sum())(x)
+    print('no error', other.addressable_data(0))
+except Exception as error:
+    print(error)
+print(step(x)[1].addressable_data(0))
+"""
+# What processes ask of the board beside launches.
+CALLS = """
+import tempfile
+from pathlib import Path
+from jax.experimental import multihost_utils
+mesh = Mesh(np.array(jax.devices()), ('data',))
+whole, parts = NamedSharding(mesh, P()), NamedSharding(mesh, P('data'))
+def spread(rows, columns):
+    own = np.full((rows // jax.process_count(), columns), jax.process_index() + 1, np.float32)
+    return jax.make_array_from_process_local_data(parts, own)
+seen = []
+def doubled(a):
+    seen.append(a.shape)
+    return 2 * a
+def called(x): return jax.pure_callback(doubled, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+call = jax.jit(jax.shard_map(called, mesh=mesh, in_specs=P('data'), out_specs=P('data')))
+out = call(spread(8, 3))
+print('called', [np.asarray(s.data).ravel().tolist() for s in out.addressable_shards], len(seen))
+try:
+    call(spread(8, 5_000_000)).block_until_ready()
+    print('no limit')
+except Exception as error:
+    print('limit', error)
+jax._src.dispatch.runtime_tokens.clear()  # else JAX reports the error once more when it ends
+out = call(spread(8, 3))
+print('again', np.asarray(out.addressable_data(0)).ravel().tolist())
+gives = jax.jit(lambda x: x + 1, donate_argnums=0)
+x = spread(8, 4)
+y = gives(x)
+print('donated', x.is_deleted(), np.asarray(y.addressable_data(0)).ravel().tolist())
+print('memory', all(d.memory_stats()['bytes_in_use'] > 0 for d in jax.local_devices()))
+folder = Path(tempfile.mkdtemp())
+step = jax.jit(lambda x: x @ x.T)
+step(y).block_until_ready()
+multihost_utils.sync_global_devices('before')
+with jax.profiler.trace(folder):
+    multihost_utils.sync_global_devices('all have begun')
+    for i in range(3):
+        step(y).block_until_ready()
+path, = folder.glob('plugins/profile/*/*.xplane.pb')
+planes = list(jax.profiler.ProfileData.from_file(str(path)).planes)
+cores = {p.name for p in planes if p.name.startswith('/device:TPU:')}
+lines = [line for p in planes if p.name == '/device:TPU:5' for line in p.lines]
+print('profile', len(cores), sum(len(list(line.events)) for line in lines if line.name == 'Steps') >= 3)
+multihost_utils.sync_global_devices('end')
+"""
 
 
 def free_port() -> int:
@@ -144,6 +212,29 @@ def train(count: int) -> None:
         assert same == alone.splitlines(), f"process {number}:\n{text}\none process:\n{alone}"
 
 
+def lines() -> None:
+    """Processes that trace a function from lines of their own launch one program; others are an error for all."""
+    one, two = (text.splitlines() for text in outputs(JOIN + LINES, 2))
+    assert [line for line in one if line != "first line"][:3] == two[:3], (one, two)
+    for text in (one, two):
+        assert any("different" in line and "each process must launch the same programs" in line for line in text), text
+    assert one[-1] == "[0. 8.]" or one[-1].startswith("[0."), one
+    assert two[-1].startswith("["), two
+
+
+def calls() -> None:
+    """Calls of the host, donated arguments, use of memory and a profile, in each of two processes."""
+    for number, text in enumerate(outputs(JOIN + CALLS, 2)):
+        said = {line.split()[0]: line for line in text.splitlines() if line}
+        value = 2.0 * (number + 1)
+        assert said["called"] == f"called {[[value] * 3] * 4} 4", text
+        assert said["limit"].startswith("limit") and "takes 16777216 at most" in text, text
+        assert said["again"] == f"again {[value] * 3}", text
+        assert said["donated"] == f"donated True {[number + 2.0] * 4}", text
+        assert said["memory"] == "memory True", text
+        assert said["profile"] == "profile 8 True", text
+
+
 def variables() -> None:
     """The variables of the real machine, without jax.distributed: each process has its own chip."""
     code = "d = jax.local_devices()\nprint([x.id for x in d], [x.coords for x in d], jax.process_index())\n"
@@ -183,7 +274,7 @@ except Exception as error:
 def main() -> int:
     """Runs a case."""
     cases = {"two": lambda: train(2), "four": lambda: train(4), "eight": lambda: train(8), "variables": variables,
-             "killed": killed}
+             "killed": killed, "lines": lines, "calls": calls}
     parser = argparse.ArgumentParser()
     parser.add_argument("--case", required=True, choices=sorted(cases))
     cases[parser.parse_args().case]()

@@ -353,8 +353,13 @@ TEST_F(PjrtReplicas, AClientThatIsDestroyedEndsWhatWaits) {
 class PjrtReplicaLimit : public PjrtReplicas {
  protected:
   void SetUp() override {
+    static const bool in_time = clients_made == 0;
+    if (!in_time) {
+      GTEST_SKIP() << "a process reads the limit once: run these tests in one of their own";
+    }
     ::setenv("TPUBOARD_REPLICA_LIMIT", "0.4", 1);
     PjrtReplicas::SetUp();
+    ::unsetenv("TPUBOARD_REPLICA_LIMIT");
   }
 };
 
@@ -393,8 +398,8 @@ TEST_F(PjrtReplicaLimit, WorkOfTheMissingReplicaCounts) {
   for (int r = 0; r < kReplicas - 1; ++r) {
     asked.push_back(ask(step, r, {filled(r, 1), filled(r, 1)}));
   }
-  for (int i = 0; i < 12; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (int i = 0; i < 60; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     destroy(filled(kReplicas - 1, 1));
   }
   asked.push_back(ask(step, kReplicas - 1, {filled(kReplicas - 1, 1), filled(kReplicas - 1, 1)}));

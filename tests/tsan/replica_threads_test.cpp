@@ -21,9 +21,9 @@ constexpr int kDevices = 8;
 
 class ReplicaThreads : public testing::Test {
  protected:
-  void open(double limit) {
+  void open(double limit, bool completion_thread = true) {
     driver::OpenOptions options;
-    options.completion_thread = true;
+    options.completion_thread = completion_thread;
     board_ = driver::test::open_null(null_, options);
     runtime_ = std::make_unique<LocalRuntime>(board_, std::chrono::duration<double>(limit),
                                               [this](const auto& programs, const auto& /*cores*/) {
@@ -122,19 +122,48 @@ TEST_F(ReplicaThreads, AMissingDeviceEndsTheLaunchOfAll) {
   open(0.05);
   constexpr int kRounds = 10;
   std::atomic<int> late{0};
+  std::array<std::atomic<bool>, kRounds> over{};
   in_threads(kDevices, [&](int device) {
     const auto program = load();
-    for (int round = 0; round < kRounds; ++round) {
-      if (round % kDevices == device) {  // comes when the others have given up
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    for (size_t round = 0; round < kRounds; ++round) {
+      while (static_cast<int>(round) % kDevices == device && !over[round]) {
+        std::this_thread::sleep_for(
+            std::chrono::milliseconds(5));  // until the others have given up
       }
       const LaunchResult result = program->launch({{{device, {state(device)}}}, {}, {}, 0});
       if (const auto error = result.done[0].wait_for_error()) {
         late += error->code() == driver::ErrorCode::kTimeout ? 1 : 100;
       }
+      over[round] = true;
     }
   });
   EXPECT_EQ(late, kRounds * kDevices);
+}
+
+// The board may run callbacks in any call, also in the first of a launch; they may launch too.
+TEST_F(ReplicaThreads, ACallbackLaunchesWhileALaunchBegins) {
+  open(600, false);
+  const auto program = load();
+  LaunchRequest all;
+  for (int device = 0; device < kDevices; ++device) {
+    all.shares.push_back({device, {state(device)}});
+  }
+  std::vector<driver::Event> launched;
+  bool called = false;
+  program->launch(all).done[0].on_ready([&](const auto& /*error*/) {
+    called = true;
+    launched.push_back(program->launch({{{0, {state(0)}}}, {}, {}, 0}).done[0]);
+  });
+  for (int device = 1; device < kDevices; ++device) {
+    launched.push_back(program->launch({{{device, {state(device)}}}, {}, {}, 0}).done[0]);
+  }
+  if (!called) {
+    board_.synchronize();
+  }
+  EXPECT_TRUE(called);
+  for (const driver::Event& event : launched) {
+    EXPECT_EQ(event.wait_for_error(), nullptr);
+  }
 }
 
 TEST_F(ReplicaThreads, WhoLeavesEndsWhatWaits) {

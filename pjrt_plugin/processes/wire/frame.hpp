@@ -11,7 +11,7 @@
 
 namespace tpu::pjrt {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr size_t kFrameHeadBytes = 16;
 inline constexpr size_t kMostFrameBytes = size_t{16} << 20;  ///< of a payload
 /// Arrays of more bytes go through shared memory.

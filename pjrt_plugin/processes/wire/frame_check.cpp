@@ -47,7 +47,8 @@ bool is_aligned(const wire::Frame& frame) {
     case wire::Body::Load:
       return aligned(frame.body_as_Load()->devices());
     case wire::Body::Refuse:
-      return aligned(frame.body_as_Refuse()->devices());
+      return aligned(frame.body_as_Refuse()->devices()) &&
+             aligned(frame.body_as_Refuse()->members());
     case wire::Body::Leave:
       return aligned(frame.body_as_Leave()->devices());
     case wire::Body::Launch:

@@ -58,7 +58,7 @@ int Member::end() const {
 Member::~Member() {
   if (!over_) {
     ::kill(pid_, SIGKILL);
-    end();
+    EXPECT_LE(end(), 0) << "process " << pid_ << " has found a failure";
   }
   ::close(pipe_);
 }
@@ -139,18 +139,29 @@ void Job::start_all(const Work& work) {
   }
 }
 
-int Job::server() const {
+void Job::for_each_server(const std::function<void(int process)>& work) const {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") == std::string::npos) {
       const std::string words = command_line(entry.path());
       if (words.find("tpuboard_server") != std::string::npos &&
           words.find(folder_) != std::string::npos) {
-        return std::stoi(name);
+        work(std::stoi(name));
       }
     }
   }
-  return 0;
+}
+
+int Job::server() const {
+  int found = 0;
+  for_each_server([&found](int process) { found = process; });
+  return found;
+}
+
+int Job::servers() const {
+  int count = 0;
+  for_each_server([&count](int /*process*/) { ++count; });
+  return count;
 }
 
 bool Job::server_ends(std::chrono::seconds limit) const {

@@ -30,7 +30,7 @@ class Member {
   Member(const Variables& variables, const std::function<void(const Reporter&)>& work);
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
-  /// Kills it if it is still there.
+  /// Kills it if it is still there; a failure of the test if it has ended with a failure.
   ~Member();
 
   int pid() const { return pid_; }
@@ -70,10 +70,14 @@ class Job {
   const std::string& folder() const { return folder_; }
   /// Of the process that has the board; 0: there is none.
   int server() const;
+  /// How many processes have a board; more than one: the job is split.
+  int servers() const;
   /// False when it is still there after so long.
   bool server_ends(std::chrono::seconds limit = std::chrono::seconds(20)) const;
 
  private:
+  void for_each_server(const std::function<void(int process)>& work) const;
+
   const int processes_;
   std::string folder_;
   std::vector<std::unique_ptr<Member>> members_;

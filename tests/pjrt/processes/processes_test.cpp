@@ -1,13 +1,17 @@
 // Several processes on one board: the bits of one process, processes that end or stop in the middle
 // of it, and those that may not take part.
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <random>
 #include <thread>
@@ -209,6 +213,7 @@ TEST(PjrtProcesses, AStoppedProcessDoesNotStopOthers) {
     reporter.say("done");
   });
   EXPECT_EQ(job.at(1).line(), "done");
+  EXPECT_EQ(job.at(1).rest(), "");
   job.at(0).send_signal(SIGKILL);
 }
 
@@ -290,7 +295,19 @@ TEST(PjrtProcesses, ABadPlaceIsRefusedWithBothValues) {
 // Others of the user may send what they like.
 TEST(PjrtProcesses, DamagedFramesEndOneConnection) {
   Job job(2);
-  EXPECT_EQ(job.start(0, stay).line(), "there");
+  const std::string go = testing::TempDir() + "tpuboard-go-" + std::to_string(::getpid());
+  job.start(0, [&go](int, const Reporter& reporter) {
+    PJRT_Client* const client = make_client();
+    reporter.say("there");
+    while (!std::filesystem::exists(go)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    const std::vector<float> values(100000, 3);
+    EXPECT_EQ(download(upload(client, local_devices(client)[0], values, {100000}).first), values);
+    reporter.say("works");
+    std::this_thread::sleep_for(std::chrono::seconds(60));
+  });
+  EXPECT_EQ(job.at(0).line(), "there");
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     const int raw = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -303,9 +320,22 @@ TEST(PjrtProcesses, DamagedFramesEndOneConnection) {
       bytes.push_back(static_cast<char>(random()));
     }
     static_cast<void>(::send(raw, bytes.data(), bytes.size(), MSG_NOSIGNAL));
+    if (bytes.size() >= 16 && bytes[0] != 'T') {  // a whole head, which cannot be good
+      std::string answer(1 << 16, ' ');
+      const timeval limit{10, 0};
+      ::setsockopt(raw, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+      ssize_t count = 0;
+      do {
+        count = ::recv(raw, answer.data(), answer.size(), 0);
+      } while (count > 0);
+      EXPECT_TRUE(count == 0 || errno == ECONNRESET) << "the connection lasts";
+    }
     ::close(raw);
   }
   EXPECT_EQ(job.start(1, stay).line(), "there");
+  std::ofstream(go) << "go";
+  EXPECT_EQ(job.at(0).line(), "works");
+  std::filesystem::remove(go);
 }
 
 TEST(PjrtProcesses, AForkedChildIsToldSo) {
@@ -325,6 +355,103 @@ TEST(PjrtProcesses, AForkedChildIsToldSo) {
   const std::string error = job.at(0).line();
   EXPECT_NE(error.find("was forked"), std::string::npos) << error;
   EXPECT_EQ(job.at(0).line(), "parent goes on");
+  EXPECT_EQ(job.at(0).rest(), "");
+}
+
+// Its connection is that of its parent, which ends with the parent.
+TEST(PjrtProcesses, AForkedChildDoesNotKeepItsParentInTheJob) {
+  Job job(2);
+  job.start(0, run_until_error);
+  job.start(1, [](int, const Reporter& reporter) {
+    Sum sum;
+    EXPECT_EQ(sum.run(), "");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::this_thread::sleep_for(std::chrono::seconds(60));
+      ::_exit(0);
+    }
+    reporter.say(std::to_string(child));
+    while (sum.run().empty()) {
+    }
+  });
+  EXPECT_EQ(job.at(0).line(), "");
+  const int child = std::stoi(job.at(1).line());
+  job.at(1).send_signal(SIGKILL);
+  const std::string error = job.at(0).rest(std::chrono::seconds(10));
+  EXPECT_NE(error.find("process 1 (pid " + std::to_string(job.at(1).pid())), std::string::npos)
+      << error;
+  EXPECT_EQ(::kill(child, SIGKILL), 0) << "the child was to last longer";
+}
+
+// Whoever waits for the end of what its first process writes does not wait for the server.
+TEST(PjrtProcesses, TheServerKeepsNothingOpenOfTheProcessThatStartsIt) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);  // without FD_CLOEXEC, as shells open them
+  Job job(2);
+  job.start(0, stay);
+  EXPECT_EQ(job.at(0).line(), "there");
+  job.start(1, [&ends](int process, const Reporter& reporter) {
+    ::close(ends[1]);
+    stay(process, reporter);
+  });
+  EXPECT_EQ(job.at(1).line(), "there");
+  ::close(ends[1]);
+  job.at(0).send_signal(SIGKILL);
+  pollfd end{ends[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&end, 1, 5000), 1) << "the server has the pipe";
+  EXPECT_NE(job.server(), 0);
+  ::close(ends[0]);
+}
+
+// A server whose folder was removed leaves the one that has come after it alone.
+TEST(PjrtProcesses, AServerOfARemovedFolderDoesNotSplitTheNextJob) {
+  Job job(2);
+  EXPECT_EQ(job.start(0, stay).line(), "there");
+  job.at(0).send_signal(SIGKILL);
+  std::filesystem::remove_all(job.folder());
+  EXPECT_EQ(job.start(0, stay).line(), "there");
+  EXPECT_EQ(job.servers(), 2);
+  std::this_thread::sleep_for(std::chrono::seconds(11));  // the patience of the first
+  EXPECT_EQ(job.start(1, stay).line(), "there");
+  EXPECT_EQ(job.servers(), 1);
+}
+
+TEST(PjrtProcesses, CoresThatNeverLaunchAreNamed) {
+  Job job(2);
+  const Variables limit = {{"TPUBOARD_REPLICA_LIMIT", "0.5"}};
+  EXPECT_EQ(job.start(1, stay, limit).line(), "there");
+  job.start(
+      0, [](int, const Reporter& reporter) { reporter.say(Sum().run()); }, limit);
+  const std::string error = job.at(1).line();
+  EXPECT_NE(error.find("partition 4 (TPU:4), partition 5 (TPU:5), partition 6 (TPU:6), partition 7 "
+                       "(TPU:7) did not launch it within 0.5 s"),
+            std::string::npos)
+      << error;
+}
+
+// A launch that a process cannot make counts, and fails for the others at once.
+TEST(PjrtProcesses, ALaunchThatOneRefusesIsOverForAll) {
+  Job job(2);
+  job.start_all([](int process, const Reporter& reporter) {
+    Sum sum;
+    if (process == 1) {
+      auto arguments = sum.arguments;
+      for (auto& list : arguments) {
+        list.push_back(list[0]);
+      }
+      reporter.say(submit(sum.program, arguments, 1).outcome.text);
+    } else {
+      reporter.say(sum.run());
+    }
+    reporter.say(sum.run());
+  });
+  const std::string text = "2 arguments, the program takes 1";
+  EXPECT_NE(job.at(1).line().find(text), std::string::npos);
+  const std::string error = job.at(0).line();
+  EXPECT_NE(error.find("could not launch it: " + text), std::string::npos) << error;
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(job.at(i).rest(), "\n") << "the next launch";
+  }
 }
 
 }  // namespace
