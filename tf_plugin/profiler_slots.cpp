@@ -33,7 +33,7 @@ void stop(TpuProfiler& profiler) {
     throw driver::Error(driver::ErrorCode::kFailedPrecondition, "the profiler does not run");
   }
   profiler.running = false;
-  profiler.space = System::get().runtime().end_profile();
+  profiler.space = System::get().runtime().take_profile(false);
 }
 
 // Without a buffer, the size that it must have.
