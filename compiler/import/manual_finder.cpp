@@ -34,7 +34,7 @@ ManualFinder::ManualFinder(const Tables& tables, const bytecode::RawRegion& regi
     : tables_(tables), ops_(region.ops), joined_(ops_.size(), kNowhere) {
   std::vector<size_t> exits;
   for (size_t at = 0; at < ops_.size(); ++at) {
-    if (target(at) == kGspmdLeave && ops_[at].operands.size() == 1 &&
+    if (is_border(at, kGspmdLeave) &&
         (part_of(ops_[at].operands[0]) != kNowhere || !is_of_call(ops_[at].operands[0]))) {
       exits.push_back(at);
     }
@@ -43,7 +43,7 @@ ManualFinder::ManualFinder(const Tables& tables, const bytecode::RawRegion& regi
   for (size_t at = 0; at < ops_.size(); ++at) {
     if (joined_[at] != kNowhere) {
       ManualPart& part = parts_[root(at)];
-      (target(at) == kGspmdEnter ? part.entries : part.ops).push_back(at);
+      (is_border(at, kGspmdEnter) ? part.entries : part.ops).push_back(at);
     }
   }
   for (const size_t at : exits) {
@@ -66,18 +66,19 @@ void ManualFinder::look_at(size_t at) {
 }
 
 bool ManualFinder::enters_or_leaves(size_t at) {
-  const RawOp& op = ops_[at];
-  if (op.operands.size() != 1 || op.results.size() != 1) {
-    return false;
+  if (!is_border(at, kGspmdEnter)) {
+    return is_border(at, kGspmdLeave);
   }
-  if (target(at) == kGspmdEnter) {
-    if (part_of(op.operands[0]) != kNowhere) {
-      fail(op, "the operand is an array of one device already");
-    }
-    joined_[at] = at;
-    entries_.push_back(at);
+  if (part_of(ops_[at].operands[0]) != kNowhere) {
+    fail(ops_[at], "the operand is an array of one device already");
   }
-  return joined_[at] != kNowhere || target(at) == kGspmdLeave;
+  joined_[at] = at;
+  entries_.push_back(at);
+  return true;
+}
+
+bool ManualFinder::is_border(size_t at, std::string_view target_name) const {
+  return target(at) == target_name && ops_[at].operands.size() == 1 && ops_[at].results.size() == 1;
 }
 
 void ManualFinder::join_with_uses(size_t at) {

@@ -52,6 +52,7 @@ class ManualFinder {
  private:
   void look_at(size_t at);
   bool enters_or_leaves(size_t at);
+  bool is_border(size_t at, std::string_view target) const;
   void join_with_uses(size_t at);
   size_t part_of(uint32_t value) const;
   size_t root(size_t at);
