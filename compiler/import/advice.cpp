@@ -43,9 +43,9 @@ constexpr std::array kTargets = std::to_array<Advice>({
      "Python says how jax.experimental.custom_partitioning is cut, where JAX compiles the "
      "program, by jax.jit on the plugin: export the function inside of jax.shard_map over all "
      "axes of the mesh, or without custom_partitioning"},
-    {"xla.sdy.",
-     "an HLO module has jax.shard_map of Shardy as text, which is not read: write it with "
-     "jax.config.update('jax_use_shardy_partitioner', False), or as StableHLO"},
+    {"local_xla.sdy.",
+     "an XLA of 2024 has written jax.shard_map in a form that is not read: write the module with a "
+     "newer JAX, or as StableHLO"},
     {"InspectSharding", "return the array and look at its sharding outside of jax.jit"},
     {"__gpu$xla.gpu.triton", "write the kernel with jax.numpy operations"},
 });

@@ -36,6 +36,15 @@ void read_open_dims(std::string_view config, size_t rank, ShardingAttrs& attrs) 
 }  // namespace
 
 GspmdSharding GspmdOps::sharding_of(const OpReader& reader, size_t rank) {
+  const uint32_t shardy = tables_.entry(reader.raw().dictionary, "sdy.sharding");
+  if (shardy != bytecode::kNone) {  // of an HLO module that Shardy's operations were written to
+    GspmdSharding sharding;
+    sharding.attrs = shardings_.tensor(reader, shardy, rank);
+    if (reader.has("manual_axes")) {
+      sharding.manual_axes = shardings_.manual_axes(reader, shardy);
+    }
+    return sharding;
+  }
   const auto text = tables_.text(tables_.entry(reader.raw().dictionary, "mhlo.sharding"));
   if (!text) {
     reader.fail("the attribute 'mhlo.sharding' is missing");
@@ -148,6 +157,9 @@ void GspmdOps::convert_shard_map(const OpReader& reader, Region& to) {
       types.push_back(out.type(exit->result_types.at(0)));
       const GspmdSharding sharding = sharding_of(out, types.back().dims.size());
       attrs.out.push_back(sharding.attrs);
+      if (attrs.in.empty() && out.has("manual_axes")) {
+        manual.push_back(sharding);
+      }
       leaving.push_back(exit->results[0]);
       left_behind.push_back(i);
     }

@@ -90,8 +90,8 @@ def matrices() -> Iterator[tuple[str, list[str], bool]]:
         yield module, groups.split(), "--x64" in options
 
 
-def of_cases() -> Iterator[tuple[str, str]]:
-    """Texts of the cases; of those with the same operations one in EVERY."""
+def of_cases(sharded: bool = False) -> Iterator[tuple[str, str]]:
+    """Texts of the cases, or of those with a mesh; of those with the same operations one in EVERY."""
     import case_runner
 
     import jax
@@ -101,6 +101,8 @@ def of_cases() -> Iterator[tuple[str, str]]:
         jax.config.update("jax_enable_x64", wide)
         module = importlib.import_module(name)
         for case in (case for group in groups for case in getattr(module, group)()):
+            if sharded and not case.mesh:
+                continue
             text = case.function
             if not isinstance(text, str):
                 text = case_runner.export(text, case.inputs, case.mesh, platform=case.platform).mlir_module()

@@ -181,6 +181,9 @@ void fusion(const Step& step, std::string_view) {
 }
 
 void custom_call(const Step& step, std::string_view vhlo) {
+  if (shardy_custom_call(step)) {
+    return;
+  }
   auto& build = step.build();
   std::vector<uint32_t> called;
   for (const uint32_t computation : step.at.called) {

@@ -92,6 +92,7 @@ bytecode::RawModule Converter::run() {
   names_.emplace("main", 0);
   const Computation& entry = module_.computations[module_.entry];
   std::vector<RawOp>& functions = raw.module.regions.emplace_back().ops;
+  read_meshes(functions);
   functions.push_back(function_op(entry, "main"));
   entry_attributes(entry, functions.back());
   while (!waiting_.empty()) {
@@ -102,7 +103,6 @@ bytecode::RawModule Converter::run() {
   return std::move(raw);
 }
 
-uint32_t Converter::type_of(const Shape& leaf) { return vhlo_type_of(leaf, build); }
 uint32_t Converter::text(const std::string& text) {
   const auto [at, added] = texts_.emplace(text, 0);
   if (added) {
@@ -111,6 +111,8 @@ uint32_t Converter::text(const std::string& text) {
   return at->second;
 }
 
+uint32_t Converter::type_of(const Shape& leaf) { return vhlo_type_of(leaf, build); }
+
 // What the computation becomes where its own are written out within it; functions are not.
 void Converter::measure() {
   for (const Computation& c : module_.computations) {
@@ -118,16 +120,16 @@ void Converter::measure() {
     for (const Instruction& at : c.instructions) {
       size.ops += 1;
       size.leaves += static_cast<double>(at.shape.leaves);
+      for (const uint32_t operand : at.operands) {
+        const bool part = at.opcode == "get-tuple-element";  // it takes no more than it gives
+        size.leaves += part ? 0 : static_cast<double>(c.instructions[operand].shape.leaves);
+      }
+      size.bytes += at.literal == nullptr ? 0 : static_cast<double>(bytes_of(*at.literal));
+      const bool function = at.opcode == "call" || at.opcode == "custom-call";
+      const double each = ops_for(at);
+      size.devices += each * devices_of(at);
+      const double times = function ? 0 : each;
       for (const uint32_t called : at.called) {
-        for (const uint32_t operand : at.operands) {
-          const bool part = at.opcode == "get-tuple-element";  // it takes no more than it gives
-          size.leaves += part ? 0 : static_cast<double>(c.instructions[operand].shape.leaves);
-        }
-        size.bytes += at.literal == nullptr ? 0 : static_cast<double>(bytes_of(*at.literal));
-        const bool function = at.opcode == "call" || at.opcode == "custom-call";
-        const double each = ops_for(at);
-        size.devices += each * devices_of(at);
-        const double times = function ? 0 : each;
         size.ops += times * sizes_[called].ops;
         size.leaves += times * sizes_[called].leaves;
         size.bytes += times * sizes_[called].bytes;

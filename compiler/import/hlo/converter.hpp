@@ -4,15 +4,19 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "import/bytecode.hpp"
 #include "import/hlo/hlo_module.hpp"
 #include "import/hlo/places.hpp"
+#include "import/hlo/shardy_texts.hpp"
 #include "import/raw_builder.hpp"
+#include "ir/error.hpp"
 
 namespace tpu::compiler::hlo {
 
@@ -34,6 +38,8 @@ struct Scope {
   std::vector<RawOp>& to;
   int depth;                   // regions and inlined computations around it
   std::vector<Bundle> values;  // by instruction
+  // Calls, by an instruction that they read; filled when it is asked for.
+  std::optional<std::unordered_map<const Instruction*, const Instruction*>> calls = {};
 };
 
 // Leaves of a shape, in order.
@@ -54,6 +60,7 @@ class Converter {
 
   bytecode::RawModule raw;
   bytecode::RawBuilder build{raw};
+  ShardyTexts shardy{build};
   std::unordered_map<const Literal*, uint32_t> constants;  // attributes of those that are made
   const int64_t replicas, partitions;                      // for which the program is compiled
 
@@ -64,6 +71,10 @@ class Converter {
   uint32_t new_value() { return raw.num_values++; }
   // The attribute of the text, one for all uses.
   uint32_t text(const std::string& text);
+  // The shardings of the program are Shardy's: those in `sharding` fields are but near to them.
+  bool of_shardy() const { return of_shardy_; }
+  // True of the custom call that shards a result of the program and does nothing else.
+  bool makes_result(const Instruction& at) const { return makes_result_.contains(&at); }
   // The name of the function that the computation becomes.
   std::string_view function(uint32_t computation);
   // Converts a computation whose parameters are `arguments`; gives its root.
@@ -79,6 +90,11 @@ class Converter {
   void count(const Computation& function);  // throws if the program becomes too large
   RawOp function_op(const Computation& computation, std::string_view name);
   void entry_attributes(const Computation& entry, RawOp& function);
+  void read_meshes(std::vector<RawOp>& to);
+  std::vector<uint32_t> listed_shardings(std::string_view key, size_t leaves);
+  // Attributes by leaf, kNone for those without one.
+  std::vector<uint32_t> shardy_arguments(const Computation& entry);
+  std::vector<uint32_t> shardy_results(const Computation& entry);
   std::vector<uint32_t> argument_attributes(const Computation& entry);
   std::vector<uint32_t> result_attributes(const Instruction& root);
   RawOp return_op(const Bundle& root, const Computation& of);
@@ -98,6 +114,9 @@ class Converter {
   std::vector<uint32_t> waiting_;                   // functions that are not converted yet
   std::map<std::string, int, std::less<>> names_;   // taken; the last number added to each
   std::map<std::string, uint32_t> texts_;           // attributes
+  bool of_shardy_ = false;
+  std::vector<const Instruction*> result_makers_;  // by leaf of the root; null: another instruction
+  std::unordered_set<const Instruction*> makes_result_;
 };
 
 // One instruction under conversion.
@@ -112,6 +131,15 @@ class Step {
 
   // The program contradicts itself.
   [[noreturn]] void fail(const std::string& why) const;
+  // Calls `read`, whose errors are about the frontend attribute.
+  template <typename Read>
+  auto read_attribute(std::string_view key, const Read& read) const {
+    try {
+      return read();
+    } catch (const Error& e) {
+      fail("its frontend attribute '" + std::string(key) + "': " + e.message());
+    }
+  }
   // An op that the import refuses by the opcode's name.
   void refuse() const;
 

@@ -56,11 +56,20 @@ std::vector<uint32_t> Converter::argument_attributes(const Computation& entry) {
     const Instruction& parameter = entry.instructions[at];
     first.push_back(all.size());
     all.resize(all.size() + parameter.shape.leaves);
-    if (parameter.sharding) {
+    if (parameter.sharding && (!of_shardy_ || parameter.shape.is_tuple())) {
       const Step step(*this, scope, parameter);
       const GspmdTexts texts = gspmd_texts(*parameter.sharding, parameter.shape.leaves, step);
       for (size_t i = 0; i < parameter.shape.leaves; ++i) {
         all[first.back() + i].emplace_back("mhlo.sharding", text(texts[i]));
+      }
+    }
+  }
+  if (of_shardy_) {
+    const std::vector<uint32_t> shardings = shardy_arguments(entry);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (shardings[i] != kNone) {
+        all[i].clear();
+        all[i].emplace_back("sdy.sharding", shardings[i]);
       }
     }
   }
@@ -93,13 +102,20 @@ std::vector<uint32_t> Converter::argument_attributes(const Computation& entry) {
 std::vector<uint32_t> Converter::result_attributes(const Instruction& root) {
   std::vector<uint32_t> dictionaries;
   GspmdTexts texts({});
-  if (root.sharding) {
+  if (root.sharding && !of_shardy_) {
     std::vector<RawOp> none;
     Scope scope{module_.computations[module_.entry], none, 0, {}};
     texts = gspmd_texts(*root.sharding, root.shape.leaves, Step(*this, scope, root));
   }
+  std::vector<uint32_t> shardings(root.shape.leaves, kNone);
+  if (of_shardy_) {
+    shardings = shardy_results(module_.computations[module_.entry]);
+  }
   for (size_t i = 0; i < root.shape.leaves; ++i) {
     std::vector<std::pair<std::string_view, uint32_t>> entries;
+    if (shardings[i] != kNone) {
+      entries.emplace_back("sdy.sharding", shardings[i]);
+    }
     if (!texts.empty()) {
       entries.emplace_back("mhlo.sharding", text(texts[i]));
     }

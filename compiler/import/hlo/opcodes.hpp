@@ -78,6 +78,8 @@ void async_update(const Step& step, std::string_view vhlo);
 void done(const Step& step, std::string_view vhlo);  // the end of what another began
 void copy_start(const Step& step, std::string_view vhlo);
 }  // namespace bodies
+// Shardy's operations, as custom calls (convert_shardy.cpp). False: it is another one.
+bool shardy_custom_call(const Step& step);
 namespace cores {  // convert_cores.cpp: between cores, and with the host
 void all_reduce(const Step& step, std::string_view vhlo);
 void all_gather(const Step& step, std::string_view vhlo);

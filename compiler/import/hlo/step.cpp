@@ -166,7 +166,7 @@ void Step::constrain() const {
   constexpr std::array<std::string_view, 10> kElsewhere = {
       "after-all", "custom-call", "infeed", "outfeed",   "parameter",
       "recv",      "recv-done",   "send",   "send-done", "tuple"};
-  if (!at.sharding ||
+  if (!at.sharding || converter.of_shardy() ||
       std::find(kElsewhere.begin(), kElsewhere.end(), at.opcode) != kElsewhere.end()) {
     return;
   }

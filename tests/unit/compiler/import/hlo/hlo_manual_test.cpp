@@ -272,5 +272,153 @@ TEST(HloManualParts, ErrorsSayWhatIsMissing) {
               HasSubstr("an array of one device passes by an array of all devices"));
 }
 
+// ---- Shardy
+
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+std::string frontend_attributes(uint32_t field, const Texts& texts) {
+  std::string all;
+  for (const auto& [key, value] : texts) {
+    all += bytes(1, bytes(1, key) + bytes(2, value));
+  }
+  return bytes(field, all);
+}
+std::string attributes(const Texts& texts) { return frontend_attributes(68, texts); }
+
+Instruction custom_call(const std::string& target, const std::string& shape, int64_t operand,
+                        const Texts& texts = {}) {
+  return {"custom-call", shape, {operand}, bytes(28, target) + attributes(texts)};
+}
+
+const std::string kMesh = R"({mesh = #sdy.mesh<["a"=2, "b"=4]>})";
+
+std::string shardy_program(const std::vector<std::string>& computations,
+                           const std::string& meshes = kMesh, const Texts& others = {}) {
+  Texts texts = others;
+  texts.emplace_back("xla.sdy.meshes", meshes);
+  return module(computations, frontend_attributes(19, texts));
+}
+
+std::string in_list(const std::string& sharding) {
+  return "#sdy.sharding_per_value<[" + sharding + "]>";
+}
+
+// jax.shard_map of one array along `b`. The attributes are on the custom calls, or on the call.
+std::string shard_map(const std::string& in, const std::string& out, const std::string& axes,
+                      bool on_call = false, const std::string& prefix = "") {
+  const Texts enter = {{"xla.sdy.in_shardings", in}, {"xla.sdy.manual_axes", axes}};
+  const Texts leave = {{"xla.sdy.out_shardings", out}, {"xla.sdy.manual_axes", axes}};
+  const Texts all = {enter[0], leave[0], enter[1]};
+  const std::string part = shape(kF32, {8, 2});
+  return shardy_program(
+      {computation("body", 1, {parameter(0, part), {"negate", part, {1}}}),
+       computation(
+           "main", 2,
+           {parameter(0, kWhole),
+            custom_call(prefix + "xla.sdy.GlobalToLocalShape", part, 1, on_call ? Texts() : enter),
+            {"call", part, {2}, calls({1}) + (on_call ? attributes(all) : "")},
+            custom_call(prefix + "xla.sdy.LocalToGlobalShape", kWhole, 3,
+                        on_call ? Texts() : leave)})});
+}
+
+const std::string kAlongB = in_list(R"(<@mesh, [{}, {"b"}]>)"), kB = R"(#sdy<manual_axes{"b"}>)";
+
+std::string quotes_escaped(std::string text) {
+  for (size_t at = text.find('"'); at != std::string::npos; at = text.find('"', at + 2)) {
+    text.insert(at, "\\");
+  }
+  return text;
+}
+
+void expect_shard_map_along_b(const Module& m) {
+  const auto parts = manual_parts(m);
+  ASSERT_EQ(parts.size(), 1u);
+  const auto& attrs = parts[0]->as<ManualAttrs>();
+  EXPECT_EQ(attrs.manual_axes, (std::vector<int>{1, 2}));
+  EXPECT_EQ(cut(m, attrs.in.at(0)), "[8,2]");
+  EXPECT_EQ(cut(m, attrs.out.at(0)), "[8,2]");
+}
+
+TEST(HloShardy, ShardMapIsReadInEveryForm) {
+  expect_shard_map_along_b(load(shard_map(kAlongB, kAlongB, kB)));
+  expect_shard_map_along_b(load(shard_map(kAlongB, kAlongB, kB, true)));
+  const std::string old = quotes_escaped(kAlongB);
+  expect_shard_map_along_b(load(shard_map(old, old, quotes_escaped(kB), true, "local_")));
+  const std::string inlined = in_list(R"(<mesh<["a"=2, "b"=4]>, [{}, {"b"}p2]>)");
+  expect_shard_map_along_b(load(shard_map(inlined, inlined, kB)));
+  const std::string parts = in_list(R"(<@mesh, [{}, {"b":(1)2, "b":(2)2}], replicated={"a"}>)");
+  expect_shard_map_along_b(load(shard_map(parts, parts, kB)));
+  const Module open = load(shard_map(in_list(R"(<@mesh, [{?}, {"b", ?}]>)"), kAlongB, kB));
+  EXPECT_EQ(manual_parts(open)[0]->as<ManualAttrs>().in[0].open, (std::vector<bool>{true, true}));
+}
+
+TEST(HloShardy, MeshesMayListTheirDevices) {
+  const std::string listed = R"({mesh = #sdy.mesh<["a"=8], device_ids=[7, 6, 5, 4, 3, 2, 1, 0]>})";
+  Instruction array = parameter(0, kWhole);
+  array.fields += attributes({{"xla.sdy.sharding", R"(#sdy.sharding<@mesh, [{"a"}, {}]>)"}});
+  const Module m = load(shardy_program({computation("main", 1, {array})}, listed));
+  ASSERT_TRUE(m.main->args[0].wanted);
+  EXPECT_EQ(m.main->args[0].wanted->sharding.shard_index(m.mesh, 7, 2), (Dims{0, 0}));
+}
+
+TEST(HloShardy, ResultsHaveTheirCustomCalls) {
+  const Texts rows = {{"xla.sdy.sharding", in_list(R"(<@mesh, [{"a"}, {?}]>)")}};
+  const Module m = load(shardy_program({computation(
+      "main", 1,
+      {parameter(0, kWhole), custom_call("xla.sdy.FuncResultSharding", kWhole, 1, rows),
+       sharded({"tuple", tuple_shape({kWhole, kWhole}), {2, 1}},
+               number(1, 2) + bytes(5, kColumns) + bytes(5, kColumns))})}));
+  ASSERT_TRUE(m.main->results[0].wanted);
+  EXPECT_EQ(cut(m, *m.main->results[0].wanted), "[4,8]");
+  EXPECT_EQ(m.main->results[0].wanted->open, (std::vector<bool>{false, true}));
+  EXPECT_FALSE(m.main->results[1].wanted);  // the field is no more than an estimate
+}
+
+TEST(HloShardy, MembersOfTuplesAreListedInTheModule) {
+  const std::string both = in_list(R"(<@mesh, [{"a"}, {}]>, <@mesh, [{}, {"b"}]>)");
+  const std::string pair = tuple_shape({kWhole, kWhole});
+  const std::vector<std::string> main = {computation("main", 1, {parameter(0, pair)})};
+  const Module m = load(shardy_program(
+      main, kMesh,
+      {{"xla.sdy.tuple_args_shardings", both}, {"xla.sdy.tuple_results_shardings", both}}));
+  EXPECT_EQ(cut(m, m.main->args[0].wanted.value()), "[4,8]");
+  EXPECT_EQ(cut(m, m.main->args[1].wanted.value()), "[8,2]");
+  EXPECT_EQ(cut(m, m.main->results[1].wanted.value()), "[8,2]");
+  EXPECT_THAT(error_of(shardy_program(main, kMesh, {{"xla.sdy.tuple_args_shardings", kAlongB}})),
+              HasSubstr("'xla.sdy.tuple_args_shardings': 1 shardings, expected 2"));
+}
+
+TEST(HloShardy, ErrorsNameTheAttribute) {
+  const auto in = [](const std::string& text) {
+    return error_of(shard_map(in_list(text), kAlongB, kB));
+  };
+  EXPECT_THAT(in(R"(<@mesh, [{}, {"b"})"),
+              HasSubstr("its frontend attribute 'xla.sdy.in_shardings': "));
+  EXPECT_THAT(in(R"(<@mesh, [{}, {b}]>)"), HasSubstr("expected '\"' at 'b}]>]>'"));
+  EXPECT_THAT(in(R"(<mesh, [{}, {"b"}]>)"), HasSubstr("expected '<' at ', [{}"));
+  EXPECT_THAT(in(R"(<@other, [{}, {"b"}]>)"), HasSubstr("the mesh @other is not defined"));
+  EXPECT_THAT(in(R"(<@mesh, [{}, {"c"}]>)"), HasSubstr("names the axis 'c'"));
+  EXPECT_THAT(in(R"(<@mesh, [{}, {}], unreduced=max{"b"}>)"),
+              HasSubstr("the terms along the unreduced axes are not added"));
+  EXPECT_THAT(in(R"(<@mesh, [{}, {"b"}]>, <@mesh, [{}, {"b"}]>)"),
+              HasSubstr("has 2 shardings, expected 1, one for each array"));
+  EXPECT_THAT(error_of(shard_map(kAlongB, kAlongB, "b")),
+              HasSubstr("'xla.sdy.manual_axes': 'b' is not an attribute of Shardy"));
+  EXPECT_THAT(
+      error_of(shardy_program({computation("main", 1, {parameter(0, kWhole)})}, "{mesh = 3}")),
+      HasSubstr("its frontend attribute 'xla.sdy.meshes'"));
+  EXPECT_THAT(error_of(program(
+                  {parameter(0, kWhole), custom_call("xla.sdy.GlobalToLocalShape", kPart, 1)})),
+              HasSubstr("'xla.sdy.in_shardings' is missing"));
+  EXPECT_THAT(error_of(program({parameter(0, kWhole),
+                                {"custom-call",
+                                 tuple_shape({}),
+                                 {1},
+                                 bytes(28, "xla.sdy.ShardingGroup") +
+                                     attributes({{"xla.sdy.sharding_group_id", "x"}})},
+                                {"negate", kWhole, {1}}})),
+              HasSubstr("'xla.sdy.sharding_group_id': 'x' is not a number"));
+}
+
 }  // namespace
 }  // namespace tpu::compiler
