@@ -40,6 +40,17 @@ def main() -> None:
         if partitions > 1:
             data = hlo_forms_test.with_config(data, 1, partitions)
         (folder / f"{name}.hlo.pb").write_bytes(data)
+    for name, text in other_programs().items():
+        module, *_ = hlo_forms_test.pair(text)
+        (folder / f"{name}.hlo.pb").write_bytes(module)
+
+
+def other_programs() -> dict[str, str]:
+    """StableHLO: sends and receives, manual parts of GSPMD, and jax.shard_map in Shardy's language."""
+    sharded = dict(hlo_forms_test.sharded_programs.sharded(shardy=True))
+    return {"host_transfers": dict(hlo_forms_test.programs.hand_written())["token"],
+            "manual_part": hlo_forms_test.sharded_programs.MANUAL_PART,
+            "shardy": sharded["sharded.several"], "shardy_nested": sharded["sharded.nested"]}
 
 
 if __name__ == "__main__":
