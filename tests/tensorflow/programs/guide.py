@@ -54,7 +54,7 @@ def load(name: str, split: str, **_: object) -> tuple[object, None]:
 
 def prepare(digits: Path, folder: str) -> None:
     """The digits as a dataset in the folder."""
-    subprocess.run([sys.executable, WRITER, "--digits", digits, "--out", folder], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([sys.executable, WRITER, "--digits", digits, "--out", folder], check=True)
     os.environ["TFDS_DATA_DIR"] = folder
 
 
