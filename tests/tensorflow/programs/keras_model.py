@@ -1,7 +1,7 @@
 """Keras 2 or 3 under TPUStrategy: fit with dropout, evaluate and predict on arrays, weights in a file.
 
-With Keras 2 the last batch has 18 examples, and some of the replicas none. With Keras 3 all batches divide: its loss is
-a mean over the examples of a replica, which is not a number for none, on any device.
+With Keras 2 the last batch has 18 or 30 examples, and replicas have different numbers of them, or none. With Keras 3
+all batches divide: its loss is the mean over the replicas of the mean over their examples, on any device.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def make_model(plain: bool = False) -> tf.keras.Model:
     between = [] if plain else [layers.BatchNormalization(), layers.Dropout(0.1)]
     model = tf.keras.Sequential([layers.InputLayer((12,)), layers.Dense(16, activation="relu"), *between,
                                  layers.Dense(4)])
-    model.compile(optimizer=tf.keras.optimizers.Adam(0.01), steps_per_execution=2,
+    # tensorflow-tpu has no XLA for the CPU.
+    model.compile(optimizer=tf.keras.optimizers.Adam(0.01), steps_per_execution=2, jit_compile=False,
                   loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
     return model
 
@@ -40,16 +41,17 @@ print(history)
 assert history["loss"][-1] < 0.5 * history["loss"][0], history["loss"]
 assert history["accuracy"][-1] > 0.9, history["accuracy"]
 
+# Each replica has its own moving averages; what get_weights() gives are their means.
+model.set_weights(model.get_weights())
 on_cpu = make_model()
 on_cpu.set_weights(model.get_weights())
 predicted = model.predict(inputs, batch_size=64, verbose=0)
 check_equal("shape of predictions", predicted.shape, (EXAMPLES, 4))
-# Operands of products have 8 bits: each of the two layers adds at most 2^-8 of the sum of the magnitudes of its
-# products, which is up to five times the largest value here.
-check_close("predictions", predicted, on_cpu(inputs), 4e-2)
-found = model.evaluate(inputs, labels, batch_size=100, verbose=0)
+# Operands of products have 8 bits: with two layers 2^-8 of the sum of the magnitudes of the products.
+check_close("predictions", predicted, on_cpu(inputs), 1e-2)
+found = model.evaluate(inputs, labels, batch_size=100 if IS_2 else 128, verbose=0)
 expected = tf.keras.losses.sparse_categorical_crossentropy(labels, on_cpu(inputs), from_logits=True)
-check_close("loss of evaluate", found[0], float(tf.reduce_mean(expected)), 2e-2)
+check_close("loss of evaluate", found[0], float(tf.reduce_mean(expected)), 1e-2)
 
 # The same training without a strategy, on the CPU, from the same weights.
 with strategy.scope():
@@ -66,9 +68,8 @@ if IS_2:
         with strategy.scope():
             load = tf.saved_model.LoadOptions(experimental_io_device="/job:localhost")
             loaded = tf.keras.models.load_model(folder, options=load)
-        # Its graph normalizes in other steps: other values are rounded.
         of_loaded = loaded.predict(inputs, batch_size=64, verbose=0)
-        check_close("predictions of a SavedModel", of_loaded, on_cpu(inputs), 4e-2)
+        check_close("predictions of a SavedModel", of_loaded, on_cpu(inputs), 1e-2)
 
 with tempfile.TemporaryDirectory() as folder:
     tf.profiler.experimental.start(folder)
