@@ -3,6 +3,8 @@
 #include "emit/emit.hpp"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "emit/context.hpp"
@@ -46,35 +48,61 @@ std::vector<size_t> items_by_op(const Listing& listing, size_t ops) {
   return items;
 }
 
-// Names the kernel that is written out most, wherever the listing was full.
-ProgramTooLong too_long(const EmitContext& ctx) {
+struct Written {
+  const Kernel* kernel = nullptr;
+  const Op* dot = nullptr;  // of the kernel
+  size_t items = 0;
+};
+
+const Op* dot_of(const Kernel& kernel) {
+  const auto dot = std::ranges::find(kernel.ops, Kind::kDotGeneral, &Op::kind);
+  return dot == kernel.ops.end() ? nullptr : *dot;
+}
+
+// The kernel that is written out most: of all, or of those with a product.
+Written most_written(const EmitContext& ctx, bool products) {
   const PlanContext& plan = ctx.plan;
   const std::vector<size_t> items = items_by_op(ctx.sink.listing, plan.ops.list().size());
-  const auto most = std::ranges::max_element(items);
-  const std::optional<int> order =
-      most == items.end() ? std::nullopt
-                          : plan.ops.order(static_cast<uint32_t>(most - items.begin()));
-  const Kernel* kernel = nullptr;
-  for_each_kernel(plan.kernels,
-                  [&](const Kernel& k) { kernel = order && k.order == *order ? &k : kernel; });
+  std::map<int, size_t> by_order;
+  for (uint32_t id = 0; id < items.size(); ++id) {
+    if (const std::optional<int> order = plan.ops.order(id)) {
+      by_order[*order] = std::max(by_order[*order], items[id]);
+    }
+  }
+  Written most;
+  for_each_kernel(plan.kernels, [&](const Kernel& k) {
+    const auto found = by_order.find(k.order);
+    if (found != by_order.end() && found->second > most.items &&
+        (!products || dot_of(k) != nullptr)) {
+      most = {&k, dot_of(k), found->second};
+    }
+  });
+  return most;
+}
+
+// Names the kernel that is written out most, wherever the listing was full. If it is a small part
+// of the program, the product that is written out most can become a loop with its equals.
+ProgramTooLong too_long(const EmitContext& ctx) {
+  const Written most = most_written(ctx, false);
   const std::string limit =
       "the program grows beyond " + std::to_string(kMaxItems) + " instructions";
-  if (kernel == nullptr) {
+  if (most.kernel == nullptr) {
     return {Error(limit), nullptr, 1};
   }
-  const auto dot = std::ranges::find(kernel->ops, Kind::kDotGeneral, &Op::kind);
-  const Op* op = dot != kernel->ops.end() ? *dot
-                 : kernel->ops.empty()    ? nullptr
-                                          : kernel->ops.back();
-  const double share = static_cast<double>(*most) / kMaxItems;
+  const Kernel& kernel = *most.kernel;
+  const Op* op = most.dot != nullptr ? most.dot : kernel.ops.empty() ? nullptr : kernel.ops.back();
+  const double share = static_cast<double>(most.items) / kMaxItems;
   constexpr double kFew = 1.0 / 16;
-  return {
-      error_at(*kernel, limit + "; " + std::to_string(*most) +
-                            " of them are of this op, which touches" + arrays_of(*kernel) +
-                            (share < kFew ? ", and no other op has more; go over equal layers with "
-                                            "jax.lax.scan, or compute less at a time"
-                                          : kAdvice)),
-      op, share};
+  const Error error =
+      error_at(kernel, limit + "; " + std::to_string(most.items) +
+                           " of them are of this op, which touches" + arrays_of(kernel) +
+                           (share < kFew ? ", and no other op has more; go over equal layers with "
+                                           "jax.lax.scan, or compute less at a time"
+                                         : kAdvice));
+  const Written product = share < kFew ? most_written(ctx, true) : Written{};
+  return product.dot == nullptr
+             ? ProgramTooLong(error, op, share)
+             : ProgramTooLong(error, product.dot, static_cast<double>(product.items) / kMaxItems);
 }
 
 Error too_large(const Kernel& k, const spec::BoardParams& board) {

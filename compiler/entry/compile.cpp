@@ -49,7 +49,8 @@ std::string moved_line(const MovedArray& m) {
 }
 
 // Ops that are cut into parts, one after the other; the share of all that a core takes from which
-// on that is worth it, and how many parts all of it makes.
+// on that is worth it, and how many parts all of it makes. Ops of equal layers are cut together
+// where one of them alone is too small.
 constexpr int kMostCuts = 32;
 constexpr double kLeastShare = 1.0 / 16;
 constexpr double kPartsOfAll = 16;
@@ -61,9 +62,11 @@ exe::ExecutableT generate_in_loops(Module& module, const spec::BoardParams& boar
     try {
       return generate(module, board, options, watchers);
     } catch (const ProgramTooLong& e) {
-      const auto parts = static_cast<int64_t>(e.share() * kPartsOfAll) + 1;
-      if (cuts == kMostCuts || e.share() < kLeastShare ||
-          !loop_over_dot_parts(module, e.most(), parts)) {
+      const std::vector<const Op*> dots =
+          e.share() < kLeastShare ? equal_dots(module, e.most()) : std::vector<const Op*>{e.most()};
+      const double share = e.share() * static_cast<double>(dots.size());
+      const auto parts = static_cast<int64_t>(share * kPartsOfAll) + 1;
+      if (cuts == kMostCuts || share < kLeastShare || !loop_over_dot_parts(module, dots, parts)) {
         throw;
       }
       verify(module);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_set>
 
 #include "legalize/linalg/matrices.hpp"
 
@@ -107,17 +108,37 @@ class DotLoop {
 
 }  // namespace
 
-bool loop_over_dot_parts(Module& module, const Op* dot, int64_t parts) {
-  if (dot == nullptr || dot->kind != Kind::kDotGeneral || dot->type().rank() == 0 ||
-      std::ranges::max(dot->type().dims) < 2) {
+std::vector<const Op*> equal_dots(const Module& module, const Op* dot) {
+  std::vector<const Op*> equal;
+  if (dot == nullptr || dot->kind != Kind::kDotGeneral) {
+    return equal;
+  }
+  for (const auto& op : module.main->body.ops) {
+    if (op->kind == Kind::kDotGeneral && op->type() == dot->type() &&
+        op->operand_type(0) == dot->operand_type(0) &&
+        op->operand_type(1) == dot->operand_type(1) && attrs_equal(op->attrs, dot->attrs)) {
+      equal.push_back(op.get());
+    }
+  }
+  return equal;
+}
+
+bool loop_over_dot_parts(Module& module, const std::vector<const Op*>& dots, int64_t parts) {
+  const auto cannot_be_cut = [](const Op* dot) {
+    return dot == nullptr || dot->kind != Kind::kDotGeneral || dot->type().rank() == 0 ||
+           std::ranges::max(dot->type().dims) < 2;
+  };
+  if (dots.empty() || std::ranges::any_of(dots, cannot_be_cut)) {
     return false;
   }
-  const bool made = Rewriter().run(module.main->body, [&](Op& op, Rewriter& rw) {
-    return &op == dot ? std::vector<Value*>{DotLoop(op, rw, std::max<int64_t>(parts, 2)).make()}
-                      : std::vector<Value*>{};
+  const std::unordered_set<const Op*> wanted(dots.begin(), dots.end());
+  Rewriter().run(module.main->body, [&](Op& op, Rewriter& rw) {
+    return wanted.contains(&op)
+               ? std::vector<Value*>{DotLoop(op, rw, std::max<int64_t>(parts, 2)).make()}
+               : std::vector<Value*>{};
   });
   module.number_ops();
-  return made;
+  return true;
 }
 
 }  // namespace tpu::compiler

@@ -5,12 +5,18 @@
 // where the dimension does not divide, the last one begins earlier and computes some rows again.
 #pragma once
 
+#include <vector>
+
 #include "ir/graph.hpp"
 
 namespace tpu::compiler {
 
-// Of the op `dot` of the module, in at least `parts` parts. False: it is no dot_general, or has no
-// dimension that could be cut.
-bool loop_over_dot_parts(Module& module, const Op* dot, int64_t parts);
+// The dot_generals of the module's main function with the types and attributes of `dot`, itself
+// among them: those of equal layers. Empty if it is another op or none.
+std::vector<const Op*> equal_dots(const Module& module, const Op* dot);
+
+// Of these dot_generals of the module, each in at least `parts` parts. False: there are none, or
+// they have no dimension that could be cut.
+bool loop_over_dot_parts(Module& module, const std::vector<const Op*>& dots, int64_t parts);
 
 }  // namespace tpu::compiler

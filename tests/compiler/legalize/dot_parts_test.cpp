@@ -26,7 +26,7 @@ int64_t compare(const Make& make, int64_t parts, size_t dim) {
   GraphBuilder cut;
   Value* d = make(cut);
   Module& module = cut.done({d});
-  if (!loop_over_dot_parts(module, d->def, parts)) {
+  if (!loop_over_dot_parts(module, equal_dots(module, d->def), parts)) {
     return 0;
   }
   verify(module);
@@ -81,7 +81,34 @@ TEST(DotParts, WhatHasNothingToCutStays) {
   EXPECT_EQ(compare(make, 2, 0), 0);
   GraphBuilder b;
   Value* x = b.op(Kind::kNegate, {b.arg(f32({64}))}, f32({64}));
-  EXPECT_FALSE(loop_over_dot_parts(b.done({x}), x->def, 2));
+  Module& module = b.done({x});
+  EXPECT_TRUE(equal_dots(module, x->def).empty());
+  EXPECT_TRUE(equal_dots(module, nullptr).empty());
+  EXPECT_FALSE(loop_over_dot_parts(module, {}, 2));
+}
+
+// Two of one shape and precision, and others that differ in one of them.
+TEST(DotParts, EqualOnes) {
+  GraphBuilder b;
+  const Type square = f32({64, 64});
+  Value* x = b.arg(square);
+  Value* first = b.op(Kind::kDotGeneral, {x, x}, square, plain());
+  Value* second = b.op(Kind::kDotGeneral, {first, x}, square, plain());
+  Value* other = b.op(Kind::kDotGeneral, {second, x}, square, DotAttrs{{}, {}, {0}, {0}});
+  DotAttrs highest = plain();
+  highest.lhs_precision = Precision::kHighest;
+  Value* exact = b.op(Kind::kDotGeneral, {other, x}, square, highest);
+  Value* thin = b.op(Kind::kDotGeneral, {exact, b.arg(f32({64, 8}))}, f32({64, 8}), plain());
+  Module& module = b.done({thin});
+  EXPECT_EQ(equal_dots(module, second->def), (std::vector<const Op*>{first->def, second->def}));
+  EXPECT_EQ(equal_dots(module, thin->def).size(), 1u);
+  ASSERT_TRUE(loop_over_dot_parts(module, equal_dots(module, first->def), 2));
+  verify(module);
+  int loops = 0;
+  for (const auto& op : module.main->body.ops) {
+    loops += op->kind == Kind::kWhile;
+  }
+  EXPECT_EQ(loops, 2);
 }
 
 }  // namespace

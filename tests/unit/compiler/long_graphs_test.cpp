@@ -129,6 +129,20 @@ TEST(LongGraphs, MatmulsBeyondTheLimitOfAProgramBecomeLoops) {
   EXPECT_EQ(e.matmul_flops, 2 * uint64_t{2} * 48'000 * 48'000 * 48'000);
 }
 
+// Equal layers: each product is a small part of the program, all of them are more than one holds.
+TEST(LongGraphs, MatmulsOfEqualLayersBeyondTheLimitBecomeLoops) {
+  constexpr int kLayers = 48;
+  GraphBuilder b;
+  const Type type = bf16({4096, 128, 128});
+  Value* x = b.arg(type);
+  Value* v = x;
+  for (int i = 0; i < kLayers; ++i) {
+    v = b.op(Kind::kDotGeneral, {v, x}, type, DotAttrs{{0}, {0}, {2}, {1}});
+  }
+  const exe::ExecutableT e = compiled(b.done({v}));
+  EXPECT_EQ(e.matmul_flops, uint64_t{kLayers} * 2 * 4096 * 128 * 128 * 128);
+}
+
 std::string exhausted(Module& m, const std::vector<std::string>& overrides = {}) {
   try {
     compile(std::move(m), spec::load_board("v3_8", overrides));
