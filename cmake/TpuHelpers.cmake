@@ -71,8 +71,10 @@ function(tpu_copy name)
   endforeach()
   add_library(tpu_${name} STATIC EXCLUDE_FROM_ALL ${sources})
   get_property(joined CACHE CMAKE_UNITY_BUILD PROPERTY VALUE)  # tests switch the variable off for themselves
-  set_target_properties(tpu_${name} PROPERTIES UNITY_BUILD "${joined}" UNITY_BUILD_MODE GROUP)
+  set_target_properties(tpu_${name} PROPERTIES UNITY_BUILD "${joined}" UNITY_BUILD_MODE GROUP TPU_COPY ON)
   target_compile_options(tpu_${name} PUBLIC ${ARG_OPTIONS})  # the last -O wins over the build type's
+  # The original is compiled with all warnings. With sanitizers g++ warns of more, wrongly.
+  target_compile_options(tpu_${name} PRIVATE -w)
   target_link_options(tpu_${name} PUBLIC ${ARG_OPTIONS})
   target_include_directories(tpu_${name} PUBLIC ${CMAKE_SOURCE_DIR} ${ARG_INCLUDE})
   target_link_libraries(tpu_${name} PUBLIC tpu_flags ${ARG_DEPS})
@@ -115,19 +117,53 @@ function(tpu_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   if(ARG_SYSTEMC)
-    target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/sc_test_main.cpp)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:tpu_sc_test_main>)
     target_link_libraries(${name} PRIVATE tpu_flags ${ARG_DEPS} tpu_systemc GTest::gtest GTest::gmock)
   else()
     # gtest_main comes first: SystemC's library has a main() of its own, which must not win.
     target_link_libraries(${name} PRIVATE tpu_flags GTest::gtest_main ${ARG_DEPS} GTest::gtest GTest::gmock)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  # What a test itself computes is little: the optimizer would cost more than it gains (docs/adr/0018-unity-builds.md).
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  tpu_test_flags(${name})
+  tpu_reuse_test_headers(${name} ${ARG_DEPS})
   list(JOIN ARG_LONG ":" long)
   tpu_discover_tests(${name} "-${long}" ${ARG_TIMEOUT} fast ${ARG_LABELS})
   if(long)
     tpu_discover_tests(${name} "${long}" ${ARG_TIMEOUT} ${ARG_LABELS})
+  endif()
+endfunction()
+
+# tpu_test_flags(<target>): how sources of tests are compiled in a release build. What a test itself computes is little:
+# the optimizer would cost more than it gains (docs/adr/0018-unity-builds.md). The compiler needs less than the 1 GB
+# from which on it collects garbage.
+function(tpu_test_flags target)
+  target_compile_options(${target} PRIVATE
+    $<$<CONFIG:Release>:-Og> "$<$<CONFIG:Release>:SHELL:--param ggc-min-heapsize=1000000>")
+endfunction()
+
+# tpu_reuse_test_headers(<test> <dependency> ...): with the precompiled headers of tests, where the build has them. They
+# are for the flags of most tests: one that links a copy of tpu_copy() has flags of its own.
+function(tpu_reuse_test_headers name)
+  set(copies)
+  foreach(library ${ARGN})
+    if(TARGET ${library})
+      get_target_property(copy ${library} TPU_COPY)
+      if(copy)
+        list(APPEND copies ${library})
+      endif()
+    endif()
+  endforeach()
+  if(TARGET tpu_test_headers AND NOT copies)
+    target_precompile_headers(${name} REUSE_FROM tpu_test_headers)
+    tpu_cache_precompiled(${name})
+  endif()
+endfunction()
+
+# tpu_cache_precompiled(<target>): ccache takes sources with precompiled headers only when told so.
+function(tpu_cache_precompiled target)
+  if(CCACHE_PROGRAM AND CMAKE_CXX_COMPILER_LAUNCHER STREQUAL CCACHE_PROGRAM)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${CCACHE_PROGRAM}")
   endif()
 endfunction()
 
