@@ -138,7 +138,7 @@ endfunction()
 # from which on it collects garbage.
 function(tpu_test_flags target)
   target_compile_options(${target} PRIVATE
-    $<$<CONFIG:Release>:-Og> "$<$<CONFIG:Release>:SHELL:--param ggc-min-heapsize=1000000>")
+    $<$<CONFIG:Release>:-Og> $<$<CONFIG:Release>:--param=ggc-min-heapsize=1000000>)
 endfunction()
 
 # tpu_reuse_test_headers(<test> <dependency> ...): with the precompiled headers of tests, where the build has them. They
