@@ -31,13 +31,16 @@ PACKAGES = {"resnet": "torchvision", "vit": "torchvision", "gpt2": "transformers
 
 @functools.cache
 def torchvision_models() -> types.ModuleType:
-    """torchvision of PyPI is linked against CUDA. Where that is missing, its C++ operators, which no model here uses,
+    """torchvision of PyPI is linked against CUDA. Where that is missing its C++ operators, which no model here uses,
     are declared only."""
-    library = torch.library.Library("torchvision", "DEF")
-    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    import torchvision
+    try:
+        import torchvision
+    except RuntimeError:  # operator torchvision::nms does not exist
+        library = torch.library.Library("torchvision", "DEF")
+        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        import torchvision
 
-    torchvision.operators = library  # as long as the module
+        torchvision.operators = library  # as long as the module
     return torchvision.models
 
 
