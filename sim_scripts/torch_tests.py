@@ -54,11 +54,14 @@ REASONS = [
     ("dynamic shape", r"dynamic shapes are not supported|set_dimension_size"),
     ("unequal shards", r"cannot be sharded into \d+ equal parts"),
     ("size", r"program grows beyond \d+ instructions"),
+    ("host memory", r"takes \d+ bytes of host memory, \d+ are free"),
     ("multislice", r"Provide dcn_mesh_shape"),
     ("custom call", r"custom_call target '\S+' is not supported"),
     ("package", r"ModuleNotFoundError|No module named|ImportError: .*(jax|torchvision)"),
-    # What it refuses itself: names that its older tests use, and Dynamo in a process of several threads.
-    ("PyTorch/XLA", r"Only global rendezvous is supported|must be launched with torchrun|Dynamo does not know how to"),
+    # What it refuses itself: names that its older tests use, and Dynamo in a process of several threads. And a fault of
+    # its own, whatever the device is (docs/torch.md).
+    ("PyTorch/XLA", r"Only global rendezvous is supported|must be launched with torchrun|Dynamo does not know how to|"
+                    r"FAILED  \] \S+_with_gradient_as_bucket_view\n"),
     ("CUDA", r"ATen_cuda library|torch was installed without CUDA|Torch not compiled with CUDA"),
 ]
 

@@ -47,7 +47,9 @@ class TorchTests(unittest.TestCase):
             ("RuntimeError: stablehlo.add: element type f16 is not supported by the TPU", "type"),
             ("dimension 0 of 7 cannot be sharded into 2 equal parts", "unequal shards"),
             ("custom_call target 'tpu_custom_call' is not supported", "custom call"),
+            ("program.2284 on the simulated board takes 99 bytes of host memory, 9 are free; use", "host memory"),
             ("ModuleNotFoundError: No module named 'jax'", "package"),
+            ("[  FAILED  ] Ddp.test_ddp_correctness_with_gradient_as_bucket_view\n", "PyTorch/XLA"),
             ("AssertionError: Tensor-likes are not close!", "ours"),
         ]:
             self.assertEqual(jax_tests.reason_of(text, torch_tests.REASONS), reason, text)
