@@ -2,9 +2,9 @@
 
 Usage: bert.py [--base] [--layers N] [--hidden N] [--length N] [--batch N] [--steps N] [--vocabulary N] [--rate R]
                [--precision default|highest] [--type f32|bf16|xla_use_bf16]
---base: the defaults are BERT-base and 20 steps. --type: bf16 has parameters of torch.bfloat16, on the CPU as well;
-xla_use_bf16 sets XLA_USE_BF16, which makes every f32 of the device a bf16. Without dropout, so that both compute the
-same.
+--base: the defaults are BERT-base and 20 steps. --type: bf16 has parameters of torch.bfloat16; xla_use_bf16 sets
+XLA_USE_BF16, which makes every f32 of the device a bf16. Both are beside parameters of torch.bfloat16 on the CPU.
+Without dropout, so that both sides compute the same.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def batches(options: argparse.Namespace) -> list[tuple[torch.Tensor, torch.Tenso
 
 def train(device: torch.device | str, options: argparse.Namespace) -> list[float]:
     torch.manual_seed(0)
-    dtype = torch.bfloat16 if options.type == "bf16" else torch.float32
+    half = options.type == "bf16" or (options.type == "xla_use_bf16" and device == "cpu")
+    dtype = torch.bfloat16 if half else torch.float32
     model = Classifier(options).to(device, dtype).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.rate, weight_decay=0.01)
     losses = []
