@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "compile_lock.hpp"
 #include "process_board.hpp"
 #include "program_cache.hpp"
 #include "program_difference.hpp"
@@ -253,9 +254,19 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
     program->fingerprint = fingerprint;
     program->import = named.import;
     program->partitioner = named.partitioner;
-    if (auto kept = asks ? std::nullopt : program_cache().find(fingerprint)) {
-      program->executable = std::make_shared<exe::ExecutableT>(std::move(*kept));
+    const auto is_kept = [&] {
+      auto kept = asks ? std::nullopt : program_cache().find(fingerprint);
+      if (kept) {
+        program->executable = std::make_shared<exe::ExecutableT>(std::move(*kept));
+      }
+      return kept.has_value();
+    };
+    if (is_kept()) {
       return program;
+    }
+    const CompileLock turn(asks ? "" : program_cache().folder(), fingerprint);
+    if (turn.has_waited() && is_kept()) {
+      return program;  // another process has compiled it
     }
     compiler::Compiled made = compiled(artifact, named);
     program->moved = compiler::describe_moved(made.report.moved);

@@ -34,6 +34,8 @@ class ProgramCache {
   ProgramCache(std::string folder, uint64_t limit_bytes,
                std::function<void(const std::string&)> say);
 
+  const std::string& folder() const { return folder_; }
+
   // Neither throws: a program is compiled whatever the cache does.
   std::optional<exe::ExecutableT> find(const std::string& key) const;
   void keep(const std::string& key, const exe::ExecutableT& executable);

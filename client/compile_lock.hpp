@@ -1,0 +1,33 @@
+// CompileLock: of several processes that want one program, one compiles it, and the others find it
+// in the cache when it is done. It is a file in the folder of the cache, which is removed at the
+// end.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace tpu::client {
+
+class CompileLock {
+ public:
+  /// Waits until nobody has the lock for this key, or so long: whoever has it may be stopped. Then,
+  /// and where the folder cannot be written, it locks nothing. Empty folder: the same.
+  CompileLock(const std::string& folder, const std::string& key,
+              std::chrono::milliseconds limit = std::chrono::minutes(10));
+  CompileLock(const CompileLock&) = delete;
+  CompileLock& operator=(const CompileLock&) = delete;
+  ~CompileLock();
+
+  bool holds() const { return file_ >= 0; }
+  /// Somebody else has had it meanwhile.
+  bool has_waited() const { return has_waited_; }
+
+ private:
+  bool try_lock();
+
+  const std::string path_;
+  int file_ = -1;
+  bool has_waited_ = false;
+};
+
+}  // namespace tpu::client
