@@ -106,7 +106,8 @@ TPU_TF_REFUSED_STRUCT(SparseCore_GetMaxIdsAndUniques, 6)
 // Those that give something.
 
 void TpuEmbeddingEngine_IsInitialized(Params<5>* params) {
-  *reinterpret_cast<bool*>(params->before[4]) = false;  // the answer
+  // The answer. NOLINTNEXTLINE(performance-no-int-to-ptr): a member of the struct
+  *reinterpret_cast<bool*>(params->before[4]) = false;
 }
 
 TpuEmbedding_TensorBatchFixedState* TpuEmbeddingTensorBatchFixedState_Create(Params<4>* params) {
@@ -137,6 +138,7 @@ XLA_HloModule TpuExecutable_HloModule(SE_Executable* /*executable*/) {
 }
 
 // Chips of TPU v3 have no SparseCore.
+// NOLINTNEXTLINE(clang-diagnostic-return-type-c-linkage): as the interface has it
 StatusOrInt TpuTopology_MaybeAvailableSparseCoresPerLogicalDevice(TpuCoreTypeEnum /*type*/) {
   return {};
 }

@@ -168,7 +168,6 @@ int64_t size_or_nothing(const char* name, const XLA_Shape* shape,
 
 using tpu::tensorflow::copy_shape;
 using tpu::tensorflow::device_bytes;
-using tpu::tensorflow::payload_bytes;
 using tpu::tensorflow::size_or_nothing;
 
 extern "C" {

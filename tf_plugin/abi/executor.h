@@ -133,7 +133,7 @@ SE_TpuTopology_Core* TpuTopology_Core(const SE_TpuTopology* topology, TpuCoreTyp
                                       int y, int z, int index);
 int TpuTopology_NumCores(const SE_TpuTopology* topology, TpuCoreTypeEnum type);
 void TpuTopology_Cores(const SE_TpuTopology* topology, TpuCoreTypeEnum type,
-                       SE_TpuTopology_Core** cores);
+                       SE_TpuTopology_Core** to);
 int TpuTopology_IdForHost(const SE_TpuTopology* topology, int x, int y, int z);
 TpuVersionEnum TpuTopology_Version(const SE_TpuTopology* topology);
 void TpuCoreLocation_ChipCoordinates(SE_TpuTopology_Core* core, int* x, int* y, int* z);
@@ -143,7 +143,7 @@ int TpuCoreLocation_Id(SE_TpuTopology_Core* core);
 int TpuHostLocation_Id(SE_TpuTopology_Host* host);
 int TpuHostLocation_NumCores(SE_TpuTopology_Host* host, TpuCoreTypeEnum type);
 void TpuHostLocation_Cores(SE_TpuTopology_Host* host, TpuCoreTypeEnum type,
-                           SE_TpuTopology_Core** cores);
+                           SE_TpuTopology_Core** to);
 
 void TpuAsyncCollectiveOffloadHelper_Init();
 void TpuAsyncCollectiveOffloadHelper_Shutdown();
