@@ -1,2 +1,3 @@
-// The program that the precompiled headers of the tests belong to (tests/CMakeLists.txt). It does nothing.
+// The program that the precompiled headers of the tests belong to (tests/CMakeLists.txt). It does
+// nothing.
 int main() { return 0; }
