@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,12 +39,14 @@ def interpreter() -> str:
 @contextlib.contextmanager
 def kept_until_complete(target: Path) -> Iterator[None]:
     """The environment of before is beside the new one, which has its own path in its scripts, and comes back when
-    that one fails."""
-    old = target.with_name(target.name + ".old")
+    that one fails or the process is told to end."""
+    old, gone = target.with_name(target.name + ".old"), target.with_name(target.name + ".gone")
+    shutil.rmtree(gone, ignore_errors=True)
     if old.exists():  # the last run was killed
         shutil.rmtree(target, ignore_errors=True)
     elif target.exists():
         target.rename(old)
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         yield
     except BaseException:
@@ -51,7 +54,11 @@ def kept_until_complete(target: Path) -> Iterator[None]:
         if old.exists():
             old.rename(target)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if old.exists():
+        old.rename(gone)  # what has the name .old is always complete
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def install(requirements: Path, python: str, target: Path) -> Path:

@@ -5,6 +5,7 @@ mean that the packages cannot be had (exit code 3: the tests are skipped), and w
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
 import tempfile
 import unittest
@@ -71,6 +72,21 @@ class Venv(unittest.TestCase):
                       "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
                       "ERROR: Invalid requirement: 'torch=2.9.1'"):
             self.fails(error, SystemExit)
+
+    def test_a_signal_brings_the_old_one_back(self) -> None:
+        with self.assertRaises(SystemExit), torch_venv.kept_until_complete(self.target):
+            self.target.mkdir()
+            signal.raise_signal(signal.SIGTERM)
+        self.assertTrue((self.target / "works").exists())
+        self.assertEqual([path.name for path in self.target.parent.iterdir()], ["venv"])
+        self.assertEqual(signal.getsignal(signal.SIGTERM), signal.SIG_DFL)
+
+    def test_a_run_that_was_killed_while_it_removed_the_old_one(self) -> None:
+        self.target.with_name("venv.gone").mkdir()
+        with self.assertRaises(ValueError), torch_venv.kept_until_complete(self.target):
+            raise ValueError
+        self.assertTrue((self.target / "works").exists())
+        self.assertEqual([path.name for path in self.target.parent.iterdir()], ["venv"])
 
     def test_a_new_one_takes_the_place_when_it_is_complete(self) -> None:
         with torch_venv.kept_until_complete(self.target):
