@@ -13,6 +13,8 @@ namespace {
 struct Descriptors {
   base::Mutex mutex;  // a leaf lock, held during fork()
   std::multiset<int> all TPU_GUARDED_BY(mutex);
+  // Those of a parent, which are closed here: their numbers may name other files now.
+  bool inherited TPU_GUARDED_BY(mutex) = false;
 };
 
 // Never destroyed: processes fork while they exit.
@@ -24,8 +26,11 @@ void in_parent() TPU_NO_THREAD_SAFETY_ANALYSIS { descriptors->mutex.unlock(); }
 
 // Frees nothing: another thread may have had the allocator's lock.
 void in_child() TPU_NO_THREAD_SAFETY_ANALYSIS {
-  for (const int descriptor : descriptors->all) {
-    ::close(descriptor);
+  if (!descriptors->inherited) {
+    for (const int descriptor : descriptors->all) {
+      ::close(descriptor);
+    }
+    descriptors->inherited = true;
   }
   descriptors->mutex.unlock();
 }
@@ -44,6 +49,10 @@ Descriptors& known() {
 ParentOnly::ParentOnly(int descriptor) : descriptor_(descriptor) {
   Descriptors& of_process = known();
   const base::MutexLock lock(of_process.mutex);
+  if (of_process.inherited) {
+    of_process.all.clear();
+    of_process.inherited = false;
+  }
   of_process.all.insert(descriptor);
 }
 
@@ -53,7 +62,9 @@ ParentOnly::~ParentOnly() {
   }
   Descriptors& of_process = known();
   const base::MutexLock lock(of_process.mutex);
-  of_process.all.erase(of_process.all.find(descriptor_));
+  if (const auto found = of_process.all.find(descriptor_); found != of_process.all.end()) {
+    of_process.all.erase(found);
+  }
 }
 
 }  // namespace tpu::pjrt

@@ -73,6 +73,31 @@ TEST(ProcessWire, AChildOfForkDoesNotKeepAConnection) {
   EXPECT_FALSE(left.receive().has_value());
 }
 
+// The numbers of what was closed in a child may be those of its own files when it forks.
+TEST(ProcessWire, AChildOfAChildKeepsWhatTheChildHasOpened) {
+  Ends ends = connected();
+  const int descriptor = ends.one.number();
+  const FrameSocket socket(std::move(ends.one));
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool reused = ::dup2(pipe[1], descriptor) == descriptor;
+    const pid_t grandchild = ::fork();
+    if (grandchild == 0) {
+      ::_exit(::write(descriptor, "x", 1) == 1 ? 0 : 1);
+    }
+    int status = 1;
+    ::waitpid(grandchild, &status, 0);
+    ::_exit(reused && status == 0 ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+}
+
 TEST(ProcessWire, ALockOfTheMeetingEndsInChildrenToo) {
   std::string folder = testing::TempDir() + "tpuboard-lock-XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
