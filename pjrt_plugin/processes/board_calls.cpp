@@ -175,8 +175,8 @@ void BoardCalls::end(const std::string& why) {
   arrays_.clear();
   programs_.clear();
   host_work_.clear();
+  host_.leave(hello_);  // a process with its number may come while the profile ends
   profile_.end(host_.profile(), host_.runtime());
-  host_.leave(hello_);
 }
 
 void BoardCalls::check_devices(const std::vector<int>& devices) const {
