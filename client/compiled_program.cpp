@@ -264,9 +264,13 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
     if (is_kept()) {
       return program;
     }
-    const CompileLock turn(asks ? "" : program_cache().folder(), fingerprint);
-    if (turn.has_waited() && is_kept()) {
+    std::optional<CompileLock> turn(std::in_place, asks ? "" : program_cache().folder(),
+                                    fingerprint);
+    if ((turn->holds() || turn->has_waited()) && is_kept()) {
       return program;  // another process has compiled it
+    }
+    if (turn->has_waited()) {
+      turn.reset();  // its program fails or cannot be kept: the others need not wait for this one
     }
     compiler::Compiled made = compiled(artifact, named);
     program->moved = compiler::describe_moved(made.report.moved);
