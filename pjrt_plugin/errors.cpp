@@ -58,17 +58,19 @@ driver::Error error_of(PJRT_Error_Code code, const char* text, size_t size) {
   return {ErrorCode::kInternal, std::string(text, size)};
 }
 
-PJRT_Error* new_error_of_exception() {
+PJRT_Error* new_error_of_exception() { return new_error(error_of_exception()); }
+
+driver::Error error_of_exception() {
   try {
     throw;
   } catch (const driver::Error& error) {
-    return new_error(error);
+    return error;
   } catch (const std::bad_alloc&) {
-    return new PJRT_Error{PJRT_Error_Code_RESOURCE_EXHAUSTED, "out of host memory"};
+    return {ErrorCode::kResourceExhausted, "out of host memory"};
   } catch (const std::exception& error) {
-    return new PJRT_Error{PJRT_Error_Code_INTERNAL, client::text_of(error)};
+    return {ErrorCode::kInternal, client::text_of(error)};
   } catch (...) {
-    return new PJRT_Error{PJRT_Error_Code_INTERNAL, "an exception of an unknown type"};
+    return {ErrorCode::kInternal, "an exception of an unknown type"};
   }
 }
 

@@ -21,6 +21,8 @@ driver::Error error_of(PJRT_Error_Code code, const char* text, size_t size);
 
 /// Of the exception that is being handled.
 PJRT_Error* new_error_of_exception();
+/// Of the exception that is being handled, for those who are not told by a PJRT_Error.
+driver::Error error_of_exception();
 
 [[noreturn]] void throw_invalid(const std::string& text);
 [[noreturn]] void throw_unimplemented(const std::string& text);

@@ -56,9 +56,10 @@ std::shared_ptr<const pjrt::DeviceProgram> Program::loaded_on(
 
 void Program::launch(Stream& stream, const Launch& launch) const {
   const exe::ExecutableT& program = executable();
-  const std::shared_ptr<const pjrt::DeviceProgram> loaded = loaded_on(launch.devices);
+  std::shared_ptr<const pjrt::DeviceProgram> loaded;
   pjrt::LaunchRequest request;
   try {
+    loaded = loaded_on(launch.devices);
     const size_t known =
         launch.dynamic.empty() ? program.results.size() : launch.dynamic[0].first_size;
     if (launch.results.size() != known) {
@@ -67,10 +68,8 @@ void Program::launch(Stream& stream, const Launch& launch) const {
     }
     request.shares.push_back(share_of(program, stream.device(), launch));
     request.keep = kept(program, launch);
-  } catch (const driver::Error& error) {
-    if (launch.devices.size() > 1) {  // the other cores wait for this one
-      System::get().runtime().refuse(program.name, launch.devices, {stream.device()}, error);
-    }
+  } catch (...) {
+    refuse(stream, launch.devices);
     throw;
   }
   const pjrt::LaunchResult result = loaded->launch(request);
@@ -85,6 +84,13 @@ void Program::launch(Stream& stream, const Launch& launch) const {
     System::get().memory().set(launch.results[dynamic.result], Sized{array, {sizes, sizes + rank}});
   }
   stream.follow(result.done.at(0));
+}
+
+void Program::refuse(const Stream& stream, const std::vector<int>& devices) const {
+  if (devices.size() > 1) {
+    System::get().runtime().refuse(executable().name, devices, {stream.device()},
+                                   pjrt::error_of_exception());
+  }
 }
 
 void Program::unload() const {

@@ -35,6 +35,9 @@ class Program {
   /// The share of the stream's core. It meets those of the other cores, for which it does not
   /// wait. The failure of the launch is the stream's, and that of reads of its results.
   void launch(Stream& stream, const Launch& launch) const;
+  /// The stream's core cannot bring its share, because of the exception that is being handled: the
+  /// launch fails for the others, too.
+  void refuse(const Stream& stream, const std::vector<int>& devices) const;
 
   void unload() const;
 

@@ -72,20 +72,25 @@ std::unique_ptr<XLA_TpuProgram> compile(std::string_view request) {
   return made;
 }
 
+std::unique_ptr<XLA_TpuProgram> failed_program(const driver::Error& error,
+                                               std::string_view request) {
+  static std::atomic<int> failures = 0;
+  auto failed = std::make_unique<XLA_TpuProgram>();
+  failed->failure = error;
+  failed->fingerprint = "failed " + std::to_string(++failures);
+  failed->lowered.executable_info = info_of_request(request);
+  failed->lowered.metadata.assign(kNoModule, sizeof kNoModule);
+  pjrt::CallLog::note("the compilation failed: " + std::string(error.what()));
+  return failed;
+}
+
 // The error of a compilation is that of its launches (failed_program.hpp).
 std::unique_ptr<XLA_TpuProgram> compile_or_fail_later(std::string_view request) {
   const auto working = System::get().runtime().host_work();
   try {
     return compile(request);
-  } catch (const driver::Error& error) {
-    static std::atomic<int> failures = 0;
-    auto failed = std::make_unique<XLA_TpuProgram>();
-    failed->failure = error;
-    failed->fingerprint = "failed " + std::to_string(++failures);
-    failed->lowered.executable_info = info_of_request(request);
-    failed->lowered.metadata.assign(kNoModule, sizeof kNoModule);
-    pjrt::CallLog::note("the compilation failed: " + std::string(error.what()));
-    return failed;
+  } catch (...) {
+    return failed_program(pjrt::error_of_exception(), request);
   }
 }
 
@@ -119,23 +124,19 @@ std::vector<int> assigned_devices(const XLA_DeviceAssignment* assignment) {
   return devices;
 }
 
-void launch(const Launch& params) {
+// Of the program, by replica: those of the compilation, if the launch does not name as many.
+std::vector<int> devices_of(const Launch& params) {
   const XLA_TpuProgram& given = *params.program;
-  if (given.failure) {
-    throw driver::Error(*given.failure);
+  if (given.program->executable().partitions <= 1) {
+    return {params.stream->stream.device()};
   }
-  if (given.program == nullptr) {
-    pjrt::throw_invalid("the launch of a program that was not compiled");
-  }
-  Stream& stream = params.stream->stream;
-  Program::Launch launch;
-  launch.devices = {stream.device()};
-  if (given.program->executable().partitions > 1) {
-    launch.devices = assigned_devices(params.device_assignment);
-    if (launch.devices.size() != static_cast<size_t>(given.lowered.replicas)) {
-      launch.devices = given.lowered.devices;
-    }
-  }
+  std::vector<int> devices = assigned_devices(params.device_assignment);
+  const bool all = devices.size() == static_cast<size_t>(given.lowered.replicas);
+  return all ? devices : given.lowered.devices;
+}
+
+void add_arguments(const Launch& params, Program::Launch& launch) {
+  const XLA_TpuProgram& given = *params.program;
   if (given.lowered.seeded) {
     launch.seed = static_cast<uint32_t>(params.rng_seed);
   }
@@ -148,6 +149,25 @@ void launch(const Launch& params) {
   }
   if (!program.results.empty()) {
     add_arrays(address_of(*params.result), launch.results);
+  }
+}
+
+void launch(const Launch& params) {
+  const XLA_TpuProgram& given = *params.program;
+  if (given.failure) {
+    throw driver::Error(*given.failure);
+  }
+  if (given.program == nullptr) {
+    pjrt::throw_invalid("the launch of a program that was not compiled");
+  }
+  Stream& stream = params.stream->stream;
+  Program::Launch launch;
+  launch.devices = devices_of(params);
+  try {
+    add_arguments(params, launch);
+  } catch (...) {
+    given.program->refuse(stream, launch.devices);
+    throw;
   }
   given.program->launch(stream, launch);
 }
