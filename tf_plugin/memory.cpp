@@ -12,7 +12,7 @@
 namespace tpu::tensorflow {
 namespace {
 
-constexpr unsigned kDeviceShift = 44;
+constexpr unsigned kDeviceShift = 52;  // addresses are not given again
 constexpr uint64_t kAlignment = 512;
 
 // The first `dims` elements of an array of `bounds`, both row-major.
@@ -69,11 +69,13 @@ SE_DeviceMemoryBase Memory::allocate(int device, uint64_t bytes) {
   const uint64_t base = (static_cast<uint64_t>(device) + 1) << kDeviceShift;
   uint64_t& next = next_[device];
   const uint64_t address = base + next;
-  next += std::max<uint64_t>((bytes + kAlignment - 1) / kAlignment, 1) * kAlignment;
-  if (next >> kDeviceShift != 0) {
+  const uint64_t left = (uint64_t{1} << kDeviceShift) - next;
+  if (left <= kAlignment || bytes > left - kAlignment) {
     throw driver::Error(driver::ErrorCode::kResourceExhausted,
-                        fmt::format("TPU:{}: all addresses have been allocated", device));
+                        fmt::format("TPU:{}: an allocation of {} bytes, expected at most {}",
+                                    device, bytes, left - std::min(left, kAlignment)));
   }
+  next += std::max<uint64_t>((bytes + kAlignment - 1) / kAlignment, 1) * kAlignment;
   blocks_[address] = {device, bytes, {}};
   // NOLINTNEXTLINE(performance-no-int-to-ptr): nobody follows it
   return {reinterpret_cast<void*>(address), bytes, 0};

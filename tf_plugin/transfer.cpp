@@ -21,8 +21,16 @@ std::vector<Leaf> paired_leaves(const XLA_Literal& literal, const XLA_ShapedBuff
                         "the device has " +
                         std::to_string(leaves.size()));
   }
-  for (const Leaf& leaf : leaves) {
-    check_row_major(*leaf.shape);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    check_row_major(*leaves[i].shape);
+    if (leaves[i].node >= buffer.count) {
+      pjrt::throw_invalid("a transfer of " + std::to_string(buffer.count) +
+                          " buffers: expected one for each node of the shape");
+    }
+    if (const uint64_t bytes = payload_bytes(*leaves[i].shape); literal.sizes[i] < bytes) {
+      pjrt::throw_invalid("a literal has " + std::to_string(literal.sizes[i]) +
+                          " bytes: expected " + std::to_string(bytes));
+    }
   }
   return leaves;
 }
@@ -34,10 +42,6 @@ void to_device(Stream& stream, const XLA_Literal& literal, const XLA_ShapedBuffe
     const XLA_Shape& shape = *leaves[i].shape;
     const std::span bytes(reinterpret_cast<const std::byte*>(literal.buffers[i]),
                           static_cast<size_t>(payload_bytes(shape)));
-    if (literal.sizes[i] < bytes.size()) {
-      pjrt::throw_invalid("a literal has " + std::to_string(literal.sizes[i]) +
-                          " bytes: expected " + std::to_string(bytes.size()));
-    }
     const pjrt::DeviceArrayPtr array = system.runtime().put(
         stream.device(), driver::HostView(dtype_of(shape), dims_of(shape), bytes));
     stream.follow(array->ready());
@@ -50,12 +54,19 @@ std::vector<driver::Event> from_device(const XLA_ShapedBuffer& buffer, const XLA
   System& system = System::get();
   const std::vector<Leaf> leaves = paired_leaves(literal, buffer);
   std::vector<driver::Event> events;
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    const XLA_Shape& shape = *leaves[i].shape;
-    const std::span out(reinterpret_cast<std::byte*>(literal.buffers[i]),
-                        static_cast<size_t>(payload_bytes(shape)));
-    events.push_back(system.memory().read(address_of(buffer.bases[leaves[i].node]), dtype_of(shape),
-                                          dims_of(shape), out));
+  try {
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const XLA_Shape& shape = *leaves[i].shape;
+      const std::span out(reinterpret_cast<std::byte*>(literal.buffers[i]),
+                          static_cast<size_t>(payload_bytes(shape)));
+      events.push_back(system.memory().read(address_of(buffer.bases[leaves[i].node]),
+                                            dtype_of(shape), dims_of(shape), out));
+    }
+  } catch (...) {
+    for (const driver::Event& event : events) {  // they write into memory that the caller frees
+      event.wait_for_error();
+    }
+    throw;
   }
   return events;
 }

@@ -279,6 +279,63 @@ TEST(TfInterface, ProfilesWhatTheBoardDoes) {
   TPU_TF(TpuProfiler_Destroy)(profiler);
 }
 
+TEST(TfInterface, AnAllocationThatCannotBeLeavesTheCoreUsable) {
+  const Core core(2);
+  for (const uint64_t bytes : {uint64_t{1} << 60, ~uint64_t{0}}) {
+    EXPECT_EQ(core.allocate(bytes).opaque, nullptr) << bytes;
+  }
+  const SE_DeviceMemoryBase memory = core.allocate(400);
+  to_device(core, counted(100, 1), memory);
+  EXPECT_EQ(from_device(core, 100, memory).first, counted(100, 1));
+}
+
+TEST(TfInterface, ALiteralThatIsTooSmallIsNotWritten) {
+  const Core core(0);
+  const SE_DeviceMemoryBase memory = core.allocate(400);
+  to_device(core, counted(100, 1), memory);
+  std::vector<float> values(100, -1.0F);
+  Transfer transfer(values, memory);
+  transfer.size = 396;
+  const Status status;
+  TPU_TF(TpuTransferManager_TransferLiteralToDeviceAsync)
+  (nullptr, core.stream, &transfer.literal, &transfer.buffer, status);
+  EXPECT_EQ(status.text(), "a literal has 396 bytes: expected 400");
+  std::string error;
+  TPU_TF(TpuTransferManager_TransferLiteralFromDevice)
+  (
+      nullptr, core.stream, &transfer.buffer, &transfer.literal,
+      [](void* context, TF_Status* given) {
+        *static_cast<std::string*>(context) = TPU_TF(TpuStatus_Message)(given);
+        TPU_TF(TpuStatus_Free)(given);
+      },
+      &error);
+  core.wait();
+  EXPECT_EQ(error, "a literal has 396 bytes: expected 400");
+  EXPECT_EQ(values, std::vector<float>(100, -1.0F));
+}
+
+TEST(TfInterface, RefusedResultsAreEmpty) {
+  char poison = 0;
+  char* named = &poison;
+  char** buffers = &named;
+  int64_t size = 7, count = 7;
+  int64_t* sizes = &size;
+  const Status status;
+  using Linearize = void(XLA_TransferManager*, XLA_Literal*, XLA_Shape*, char***, int64_t**,
+                         int64_t*, TF_Status*);
+  function<Linearize>("TpuTransferManager_LinearizeToBuffers")(nullptr, nullptr, nullptr, &buffers,
+                                                               &sizes, &count, status);
+  EXPECT_EQ(status.text(), "TpuTransferManager_LinearizeToBuffers is not supported");
+  EXPECT_EQ(buffers, nullptr);
+  EXPECT_EQ(sizes, nullptr);
+  EXPECT_EQ(count, 0);
+  XLA_Shape shape = f32_shape(9);
+  XLA_Shape infeed{};
+  function<void(XLA_Shape*, XLA_Shape*)>("TpuTransferManager_GetInfeedLayout")(&shape, &infeed);
+  EXPECT_EQ(infeed.element_type, kF32);
+  EXPECT_EQ(infeed.dimensions.inlined[0], 9);
+}
+
 TEST(TfInterface, RefusesByName) {
   using ByStatus = void(SE_StreamExecutor*, int32_t, const uint8_t*, int64_t, TF_Status*);
   const Status infeed;
