@@ -147,7 +147,9 @@ XLA_HloModule TpuExecutable_HloModule(SE_Executable* /*executable*/) {
 }
 
 // Chips of TPU v3 have no SparseCore.
-// NOLINTNEXTLINE(clang-diagnostic-return-type-c-linkage): as the interface has it
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wreturn-type-c-linkage"  // as the interface has it
+#endif
 StatusOrInt TpuTopology_MaybeAvailableSparseCoresPerLogicalDevice(TpuCoreTypeEnum /*type*/) {
   return {};
 }
