@@ -166,6 +166,9 @@ class Survey : public ImportPart {
   MainInterface& interface_;
 };
 
+// The region of a reduce that adds. `scalar`: type of an element.
+void add_sum_region(Op& reduce, const Type& scalar, const LocRef& loc);
+
 // Ops that are special cases of others, as those.
 bool is_form(std::string_view name);
 const Op* convert_form(const OpReader& reader, const std::string& name,

@@ -191,11 +191,7 @@ class FormMaker {
     }
     Value* zero = make(Kind::kConstant, {}, scalar, ConstantAttrs{make_splat_int(scalar, 0)});
     Value* total = make(Kind::kReduce, {x, zero}, type, DimsAttrs{dims});
-    Region* body = total->def->add_region();
-    Value* a = body->add_arg(scalar);
-    Value* b = body->add_arg(scalar);
-    Value* both = body->append(Kind::kAdd, {a, b}, {scalar}, NoAttrs{}, reader_.loc())->result();
-    body->append(Kind::kReturn, {both}, {}, NoAttrs{}, reader_.loc());
+    add_sum_region(*total->def, scalar, reader_.loc());
     return total;
   }
 
@@ -239,6 +235,14 @@ class FormMaker {
 };
 
 }  // namespace
+
+void add_sum_region(Op& reduce, const Type& scalar, const LocRef& loc) {
+  Region* body = reduce.add_region();
+  Value* a = body->add_arg(scalar);
+  Value* b = body->add_arg(scalar);
+  Value* both = body->append(Kind::kAdd, {a, b}, {scalar}, NoAttrs{}, loc)->result();
+  body->append(Kind::kReturn, {both}, {}, NoAttrs{}, loc);
+}
 
 bool is_form(std::string_view name) {
   return std::any_of(kForms.begin(), kForms.end(), [&](const Form& f) { return f.name == name; });

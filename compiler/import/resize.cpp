@@ -149,11 +149,7 @@ class Resize {
     Value* zero = op(Kind::kConstant, {}, scalar, ConstantAttrs{make_splat(scalar, 0)});
     Value* total = op(Kind::kReduce, {op(Kind::kReshape, {x}, apart, NoAttrs{}), zero}, sums,
                       DimsAttrs{{summed_dim}});
-    Region* body = total->def->add_region();
-    Value* a = body->add_arg(scalar);
-    Value* b = body->add_arg(scalar);
-    Value* both = body->append(Kind::kAdd, {a, b}, {scalar}, NoAttrs{}, reader_.loc())->result();
-    body->append(Kind::kReturn, {both}, {}, NoAttrs{}, reader_.loc());
+    add_sum_region(*total->def, scalar, reader_.loc());
     return total;
   }
 
