@@ -1,8 +1,8 @@
 // tpuboard_server: has the board that several processes share. The library of the plugin starts it
 // (pjrt_plugin/processes/meeting.cpp), and has all that it does. It goes into the background at
 // once, away from the terminal's signals, and ends with the last of the processes. Of what that
-// process had open it keeps the standard error alone: who waits for the end of its output, or for a
-// lock that it had, does not wait for the server. The folder stays, from which paths may start.
+// process had open it keeps the standard error alone: those that wait for its output to end, or for
+// a lock that it had, do not wait for the server. The folder stays, from which paths may start.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
