@@ -10,10 +10,8 @@ code 77 if no model could run.
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import sys
-import types
 from collections.abc import Callable
 
 import models
@@ -29,21 +27,6 @@ PACKAGES = {"resnet": "torchvision", "vit": "torchvision", "gpt2": "transformers
             "unet": "diffusers"}
 
 
-@functools.cache
-def torchvision_models() -> types.ModuleType:
-    """torchvision of PyPI is linked against CUDA. Where that is missing its C++ operators, which no model here uses,
-    are declared only."""
-    try:
-        import torchvision
-    except RuntimeError:  # operator torchvision::nms does not exist
-        library = torch.library.Library("torchvision", "DEF")
-        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        import torchvision
-
-        torchvision.operators = library  # as long as the module
-    return torchvision.models
-
-
 class Labelled(nn.Module):
     """A classifier of images with its loss."""
 
@@ -56,15 +39,18 @@ class Labelled(nn.Module):
 
 
 def resnet() -> nn.Module:
-    return Labelled(torchvision_models().resnet18())
+    import torchvision
+
+    return Labelled(torchvision.models.resnet18())
 
 
 def vit() -> nn.Module:
-    vision = torchvision_models()
+    import torchvision
+
     if SMALL:
-        return Labelled(vision.VisionTransformer(image_size=64, patch_size=16, num_layers=2, num_heads=4,
-                                                 hidden_dim=128, mlp_dim=256))
-    return Labelled(vision.vit_b_16())
+        return Labelled(torchvision.models.VisionTransformer(image_size=64, patch_size=16, num_layers=2,
+                                                             num_heads=4, hidden_dim=128, mlp_dim=256))
+    return Labelled(torchvision.models.vit_b_16())
 
 
 class Gpt2(nn.Module):
