@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "lowering/lowered.hpp"
+#include "random.hpp"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
@@ -14,8 +15,6 @@
 #include "xla/hlo/ir/hlo_casting_utils.h"
 #include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/hlo/ir/hlo_module.h"
-#include "xla/hlo/transforms/expanders/rng_expander.h"
-#include "xla/literal_util.h"
 #include "xla/service/dynamic_padder.h"
 #include "xla/shape_util.h"
 #include "xla/stream_executor/platform_manager.h"
@@ -117,46 +116,6 @@ absl::StatusOr<XlaCompiler::CompilationResult> to_hlo(
   XlaCompiler compiler(options);
   TF_RETURN_IF_ERROR(compiler.CompileFunction(form, request.function(), arguments, &result));
   return result;
-}
-
-// Random numbers (Philox) count from a place that the seed of the launch chooses, and go on from
-// one operation to the next.
-absl::Status seed_random_numbers(xla::HloModule& module, bool& seeded) {
-  constexpr uint64_t kKey = 1;
-  module.mutable_config().set_seed(kKey);
-  TF_ASSIGN_OR_RETURN(seeded, xla::RngExpander().Run(&module, {}));
-  if (!seeded) {
-    return absl::OkStatus();
-  }
-  xla::HloComputation& entry = *module.entry_computation();
-  xla::HloInstruction* const seed =
-      entry.AddEntryComputationParameter(xla::HloInstruction::CreateParameter(
-          entry.num_parameters(), xla::ShapeUtil::MakeShape(xla::U32, {}), "seed"));
-  const xla::Shape word = xla::ShapeUtil::MakeShape(xla::U64, {1});
-  xla::HloInstruction* const high = entry.AddInstruction(xla::HloInstruction::CreateReshape(
-      word, entry.AddInstruction(xla::HloInstruction::CreateConvert(
-                xla::ShapeUtil::MakeShape(xla::U64, {}), seed))));
-  uint64_t next = 0;
-  for (xla::HloComputation* const computation : module.computations()) {
-    for (xla::HloInstruction* const state : computation->MakeInstructionPostOrder()) {
-      if (state->opcode() != xla::HloOpcode::kRngGetAndUpdateState) {
-        continue;
-      }
-      if (computation != &entry) {
-        return absl::UnimplementedError(
-            "random numbers inside of a loop or a branch of a replicated function: draw them in "
-            "front of it, or use tf.random.stateless_*");
-      }
-      xla::HloInstruction* const low = entry.AddInstruction(
-          xla::HloInstruction::CreateConstant(xla::LiteralUtil::CreateR1<uint64_t>({next})));
-      next +=
-          static_cast<uint64_t>(xla::Cast<xla::HloRngGetAndUpdateStateInstruction>(state)->delta());
-      TF_RETURN_IF_ERROR(state->ReplaceAllUsesWith(entry.AddInstruction(
-          xla::HloInstruction::CreateConcatenate(state->shape(), {low, high}, 0))));
-      TF_RETURN_IF_ERROR(entry.RemoveInstruction(state));
-    }
-  }
-  return absl::OkStatus();
 }
 
 // Results that the padder marks as dynamic become arrays of their bounds; their sizes are more
