@@ -68,6 +68,7 @@ void Program::launch(Stream& stream, const Launch& launch) const {
     }
     request.shares.push_back(share_of(program, stream.device(), launch));
     request.keep = kept(program, launch);
+    request.on_host_call = launch.on_host_call;
   } catch (...) {
     refuse(stream, launch.devices);
     throw;
@@ -84,6 +85,14 @@ void Program::launch(Stream& stream, const Launch& launch) const {
     System::get().memory().set(launch.results[dynamic.result], Sized{array, {sizes, sizes + rank}});
   }
   stream.follow(result.done.at(0));
+  if (launch.on_failure) {
+    result.done.at(0).on_ready(
+        [told = launch.on_failure](const std::shared_ptr<const driver::Error>& error) {
+          if (error) {
+            told(*error);
+          }
+        });
+  }
 }
 
 void Program::refuse(const Stream& stream, const std::vector<int>& devices) const {

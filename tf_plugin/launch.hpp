@@ -1,6 +1,7 @@
 // Programs of TensorFlow on the board, and their launches by addresses.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,7 +31,10 @@ class Program {
     std::vector<bool> given_away = {};  ///< arguments that nobody uses afterwards; empty: none
     /// Of the results; the program has their sizes behind those that have an address.
     std::span<const DynamicResult> dynamic = {};
-    std::optional<uint32_t> seed = {};  ///< the last argument of the program
+    std::optional<uint32_t> seed = {};          ///< the last argument of the program
+    driver::HostCallHandler on_host_call = {};  ///< of a program with host calls
+    /// Called when the launch fails after it has been accepted, by any thread.
+    std::function<void(const driver::Error&)> on_failure = {};
   };
   /// The share of the stream's core. It meets those of the other cores, for which it does not
   /// wait. The failure of the launch is the stream's, and that of reads of its results.

@@ -21,6 +21,7 @@ constexpr char kAdvice[] =
 struct Library {
   LowerFunction* lower = nullptr;
   SeedFunction* seed = nullptr;
+  HostSideFunction* host_side = nullptr;
 };
 
 base::Mutex loading;
@@ -66,8 +67,10 @@ Library load() {
   }
   auto* const version = function_of<LowerVersionFunction>(handle, kLowerVersionFunction);
   const Library found{function_of<LowerFunction>(handle, kLowerFunction),
-                      function_of<SeedFunction>(handle, kSeedFunction)};
-  if (version == nullptr || found.lower == nullptr || found.seed == nullptr) {
+                      function_of<SeedFunction>(handle, kSeedFunction),
+                      function_of<HostSideFunction>(handle, kHostSideFunction)};
+  if (version == nullptr || found.lower == nullptr || found.seed == nullptr ||
+      found.host_side == nullptr) {
     fail(path.string() + " is not of this tpuboard: install both from one build");
   }
   if (version() != running) {
@@ -105,6 +108,12 @@ Lowered seed(std::string_view module) {
   Lowered lowered;
   loaded_library().seed(module.data(), module.size(), lowered);
   return checked(std::move(lowered));
+}
+
+std::shared_ptr<HostSide> host_side(const SE_OutsideCompilationParams& params) {
+  std::shared_ptr<HostSide> made;
+  loaded_library().host_side(params, made);
+  return made;
 }
 
 }  // namespace tpu::tensorflow

@@ -16,4 +16,7 @@ Lowered lower(std::string_view request);
 /// Throws as lower().
 Lowered seed(std::string_view module);
 
+/// The host of a launch. Throws as lower().
+std::shared_ptr<HostSide> host_side(const SE_OutsideCompilationParams& params);
+
 }  // namespace tpu::tensorflow

@@ -10,6 +10,7 @@
 #include "answer.hpp"
 #include "errors.hpp"
 #include "failed_program.hpp"
+#include "host_transfers.hpp"
 #include "launch.hpp"
 #include "lowering_library.hpp"
 #include "messages.hpp"
@@ -152,6 +153,25 @@ void add_arguments(const Launch& params, Program::Launch& launch) {
   }
 }
 
+// Of a program that computes on the host, too.
+void add_host(const Launch& params, Program::Launch& launch) {
+  const XLA_TpuProgram& given = *params.program;
+  if (given.lowered.host_transfers.empty()) {
+    return;
+  }
+  if (params.outside_compilation_params == nullptr) {
+    pjrt::throw_invalid(given.program->executable().name +
+                        ": the program computes on the host, and its launch does not say where");
+  }
+  const std::shared_ptr<HostSide> host = host_side(*params.outside_compilation_params);
+  launch.on_host_call = host_call_handler(
+      host, std::make_shared<const std::vector<HostTransfer>>(given.lowered.host_transfers));
+  launch.on_failure = [host](const driver::Error& error) {
+    const std::unique_ptr<PJRT_Error> code(pjrt::new_error(error));
+    host->abort(static_cast<int>(code->code), code->message);
+  };
+}
+
 void launch(const Launch& params) {
   const XLA_TpuProgram& given = *params.program;
   if (given.failure) {
@@ -165,6 +185,7 @@ void launch(const Launch& params) {
   launch.devices = devices_of(params);
   try {
     add_arguments(params, launch);
+    add_host(params, launch);
   } catch (...) {
     given.program->refuse(stream, launch.devices);
     throw;

@@ -5,7 +5,9 @@
 #include <memory>
 
 #include "lowering/lowered.hpp"
+#include "mlir_form.hpp"
 #include "random.hpp"
+#include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
@@ -17,6 +19,7 @@
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/service/dynamic_padder.h"
 #include "xla/shape_util.h"
+#include "xla/side_effect_util.h"
 #include "xla/stream_executor/platform_manager.h"
 
 namespace tpu::tensorflow {
@@ -83,11 +86,6 @@ absl::StatusOr<std::vector<XlaCompiler::Argument>> arguments_of(
 }
 
 absl::Status check(const tf::tpu::TpuCompilationRequestProto& request) {
-  if (request.use_mlir()) {
-    return absl::UnimplementedError(
-        "the request has a module of the MLIR bridge: expected a function library; do not set "
-        "tf.config.experimental.enable_mlir_bridge()");
-  }
   if (request.metadata().num_cores_per_replica() > 1) {
     return absl::UnimplementedError(absl::StrCat("a replica on ",
                                                  request.metadata().num_cores_per_replica(),
@@ -99,6 +97,13 @@ absl::Status check(const tf::tpu::TpuCompilationRequestProto& request) {
 absl::StatusOr<XlaCompiler::CompilationResult> to_hlo(
     const tf::tpu::TpuCompilationRequestProto& request,
     const std::vector<XlaCompiler::Argument>& arguments) {
+  if (!request.mlir_module().empty()) {
+    std::vector<tf::TensorShape> shapes;
+    for (const XlaCompiler::Argument& argument : arguments) {
+      shapes.push_back(std::get<tf::TensorShape>(argument.shape));
+    }
+    return mlir_to_hlo(request.mlir_module(), shapes, kCompilationDevice);
+  }
   const tf::FunctionLibraryDefinition library(tf::OpRegistry::Global(), request.fdef_lib());
   TF_ASSIGN_OR_RETURN(auto* const platform,
                       stream_executor::PlatformManager::PlatformWithName("TPU"));
@@ -116,6 +121,42 @@ absl::StatusOr<XlaCompiler::CompilationResult> to_hlo(
   XlaCompiler compiler(options);
   TF_RETURN_IF_ERROR(compiler.CompileFunction(form, request.function(), arguments, &result));
   return result;
+}
+
+// The arrays that travel between the program and the host, with channels that depend on the program
+// alone: TensorFlow counts those of all programs.
+absl::Status number_transfers(xla::HloModuleProto& module, std::vector<HostTransfer>& transfers) {
+  std::map<int64_t, int64_t> channels;
+  for (auto& computation : *module.mutable_computations()) {
+    for (auto& instruction : *computation.mutable_instructions()) {
+      if (!instruction.is_host_transfer()) {
+        continue;
+      }
+      const auto next = static_cast<int64_t>(channels.size()) + 1;
+      const int64_t channel = channels.emplace(instruction.channel_id(), next).first->second;
+      instruction.set_channel_id(channel);
+      const bool sends = instruction.opcode() == "send";
+      if (!sends && instruction.opcode() != "recv") {
+        continue;  // the end of one
+      }
+      const auto& names = instruction.frontend_attributes().map();
+      const auto name = names.find(xla::kXlaHostTransferRendezvousNameAttr);
+      if (name == names.end() || instruction.shape().tuple_shapes_size() == 0) {
+        return absl::InvalidArgumentError(
+            "a transfer with the host has no name: expected one of "
+            "an operation XlaHostCompute");
+      }
+      const xla::ShapeProto& array = instruction.shape().tuple_shapes(0);
+      TF_ASSIGN_OR_RETURN(const tf::DataType type,
+                          tf::EncodePrimitiveTypeAsDataType(array.element_type()));
+      transfers.push_back({channel,
+                           name->second,
+                           sends,
+                           type,
+                           {array.dimensions().begin(), array.dimensions().end()}});
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Results that the padder marks as dynamic become arrays of their bounds; their sizes are more
@@ -201,7 +242,9 @@ absl::Status lower(absl::string_view bytes, Lowered& lowered) {
       lowered.devices.push_back(static_cast<int>(device));
     }
   }
-  TF_ASSIGN_OR_RETURN(const auto module, made_static(result.computation->proto(), lowered));
+  xla::HloModuleProto made = result.computation->proto();
+  TF_RETURN_IF_ERROR(number_transfers(made, lowered.host_transfers));
+  TF_ASSIGN_OR_RETURN(const auto module, made_static(made, lowered));
   for (const auto& update : result.resource_updates) {
     lowered.modifies_variables |= update.modified;
   }

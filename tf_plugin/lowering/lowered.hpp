@@ -4,8 +4,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
+
+struct SE_OutsideCompilationParams;
 
 namespace tpu::tensorflow {
 
@@ -13,6 +17,35 @@ namespace tpu::tensorflow {
 /// that TensorFlow knows of, the size of each of its dimensions as an s32.
 struct DynamicResult {
   size_t result = 0, first_size = 0;
+};
+
+/// An array that travels between a program and the host while it runs.
+struct HostTransfer {
+  int64_t channel = 0;  ///< of the program
+  std::string name;     ///< of the channel, a part of the key of the rendezvous
+  bool to_host = true;
+  int type = 0;  ///< DataType of TensorFlow
+  std::vector<int64_t> dims;
+};
+
+/// What a call of the library below came to.
+struct Outcome {
+  int error_code = 0;  ///< of absl::StatusCode; 0: it is done
+  std::string error;
+};
+
+/// Whom the transfers of a launch on one core meet. Calls may come from any thread.
+class HostSide {
+ public:
+  HostSide() = default;
+  HostSide(const HostSide&) = delete;
+  HostSide& operator=(const HostSide&) = delete;
+  virtual ~HostSide() = default;
+  virtual Outcome send(const HostTransfer& transfer, const void* bytes, size_t size) = 0;
+  /// Waits until the host has computed the array, or the step has failed.
+  virtual Outcome receive(const HostTransfer& transfer, void* bytes, size_t size) = 0;
+  /// The launch has failed: nobody waits for it any more.
+  virtual void abort(int code, const std::string& text) = 0;
 };
 
 struct Lowered {
@@ -23,6 +56,7 @@ struct Lowered {
   std::vector<int> devices;  // by replica; empty: not said
   bool modifies_variables = false;
   std::vector<DynamicResult> dynamic_results;
+  std::vector<HostTransfer> host_transfers;
   bool seeded = false;  // the last argument is the seed of the launch, a u32
 
   int error_code = 0;  // of absl::StatusCode; with an error the rest is empty
@@ -37,6 +71,11 @@ inline constexpr char kLowerFunction[] = "tpuboard_tf_lower";
 // seeded. Throws nothing.
 using SeedFunction = void(const char* module, size_t size, Lowered& lowered);
 inline constexpr char kSeedFunction[] = "tpuboard_tf_seed";
+
+// The host of a launch. `params` are not needed after the call. Throws nothing but bad_alloc.
+using HostSideFunction = void(const SE_OutsideCompilationParams& params,
+                              std::shared_ptr<HostSide>& made);
+inline constexpr char kHostSideFunction[] = "tpuboard_tf_host_side";
 
 // "2.20.0": the version of TensorFlow that the library was built for.
 using LowerVersionFunction = const char*();
