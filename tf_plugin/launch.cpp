@@ -17,13 +17,18 @@ pjrt::DeviceShare share_of(const exe::ExecutableT& program, int device,
   pjrt::DeviceShare share{device, {}};
   for (size_t i = 0; i < arguments.size(); ++i) {
     const exe::TensorT& wanted = *program.args[i];
+    if (arguments[i] == Program::Launch::kElsewhere) {
+      share.arguments.push_back(System::get().runtime().zeros(
+          device, static_cast<driver::DType>(wanted.elem), wanted.local_dims));
+      continue;
+    }
     share.arguments.push_back(System::get().memory().array(
         arguments[i], static_cast<driver::DType>(wanted.elem), wanted.local_dims));
   }
   if (launch.seed) {
     share.arguments.push_back(System::get().runtime().put(
-        device,
-        driver::HostView(driver::DType::kU32, {}, std::as_bytes(std::span(&*launch.seed, 1)))));
+        device, driver::HostView(driver::DType::kU32, program.args.back()->local_dims,
+                                 std::as_bytes(std::span(&*launch.seed, 1)))));
   }
   return share;
 }
@@ -76,9 +81,14 @@ void Program::launch(Stream& stream, const Launch& launch) const {
   const pjrt::LaunchResult result = loaded->launch(request);
   const std::vector<pjrt::DeviceArrayPtr>& outputs = result.outputs.at(0);
   for (size_t i = 0; i < launch.results.size(); ++i) {
-    System::get().memory().set(launch.results[i], outputs[i]);
+    if (launch.results[i] != Program::Launch::kElsewhere) {
+      System::get().memory().set(launch.results[i], outputs[i]);
+    }
   }
   for (const DynamicResult& dynamic : launch.dynamic) {
+    if (launch.results[dynamic.result] == Program::Launch::kElsewhere) {
+      continue;
+    }
     const pjrt::DeviceArrayPtr& array = outputs[dynamic.result];
     const auto sizes = outputs.begin() + static_cast<std::ptrdiff_t>(dynamic.first_size);
     const auto rank = static_cast<std::ptrdiff_t>(array->shape().size());

@@ -25,9 +25,11 @@ class Program {
   const exe::ExecutableT& executable() const { return *compiled_->executable; }
 
   struct Launch {
-    std::vector<int> devices;           ///< of the program, by replica
-    std::vector<uint64_t> arguments;    ///< addresses
-    std::vector<uint64_t> results;      ///< addresses; those of donated arguments take them over
+    std::vector<int> devices;         ///< of the program, by replica
+    std::vector<uint64_t> arguments;  ///< addresses
+    std::vector<uint64_t> results;    ///< addresses; those of donated arguments take them over
+    /// Address of what another core has: an argument of zeros, a result that nobody reads.
+    static constexpr uint64_t kElsewhere = ~uint64_t{0};
     std::vector<bool> given_away = {};  ///< arguments that nobody uses afterwards; empty: none
     /// Of the results; the program has their sizes behind those that have an address.
     std::span<const DynamicResult> dynamic = {};

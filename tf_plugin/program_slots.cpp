@@ -1,9 +1,13 @@
 // Replicated functions: their compilation, what TensorFlow asks of a program, and their launches,
 // core by core. Each core's call brings its own share, in the order of its stream; the launch is
 // submitted with the last of them (pjrt_plugin/runtime/gangs.hpp).
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "abi/ops.h"
@@ -21,6 +25,7 @@ struct XLA_TpuProgram {
   tpu::tensorflow::Lowered lowered = {};                    // without its HLO
   std::optional<tpu::driver::Error> failure = {};           // of its compilation: of each launch
   std::string fingerprint = {};
+  size_t core = 0;  // of its replica, where the cores of one have different arrays
 };
 
 namespace tpu::tensorflow {
@@ -43,16 +48,16 @@ void add_arrays(uint64_t address, std::vector<uint64_t>& arrays) {
   }
 }
 
-std::vector<int> default_devices(int replicas) {
+// Of a program whose request does not say them.
+std::vector<int> default_devices(int replicas, int cores_per_replica) {
   const auto cores = static_cast<int>(places().cores.size());
-  if (replicas > cores) {
-    pjrt::throw_invalid("a function on " + std::to_string(replicas) + " replicas: the board has " +
-                        std::to_string(cores) + " cores");
+  if (replicas * cores_per_replica > cores) {
+    pjrt::throw_invalid(fmt::format(
+        "a function on {} replicas of {} cores: the board has {} cores; use fewer replicas",
+        replicas, cores_per_replica, cores));
   }
-  std::vector<int> devices(static_cast<size_t>(replicas));
-  for (int i = 0; i < replicas; ++i) {
-    devices[static_cast<size_t>(i)] = i;
-  }
+  std::vector<int> devices(static_cast<size_t>(replicas * cores_per_replica));
+  std::iota(devices.begin(), devices.end(), 0);
   return devices;
 }
 
@@ -60,17 +65,33 @@ std::unique_ptr<XLA_TpuProgram> compile(std::string_view request) {
   auto made = std::make_unique<XLA_TpuProgram>();
   Lowered& lowered = made->lowered;
   lowered = lower(request);
-  if (lowered.devices.size() != static_cast<size_t>(lowered.replicas)) {
-    lowered.devices = default_devices(lowered.replicas);
+  const int parts = lowered.replicas * lowered.cores_per_replica;
+  if (lowered.devices.size() != static_cast<size_t>(parts)) {
+    lowered.devices = default_devices(lowered.replicas, lowered.cores_per_replica);
   }
   const std::string hlo = std::move(lowered.hlo);
   lowered.hlo.clear();
-  made->program = std::make_shared<const Program>(
-      client::compile_program(std::as_bytes(std::span(hlo)),
-                              {.cores = lowered.replicas > 1 ? lowered.devices : std::vector<int>{},
-                               .import = {.replicas = lowered.replicas, .partitions = 1}}));
+  made->program = std::make_shared<const Program>(client::compile_program(
+      std::as_bytes(std::span(hlo)),
+      {.cores = parts > 1 ? lowered.devices : std::vector<int>{},
+       .import = {.replicas = lowered.replicas, .partitions = lowered.cores_per_replica}}));
   made->fingerprint = made->program->compiled().fingerprint;
   return made;
+}
+
+// One for all cores of a replica, or one for each.
+std::vector<std::unique_ptr<XLA_TpuProgram>> by_core(std::unique_ptr<XLA_TpuProgram> made) {
+  std::vector<std::unique_ptr<XLA_TpuProgram>> all;
+  for (size_t core = 0; core < made->lowered.cores.size(); ++core) {
+    auto& one = all.emplace_back(std::make_unique<XLA_TpuProgram>(*made));
+    one->core = core;
+    one->lowered.executable_info = one->lowered.cores[core].executable_info;
+    one->fingerprint += " " + std::to_string(core);
+  }
+  if (all.empty()) {
+    all.push_back(std::move(made));
+  }
+  return all;
 }
 
 std::unique_ptr<XLA_TpuProgram> failed_program(const driver::Error& error,
@@ -95,18 +116,20 @@ std::unique_ptr<XLA_TpuProgram> compile_or_fail_later(std::string_view request) 
   }
 }
 
-// DeviceAssignmentProto: for each computation, the devices of its replicas.
+// DeviceAssignmentProto: for each core of a replica, the devices of its replicas. Those of a
+// replica come beside each other, as the partitions of a program are.
 std::vector<int> assigned_devices(const XLA_DeviceAssignment* assignment) {
   enum : uint32_t { kComputationDevices = 3, kReplicaDeviceIds = 1 };
-  std::vector<int> devices;
+  std::vector<std::vector<int>> by_core;
   if (assignment == nullptr || assignment->size == 0) {
-    return devices;
+    return {};
   }
   pjrt::Reader message({assignment->bytes, assignment->size});
   while (const auto field = message.next()) {
     if (field->number != kComputationDevices) {
       continue;
     }
+    std::vector<int>& devices = by_core.emplace_back();
     pjrt::Reader computation(field->bytes);
     while (const auto ids = computation.next()) {
       if (ids->number != kReplicaDeviceIds) {
@@ -122,18 +145,39 @@ std::vector<int> assigned_devices(const XLA_DeviceAssignment* assignment) {
       }
     }
   }
+  std::vector<int> devices;
+  for (size_t replica = 0; !by_core.empty() && replica < by_core[0].size(); ++replica) {
+    for (const std::vector<int>& of_core : by_core) {
+      devices.push_back(of_core.at(replica));
+    }
+  }
   return devices;
 }
 
-// Of the program, by replica: those of the compilation, if the launch does not name as many.
+// Of the program, by partition: those of the compilation, if the launch does not name as many.
 std::vector<int> devices_of(const Launch& params) {
   const XLA_TpuProgram& given = *params.program;
   if (given.program->executable().partitions <= 1) {
     return {params.stream->stream.device()};
   }
   std::vector<int> devices = assigned_devices(params.device_assignment);
-  const bool all = devices.size() == static_cast<size_t>(given.lowered.replicas);
+  const bool all = devices.size() == given.lowered.devices.size();
   return all ? devices : given.lowered.devices;
+}
+
+bool any_here(const std::vector<int>& positions) {
+  return std::ranges::any_of(positions, [](int position) { return position >= 0; });
+}
+
+// What the core has, in the order of the program. `positions`: CoreInterface.
+std::vector<uint64_t> of_program(const std::vector<uint64_t>& own,
+                                 const std::vector<int>& positions) {
+  std::vector<uint64_t> all;
+  for (const int position : positions) {
+    all.push_back(position < 0 ? Program::Launch::kElsewhere
+                               : own.at(static_cast<size_t>(position)));
+  }
+  return all;
 }
 
 void add_arguments(const Launch& params, Program::Launch& launch) {
@@ -144,12 +188,20 @@ void add_arguments(const Launch& params, Program::Launch& launch) {
   launch.dynamic = given.lowered.dynamic_results;
   // Nothing is written into the table of an empty tuple.
   const exe::ExecutableT& program = given.program->executable();
-  const bool has_arguments = program.args.size() > (launch.seed ? 1 : 0);
-  for (size_t i = 0; i < params.arguments_len && has_arguments; ++i) {
+  const CoreInterface* const core =
+      given.lowered.cores.empty() ? nullptr : &given.lowered.cores.at(given.core);
+  const bool takes =
+      core != nullptr ? any_here(core->arguments) : program.args.size() > (launch.seed ? 1 : 0);
+  const bool gives = core != nullptr ? any_here(core->results) : !program.results.empty();
+  for (size_t i = 0; i < params.arguments_len && takes; ++i) {
     add_arrays(address_of(params.arguments[i]), launch.arguments);
   }
-  if (!program.results.empty()) {
+  if (gives) {
     add_arrays(address_of(*params.result), launch.results);
+  }
+  if (core != nullptr) {
+    launch.arguments = of_program(launch.arguments, core->arguments);
+    launch.results = of_program(launch.results, core->results);
   }
 }
 
@@ -247,10 +299,11 @@ void TpuCompile_CompileAndBuild(TpuSerializedProto request, const XLA_TpuMeshSta
   *programs = nullptr;
   *count = 0;
   answer(__func__, status, [&] {
-    auto program = compile_or_fail_later(view_of(request));
-    *programs = TpuProgram_NewArray(1);
-    (*programs)[0] = program.release();
-    *count = 1;
+    auto made = by_core(compile_or_fail_later(view_of(request)));
+    *programs = TpuProgram_NewArray(made.size());
+    for (auto& program : made) {
+      (*programs)[(*count)++] = program.release();
+    }
   });
 }
 

@@ -6,13 +6,13 @@
 
 #include "lowering/lowered.hpp"
 #include "mlir_form.hpp"
+#include "model_parallel.hpp"
 #include "random.hpp"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/protobuf/tpu/compile_metadata.pb.h"
 #include "tensorflow/core/tpu/kernels/tpu_compile.pb.h"
-#include "tensorflow/core/tpu/kernels/tpu_executable_info.pb.h"
 #include "xla/client/client_library.h"
 #include "xla/hlo/ir/hlo_casting_utils.h"
 #include "xla/hlo/ir/hlo_instructions.h"
@@ -83,15 +83,6 @@ absl::StatusOr<std::vector<XlaCompiler::Argument>> arguments_of(
     }
   }
   return arguments;
-}
-
-absl::Status check(const tf::tpu::TpuCompilationRequestProto& request) {
-  if (request.metadata().num_cores_per_replica() > 1) {
-    return absl::UnimplementedError(absl::StrCat("a replica on ",
-                                                 request.metadata().num_cores_per_replica(),
-                                                 " cores: expected one core for each replica"));
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<XlaCompiler::CompilationResult> to_hlo(
@@ -189,43 +180,28 @@ absl::Status move_sizes(xla::HloModule& module, std::vector<DynamicResult>& dyna
 
 // Shapes become static, and random numbers functions of the seed.
 absl::StatusOr<xla::HloModuleProto> made_static(const xla::HloModuleProto& module,
-                                                Lowered& lowered) {
+                                                const Shardings& shardings, Lowered& lowered) {
   TF_ASSIGN_OR_RETURN(auto config,
                       xla::HloModule::CreateModuleConfigFromProto(module, xla::DebugOptions()));
   config.set_replica_count(lowered.replicas);
+  config.set_num_partitions(lowered.cores_per_replica);
   TF_ASSIGN_OR_RETURN(const auto made, xla::HloModule::CreateFromProto(module, config));
+  TF_RETURN_IF_ERROR(spread_arguments(shardings, *made));
   TF_RETURN_IF_ERROR(xla::DynamicPadder().Run(made.get(), {}).status());
   TF_RETURN_IF_ERROR(move_sizes(*made, lowered.dynamic_results));
-  TF_RETURN_IF_ERROR(seed_random_numbers(*made, lowered.seeded));
+  TF_RETURN_IF_ERROR(seed_random_numbers(*made, lowered.seeded, lowered.cores_per_replica));
   return made->ToProto();
 }
 
-tf::TPUExecutableInfoProto info_of(const XlaCompiler::CompilationResult& result,
-                                   const std::vector<XlaCompiler::Argument>& arguments) {
-  tf::TPUExecutableInfoProto info;
-  for (const xla::Shape& shape : result.xla_input_shapes) {
-    *info.add_input_shapes() = shape.ToProto();
-  }
-  *info.mutable_output_shape() = result.xla_output_shape.ToProto();
-  for (const auto& output : result.outputs) {
-    output.shape.AsProto(info.add_output_tensor_shapes());
-  }
-  std::map<int, bool> updated;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].kind == XlaCompiler::Argument::kResource) {
-      updated[static_cast<int>(i)] = false;
+// Those of a replica beside each other, as the partitions of a program are.
+void add_devices(const xla::DeviceAssignmentProto& assignment, Lowered& lowered) {
+  for (int replica = 0; replica < lowered.replicas; ++replica) {
+    for (const auto& computation : assignment.computation_devices()) {
+      if (replica < computation.replica_device_ids_size()) {
+        lowered.devices.push_back(static_cast<int>(computation.replica_device_ids(replica)));
+      }
     }
   }
-  for (const auto& update : result.resource_updates) {
-    updated[update.input_index] = update.modified;
-    update.shape.AsProto(info.add_output_tensor_shapes());
-  }
-  for (const auto& [index, is_updated] : updated) {
-    auto* const variable = info.add_variable_indices();
-    variable->set_index(index);
-    variable->set_updated(is_updated);
-  }
-  return info;
 }
 
 absl::Status lower(absl::string_view bytes, Lowered& lowered) {
@@ -233,18 +209,16 @@ absl::Status lower(absl::string_view bytes, Lowered& lowered) {
   if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InvalidArgumentError("the request for a compilation is damaged");
   }
-  TF_RETURN_IF_ERROR(check(request));
   TF_ASSIGN_OR_RETURN(const auto arguments, arguments_of(request));
   TF_ASSIGN_OR_RETURN(const auto result, to_hlo(request, arguments));
   lowered.replicas = request.metadata().num_replicas();
-  for (const auto& computation : request.metadata().device_assignment().computation_devices()) {
-    for (const auto device : computation.replica_device_ids()) {
-      lowered.devices.push_back(static_cast<int>(device));
-    }
-  }
+  lowered.cores_per_replica = std::max(1, request.metadata().num_cores_per_replica());
+  TF_ASSIGN_OR_RETURN(const Shardings shardings, shardings_of(request.metadata(), result));
+  add_devices(request.metadata().device_assignment(), lowered);
   xla::HloModuleProto made = result.computation->proto();
   TF_RETURN_IF_ERROR(number_transfers(made, lowered.host_transfers));
-  TF_ASSIGN_OR_RETURN(const auto module, made_static(made, lowered));
+  set_shardings(shardings, made);
+  TF_ASSIGN_OR_RETURN(const auto module, made_static(made, shardings, lowered));
   for (const auto& update : result.resource_updates) {
     lowered.modifies_variables |= update.modified;
   }
@@ -252,7 +226,9 @@ absl::Status lower(absl::string_view bytes, Lowered& lowered) {
   *metadata.mutable_hlo_module() = module;
   lowered.hlo = module.SerializeAsString();
   lowered.metadata = metadata.SerializeAsString();
-  lowered.executable_info = info_of(result, arguments).SerializeAsString();
+  TF_ASSIGN_OR_RETURN(lowered.cores, core_interfaces(result, shardings, arguments));
+  TF_ASSIGN_OR_RETURN(const auto info, info_of(result, shardings, arguments, /*core=*/0));
+  lowered.executable_info = info.SerializeAsString();
   return absl::OkStatus();
 }
 

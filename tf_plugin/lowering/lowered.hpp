@@ -48,12 +48,20 @@ class HostSide {
   virtual void abort(int code, const std::string& text) = 0;
 };
 
+/// What one core of a replica is given and gives, where the cores have different arrays.
+struct CoreInterface {
+  std::string executable_info;  ///< as Lowered::executable_info
+  /// By argument and result of the program: its place on this core; -1: it is on another one.
+  std::vector<int> arguments, results;
+};
+
 struct Lowered {
   std::string hlo;  // HloModuleProto; the arguments are one tuple, and the seed if it is seeded
   std::string executable_info;  // TPUExecutableInfoProto
   std::string metadata;         // HloProto
-  int replicas = 1;
-  std::vector<int> devices;  // by replica; empty: not said
+  int replicas = 1, cores_per_replica = 1;
+  std::vector<int> devices;  // those of the first replica, then those of the next; empty: not said
+  std::vector<CoreInterface> cores;  // of a replica; empty: each has all arrays, or a part of each
   bool modifies_variables = false;
   std::vector<DynamicResult> dynamic_results;
   std::vector<HostTransfer> host_transfers;
