@@ -11,9 +11,11 @@ namespace tpu::client {
 class CompileLock {
  public:
   /// Waits until nobody has the lock for this key, or so long: whoever has it may be stopped. Then,
-  /// and where the folder cannot be written, it locks nothing. Empty folder: the same.
+  /// and where the folder cannot be written, it locks nothing. Empty folder: the same. After
+  /// `quiet` a line on standard error says which process it waits for.
   CompileLock(const std::string& folder, const std::string& key,
-              std::chrono::milliseconds limit = std::chrono::minutes(10));
+              std::chrono::milliseconds limit = std::chrono::minutes(10),
+              std::chrono::milliseconds quiet = std::chrono::seconds(10));
   CompileLock(const CompileLock&) = delete;
   CompileLock& operator=(const CompileLock&) = delete;
   ~CompileLock();
@@ -24,10 +26,12 @@ class CompileLock {
 
  private:
   bool try_lock();
+  bool try_file();
 
   const std::string path_;
   int file_ = -1;
   bool has_waited_ = false;
+  int holder_ = 0;  // the process that has it; 0: unknown
 };
 
 }  // namespace tpu::client

@@ -59,6 +59,67 @@ TEST_F(CompileLocks, AProcessThatIsKilledDoesNotKeepIt) {
   EXPECT_TRUE(CompileLock(folder_, "key").holds());
 }
 
+// Of one that is killed. Its own child, which has its files, goes on.
+TEST_F(CompileLocks, ChildrenDoNotKeepTheLockOfTheirParent) {
+  int line[2];
+  ASSERT_EQ(::pipe(line), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const CompileLock lock(folder_, "key");
+    pid_t grandchild = ::fork();
+    if (grandchild == 0) {
+      ::pause();
+    }
+    static_cast<void>(!::write(line[1], &grandchild, sizeof(grandchild)));
+    ::raise(lock.holds() ? SIGKILL : SIGTERM);
+  }
+  pid_t grandchild = 0;
+  ASSERT_EQ(::read(line[0], &grandchild, sizeof(grandchild)), ssize_t{sizeof(grandchild)});
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+  EXPECT_TRUE(CompileLock(folder_, "key", milliseconds(1000)).holds());
+  ::kill(grandchild, SIGKILL);
+  ::close(line[0]);
+  ::close(line[1]);
+}
+
+// A child takes no part of its parent's lock, and gives none of it back.
+TEST_F(CompileLocks, AChildWaitsForItsParent) {
+  const CompileLock lock(folder_, "key");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool waits = !CompileLock(folder_, "key", milliseconds(50)).holds();
+    ::_exit(waits && CompileLock(folder_, "other key", milliseconds(50)).holds() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(CompileLock(folder_, "key", milliseconds(50)).holds());
+}
+
+TEST_F(CompileLocks, WhoWaitsLongSaysForWhom) {
+  int line[2];
+  ASSERT_EQ(::pipe(line), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const CompileLock lock(folder_, "key");
+    static_cast<void>(!::write(line[1], "", 1));
+    ::pause();
+  }
+  char byte = 1;
+  ASSERT_EQ(::read(line[0], &byte, 1), 1);
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(CompileLock(folder_, "key", milliseconds(200), milliseconds(50)).holds());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "tpuboard: waits for process " + std::to_string(child) +
+                ", which compiles the same program (" + folder_ + "/key.lock)\n");
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(line[0]);
+  ::close(line[1]);
+}
+
 TEST_F(CompileLocks, WithoutAFolderNobodyWaits) {
   const CompileLock none("", "key");
   EXPECT_FALSE(none.holds());
