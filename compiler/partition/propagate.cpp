@@ -48,8 +48,10 @@ int round_of(const Op& op) {
   return 0;
 }
 
-// Collectives treat every position alike but along the dimensions that they cut and join.
-FactorRule collective_rule(const Op& op) {
+// Collectives of a shard_map treat every position alike but along the dimensions that they cut and
+// join. Outside of one, each core takes part with the whole array: parts of it would be joined with
+// other parts.
+FactorRule collective_rule(const Op& op, bool in_shard_map) {
   FactorRule rule;
   Dims own;
   if (op.kind == Kind::kAllGather || op.kind == Kind::kReduceScatter) {
@@ -60,7 +62,7 @@ FactorRule collective_rule(const Op& op) {
   for (size_t i = 0; i < op.operands.size(); ++i) {
     DimFactors in, out;
     for (int64_t d = 0; d < op.operand_type(i).rank(); ++d) {
-      const bool blocked = std::find(own.begin(), own.end(), d) != own.end();
+      const bool blocked = !in_shard_map || std::find(own.begin(), own.end(), d) != own.end();
       const auto kind = blocked ? FactorKind::kBlocked : FactorKind::kPass;
       const auto dim = static_cast<size_t>(d);
       in.push_back({static_cast<int>(rule.factors.size())});
@@ -76,6 +78,23 @@ FactorRule collective_rule(const Op& op) {
     rule.results.push_back(std::move(out));
   }
   return rule;
+}
+
+bool is_read(const Value* v, const Region& region) {
+  bool found = false;
+  walk(region, [&](const Op& op) {
+    found = found || std::find(op.operands.begin(), op.operands.end(), v) != op.operands.end();
+  });
+  return found;
+}
+
+// Cores that have the same operands get different results.
+bool differs_by_core(const Op& op) {
+  if (op.kind == Kind::kReduceScatter || op.kind == Kind::kAllToAll) {
+    const Groups& groups = op.as<CollectiveAttrs>().groups;
+    return std::any_of(groups.begin(), groups.end(), [](const auto& g) { return g.size() > 1; });
+  }
+  return op.kind == Kind::kPartitionId || op.kind == Kind::kCollectivePermute;
 }
 
 }  // namespace
@@ -110,8 +129,8 @@ bool is_free(const Value* v) {
   return false;
 }
 
-FactorRule rule_for(const Op& op) {
-  return is_collective(op.kind) ? collective_rule(op) : rule_of(op);
+FactorRule rule_for(const Op& op, bool in_shard_map) {
+  return is_collective(op.kind) ? collective_rule(op, in_shard_map) : rule_of(op);
 }
 
 Placements::Placements(const Module& module, const UnreducedArrays& unreduced)
@@ -228,7 +247,9 @@ void Placements::relate_manual(const Op& op) {
   }
   // Arrays of a body lie otherwise than those outside.
   const auto outside = std::exchange(groups_, {});
+  const bool in_shard_map = std::exchange(in_shard_map_, true);
   relate(*op.regions[0]);
+  in_shard_map_ = in_shard_map;
   relate_groups();
   groups_ = outside;
   for (size_t i = 0; i < op.results.size(); ++i) {
@@ -243,7 +264,13 @@ void Placements::relate_groups() {
 }
 
 void Placements::relate_op(const Op& op) {
-  const FactorRule& rule = rules_.emplace(&op, rule_for(op)).first->second;
+  if (!in_shard_map_ && differs_by_core(op) && is_read(op.result(), module_.main->body)) {
+    throw Error(
+        "this op gives each core another value, which no array of all devices can have; use it in "
+        "jax.shard_map, or between xs.enable_manual_sharding and xs.disable_manual_sharding",
+        source_name(op.kind), op.loc);
+  }
+  const FactorRule& rule = rules_.emplace(&op, rule_for(op, in_shard_map_)).first->second;
   Relation relation{&rule, {}, {}, round_of(op)};
   for (size_t i = 0; i < op.operands.size(); ++i) {
     add_tensor(relation, op.operands[i], rule.operands[i]);

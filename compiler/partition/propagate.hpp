@@ -18,9 +18,9 @@ namespace tpu::compiler {
 // users want them: one may be used by arrays that have nothing else to do with each other.
 bool is_free(const Value* v);
 
-// The rule of an op without regions that run; also of collectives in a shard_map that leaves axes
-// open, which work alike on all parts along those.
-FactorRule rule_for(const Op& op);
+// The rule of an op without regions that run; also of collectives. Those in a shard_map that leaves
+// axes open work alike on all parts along those axes.
+FactorRule rule_for(const Op& op, bool in_shard_map);
 
 class Placements {
  public:
@@ -71,6 +71,7 @@ class Placements {
   std::vector<std::vector<bool>> fixed_;  // dimensions that may not be cut further
   std::unordered_map<const Op*, FactorRule> rules_;
   std::vector<std::unique_ptr<FactorRule>> same_;
+  bool in_shard_map_ = false;                            // of the region at hand
   std::vector<Relation> relations_;                      // in program order
   std::map<int64_t, std::vector<const Value*>> groups_;  // of the region at hand; by number
 };

@@ -1,4 +1,6 @@
 // The pass `partition`: what may not be moved, merged or cut although it nearly could.
+#include <gmock/gmock.h>
+
 #include "distribution.hpp"
 
 namespace tpu::compiler::test {
@@ -17,6 +19,54 @@ TEST(DistributionLimits, PartsFollowThePlaceOfACoreInTheMesh) {
     return {rows, g.constrain(columns, {{}, {}})};
   };
   EXPECT_EQ(moves_of(build), "all_gather all_gather all_gather");
+}
+
+const CollectiveAttrs kOverAll{.groups = {{0, 1, 2, 3, 4, 5, 6, 7}}};
+
+// Cores would add parts of the array that are not the same.
+TEST(DistributionLimits, CollectivesOutsideOfAShardMapReadWholeArrays) {
+  Graph g(true);
+  Module& m = partitioned(g, [](Graph& b) -> Values {
+    Value* x = b.cut_arg(f32({8, 2}), {{0, 1, 2}, {}});
+    return {b.with_body(b.op(Kind::kAllReduce, {x}, x->type, kOverAll), Kind::kAdd)};
+  });
+  const auto args = inputs(m);
+  const auto got = join_results(m, interpret(m, split_arguments(m, args)));
+  for (size_t i = 0; i < 16; ++i) {
+    EXPECT_EQ(values<float>(got[0])[i], 8 * values<float>(args[0])[i]);
+  }
+}
+
+TEST(DistributionLimits, WhatDiffersByCoreIsNoArrayOfAll) {
+  const auto error = [](const std::function<Value*(Graph&)>& make) -> std::string {
+    Graph g(true);
+    try {
+      partitioned(g, [&](Graph& b) -> Values {
+        Value* rows = b.cut_arg(f32({8, 2}), {{0, 1, 2}, {}});
+        return {b.op(Kind::kNegate, {make(b)}, f32({1})),
+                b.op(Kind::kReverse, {rows}, rows->type, DimsAttrs{{0}})};
+      });
+    } catch (const Error& e) {
+      return e.message();
+    }
+    return "";
+  };
+  const auto refused = testing::HasSubstr("this op gives each core another value");
+  EXPECT_THAT(error([](Graph& g) {
+                return g.with_body(
+                    g.op(Kind::kReduceScatter, {g.arg(f32({8}))}, f32({1}), kOverAll), Kind::kAdd);
+              }),
+              refused);
+  EXPECT_THAT(
+      error([](Graph& g) {
+        return g.op(Kind::kCollectivePermute, {g.arg(f32({1}))}, f32({1}), PermuteAttrs{{{0, 1}}});
+      }),
+      refused);
+  EXPECT_THAT(error([](Graph& g) {
+                Value* id = g.op(Kind::kPartitionId, {}, {Elem::kU32, {}});
+                return g.op(Kind::kReshape, {g.op(Kind::kConvert, {id}, f32({}))}, f32({1}));
+              }),
+              refused);
 }
 
 TEST(DistributionLimits, SumsOverUnlikeCoresAreNotMerged) {
