@@ -1,5 +1,7 @@
 // See manual_finder.hpp. An op that reads a value of a part belongs to the part, and joins the
-// parts of all values that it reads.
+// parts of all values that it reads. A collective that reads no shard belongs to the part that
+// reads its result, with what is computed between them: in the program of all devices there are no
+// values that differ from core to core.
 #include "import/manual_finder.hpp"
 
 #include <array>
@@ -17,21 +19,13 @@ bool is_call(const RawOp& op) {
   return op.dialect == Dialect::kVhlo && base_name(op.name) == "call";
 }
 
-bool is_pure(const RawOp& op) {
-  if (op.dialect != Dialect::kVhlo || !op.regions.empty()) {
-    return false;
-  }
-  constexpr std::array kOthers = {Kind::kSend,       Kind::kRecv, Kind::kRng,
-                                  Kind::kCustomCall, Kind::kCall, Kind::kComposite};
-  const auto kind = kind_from_name(base_name(op.name));
-  return !kind || (!is_collective(*kind) &&
-                   std::find(kOthers.begin(), kOthers.end(), *kind) == kOthers.end());
-}
-
 }  // namespace
 
-ManualFinder::ManualFinder(const Tables& tables, const bytecode::RawRegion& region)
+ManualFinder::ManualFinder(const Tables& tables, const bytecode::RawRegion& region,
+                           const CoreOps& core_ops)
     : tables_(tables), ops_(region.ops), joined_(ops_.size(), kNowhere) {
+  learn(core_ops);
+  find_own_ops();
   std::vector<size_t> exits;
   for (size_t at = 0; at < ops_.size(); ++at) {
     if (is_border(at, kGspmdLeave) &&
@@ -52,17 +46,97 @@ ManualFinder::ManualFinder(const Tables& tables, const bytecode::RawRegion& regi
   }
 }
 
+void ManualFinder::learn(const CoreOps& core_ops) {
+  users_.resize(ops_.size());
+  for (size_t at = 0; at < ops_.size(); ++at) {
+    const RawOp& op = ops_[at];
+    each_use(op, [&](uint32_t value) {
+      if (const size_t from = maker(value); from != kNowhere) {
+        users_[from].push_back(at);
+      }
+    });
+    copyable_.push_back(is_pure(op) && std::ranges::all_of(op.operands, [&](uint32_t v) {
+                          return maker(v) != kNowhere && copyable_[maker(v)];
+                        }));
+    const bool border = is_border(at, kGspmdEnter) || is_border(at, kGspmdLeave);
+    by_core_.push_back(!border && (core_ops.contains(op) || reads_any(at, by_core_)));
+    for (const uint32_t result : op.results) {
+      makers_[result] = at;
+    }
+  }
+}
+
+bool ManualFinder::is_pure(const RawOp& op) const {
+  if (custom_call_target(tables_, op) == kGspmdConstraint && op.operands.size() == 1) {
+    return tables_.text(tables_.entry(op.dictionary, "mhlo.sharding")) == "{manual}";
+  }
+  if (op.dialect != Dialect::kVhlo || !op.regions.empty()) {
+    return false;
+  }
+  constexpr std::array kOthers = {Kind::kSend,       Kind::kRecv, Kind::kRng,
+                                  Kind::kCustomCall, Kind::kCall, Kind::kComposite};
+  const auto kind = kind_from_name(base_name(op.name));
+  return !kind || (!is_collective(*kind) &&
+                   std::find(kOthers.begin(), kOthers.end(), *kind) == kOthers.end());
+}
+
+bool ManualFinder::reads_any(size_t at, const std::vector<bool>& places) const {
+  bool any = false;
+  each_use(ops_[at], [&](uint32_t value) {
+    const size_t from = maker(value);
+    any = any || (from != kNowhere && places[from]);
+  });
+  return any;
+}
+
+// From the borders on to all ops that read a shard, and from these back to the values by core that
+// they read. Copies of what can be copied are made later.
+void ManualFinder::find_own_ops() {
+  own_.resize(ops_.size());
+  std::vector<bool> seen(ops_.size());
+  std::vector<size_t> next;
+  const auto see = [&](size_t at) {
+    if (!seen[at]) {
+      seen[at] = true;
+      next.push_back(at);
+    }
+  };
+  for (size_t at = 0; at < ops_.size(); ++at) {
+    if (is_border(at, kGspmdEnter) ||
+        (is_border(at, kGspmdLeave) && !is_of_call(ops_[at].operands[0]))) {
+      see(at);
+    }
+  }
+  while (!next.empty()) {
+    const size_t at = next.back();
+    next.pop_back();
+    if (!is_border(at, kGspmdEnter)) {
+      each_use(ops_[at], [&](uint32_t value) {
+        const size_t from = maker(value);
+        if (from != kNowhere && by_core_[from] && !copyable_[from]) {
+          own_[from] = true;
+          see(from);
+        }
+      });
+    }
+    if (!is_border(at, kGspmdLeave)) {
+      std::ranges::for_each(users_[at], [&](size_t user) {
+        if (!is_border(user, kGspmdEnter)) {
+          see(user);
+        }
+      });
+    }
+  }
+}
+
 void ManualFinder::look_at(size_t at) {
-  const RawOp& op = ops_[at];
-  if (!enters_or_leaves(at)) {
-    join_with_uses(at);
+  if (enters_or_leaves(at)) {
+    return;
   }
-  for (const uint32_t result : op.results) {
-    makers_[result] = at;
+  if (own_[at]) {
+    joined_[at] = at;
   }
-  copyable_.push_back(is_pure(op) && std::ranges::all_of(op.operands, [&](uint32_t v) {
-                        return maker(v) != kNowhere && copyable_[maker(v)];
-                      }));
+  join_with_uses(at);
 }
 
 bool ManualFinder::enters_or_leaves(size_t at) {

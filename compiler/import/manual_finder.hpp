@@ -12,6 +12,7 @@
 
 #include "import/attr_reader.hpp"
 #include "import/bytecode.hpp"
+#include "import/core_ops.hpp"
 
 namespace tpu::compiler::frontend {
 
@@ -21,6 +22,7 @@ constexpr size_t kNowhere = static_cast<size_t>(-1);
 struct ManualPart {
   std::vector<size_t> entries, ops, exits;
 
+  size_t first() const { return ops.empty() ? exits.at(0) : ops.front(); }
   size_t place() const { return ops.empty() ? exits.at(0) : ops.back(); }
 };
 
@@ -38,7 +40,7 @@ void each_use(Op& op, const Fn& fn) {
 class ManualFinder {
  public:
   // Throws Error where a value of one device is a result of the region.
-  ManualFinder(const Tables& tables, const bytecode::RawRegion& region);
+  ManualFinder(const Tables& tables, const bytecode::RawRegion& region, const CoreOps& core_ops);
 
   // Parts that are no function yet.
   std::vector<ManualPart> parts() const;
@@ -50,6 +52,10 @@ class ManualFinder {
   bool is_copyable(size_t at) const { return copyable_[at]; }
 
  private:
+  void learn(const CoreOps& core_ops);
+  bool is_pure(const bytecode::RawOp& op) const;
+  bool reads_any(size_t at, const std::vector<bool>& places) const;
+  void find_own_ops();
   void look_at(size_t at);
   bool enters_or_leaves(size_t at);
   bool is_border(size_t at, std::string_view target) const;
@@ -68,6 +74,9 @@ class ManualFinder {
   std::unordered_map<uint32_t, size_t> makers_;  // by value
   std::vector<size_t> joined_;                   // union-find over places; kNowhere: in no part
   std::vector<bool> copyable_;
+  std::vector<bool> by_core_;               // the results differ from core to core
+  std::vector<bool> own_;                   // read no shard, but belong to the part that reads them
+  std::vector<std::vector<size_t>> users_;  // by place
   std::vector<size_t> entries_;
   std::map<size_t, ManualPart> parts_;  // by root
 };

@@ -39,11 +39,12 @@ using Names = std::unordered_map<uint32_t, uint32_t>;  // of values, in another 
 
 // What is known of the module, and what is added to it.
 struct Known {
-  explicit Known(RawModule& to) : module(to), build(to), tables(to) {}
+  explicit Known(RawModule& to) : module(to), build(to), tables(to), core_ops(tables, to.module) {}
 
   RawModule& module;
   bytecode::RawBuilder build;
   const Tables tables;
+  const CoreOps core_ops;
   std::unordered_map<uint32_t, uint32_t> types;  // by value
   std::unordered_map<uint32_t, Said> arguments;  // of the program, by value
   std::set<std::string, std::less<>> names;      // of functions
@@ -129,7 +130,7 @@ class RegionOutliner {
         tables_(known.tables),
         ops_(region.ops),
         known_(known),
-        found_(tables_, region) {}
+        found_(tables_, region, known.core_ops) {}
 
   void run() {
     const std::vector<ManualPart> parts = found_.parts();
@@ -219,7 +220,7 @@ class RegionOutliner {
   // ---- a part as a function
 
   void outline(const ManualPart& part) {
-    const uint32_t loc = ops_[part.ops.empty() ? part.exits.at(0) : part.ops[0]].loc;
+    const uint32_t loc = ops_[part.first()].loc;
     Item item{part.place()};
     RawRegion body;
     RawOp call = op_of(loc, "call_v1");
@@ -263,7 +264,7 @@ class RegionOutliner {
   void check_no_token(uint32_t value, const ManualPart& part) const {
     const auto& type = m_.types[type_of(value)];
     if (type.dialect == Dialect::kVhlo && type.code == bytecode::vhlo_type::kToken) {
-      fail(m_, ops_[part.ops.at(0)],
+      fail(m_, ops_[part.first()],
            "a token of the program of all devices orders the work of one device; begin with a new "
            "token behind SPMDFullToShardShape");
     }

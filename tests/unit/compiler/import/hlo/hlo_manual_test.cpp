@@ -3,55 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "hlo_bytes.hpp"
-#include "import/import.hpp"
-#include "ir/graph.hpp"
+#include "manual_programs.hpp"
 
 namespace tpu::compiler {
 namespace {
 
 using namespace hlo_bytes;
 using testing::HasSubstr;
-
-const std::string kWhole = shape(kF32, {8, 8});
-const std::string kPart = shape(kF32, {8, 1});
-const std::string kScalar = shape(kF32, {});
-
-// Shardings, as OpSharding.
-std::string tiles(const Ints& dims) {
-  return number(1, 3) + packed(3, dims) + packed(9, {8}) + packed(10, {0});
-}
-const std::string kColumns = tiles({1, 8}), kRows = tiles({8, 1});
-const std::string kManual = number(1, 4), kReplicated = number(1, 0);
-
-Instruction sharded(Instruction i, const std::string& sharding) {
-  i.fields += bytes(40, sharding);
-  return i;
-}
-Instruction call_of(const std::string& target, const std::string& shape, int64_t operand,
-                    const std::string& sharding) {
-  return {"custom-call", shape, {operand}, bytes(28, target) + bytes(40, sharding)};
-}
-Instruction enter(int64_t operand, const std::string& shape = kPart) {
-  return call_of("SPMDFullToShardShape", shape, operand, kManual);
-}
-Instruction leave(int64_t operand, const std::string& sharding = kColumns) {
-  return call_of("SPMDShardToFullShape", kWhole, operand, sharding);
-}
-Instruction result_of(const std::vector<int64_t>& members) {
-  return {"tuple", tuple_shape(std::vector<std::string>(members.size(), kWhole)), members};
-}
-
-std::string program(const std::vector<Instruction>& instructions,
-                    const std::vector<std::string>& others = {}) {
-  std::vector<std::string> all = others;
-  all.push_back(computation("main", std::ssize(all) + 1, instructions));
-  return module(all);
-}
-
-Module load(const std::string& bytes) {
-  return import_program(as_bytes(bytes), "", {.partitions = 8});
-}
 
 std::string error_of(const std::string& bytes) {
   try {
@@ -100,8 +58,6 @@ std::string arguments_of(const Region& region) {
   }
   return text;
 }
-
-const Instruction kColumnsOfWhole = sharded(parameter(0, kWhole), kColumns);
 
 TEST(HloManualParts, OfAnArgumentBecomeAFunction) {
   const std::string one = bytes(8, bytes(1, kScalar) + bytes(8, std::string("\0\0\x80\x3f", 4)));
@@ -171,6 +127,96 @@ TEST(HloManualParts, TakeOtherArgumentsReplicated) {
   EXPECT_FALSE(parts[0]->as<ManualAttrs>().in[1].sharding.is_cut());
 }
 
+// They read no shard. One reads an array of all devices, which all cores have whole in the part.
+TEST(HloManualParts, HaveTheCollectivesThatTheyRead) {
+  const Module m = load(program({kColumnsOfWhole,
+                                 sharded(parameter(1, kPart), kRows),
+                                 enter(1),
+                                 {"constant", kPart, {}, kOnes},
+                                 {"all-reduce", kPart, {4}, kOverAll},
+                                 {"all-reduce", kPart, {2}, kOverAll},
+                                 {"multiply", kPart, {5, 6}},
+                                 {"add", kPart, {3, 7}},
+                                 leave(8)},
+                                {sum()}));
+  const auto parts = manual_parts(m);
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(all_of(body_of(m, *parts[0]), Kind::kAllReduce).size(), 2u);
+  EXPECT_TRUE(all_of(m.main->body, Kind::kAllReduce).empty());
+  ASSERT_EQ(parts[0]->as<ManualAttrs>().in.size(), 2u);
+  EXPECT_FALSE(parts[0]->as<ManualAttrs>().in[1].sharding.is_cut());
+}
+
+TEST(HloManualParts, HaveTheNumberOfTheCoreWithoutAnEntry) {
+  const Module m = load(program({parameter(0, kWhole),
+                                 {"partition-id", shape(kU32, {}), {}},
+                                 {"convert", kScalar, {2}},
+                                 {"broadcast", kPart, {3}},
+                                 call_of("Sharding", kPart, 4, kManual),
+                                 leave(5),
+                                 {"add", kWhole, {1, 6}}}));
+  ASSERT_EQ(manual_parts(m).size(), 1u);
+  EXPECT_TRUE(manual_parts(m)[0]->operands.empty());
+  EXPECT_EQ(all_of(body_of(m, *manual_parts(m)[0]), Kind::kPartitionId).size(), 1u);
+  EXPECT_TRUE(all_of(m.main->body, Kind::kPartitionId).empty());
+}
+
+// The state behind the random bits is one of two results, and both are read.
+TEST(HloManualParts, CopyOpsWithSeveralResults) {
+  const std::string state = shape(kU64, {2}), bits = shape(kU64, {8, 1});
+  const Module m = load(program(
+      {{"constant", state, {}, bytes(8, bytes(1, state) + packed(7, {3, 4}))},
+       {"rng-bit-generator", tuple_shape({state, bits}), {1}, number(70, 1)},
+       {"get-tuple-element", bits, {2}, number(13, 1)},
+       {"get-tuple-element", state, {2}},
+       {"slice", shape(kU64, {1}), {4}, bytes(17, number(1, 0) + number(2, 1) + number(3, 1))},
+       {"reshape", shape(kU64, {}), {5}},
+       {"broadcast", bits, {6}},
+       {"add", bits, {3, 7}},
+       {"convert", kPart, {8}},
+       call_of("Sharding", kPart, 9, kManual),
+       leave(10)}));
+  ASSERT_EQ(manual_parts(m).size(), 1u);
+  EXPECT_TRUE(manual_parts(m)[0]->operands.empty());
+  EXPECT_EQ(all_of(body_of(m, *manual_parts(m)[0]), Kind::kRngBitGenerator).size(), 1u);
+  EXPECT_TRUE(all_of(m.main->body, Kind::kRngBitGenerator).empty());
+}
+
+// A function with a manual part gives an array of all devices, whatever is in the part.
+TEST(HloManualParts, ReadResultsOfOthersThatFunctionsHave) {
+  const std::string other = computation("other", 2,
+                                        {sharded(parameter(0, kWhole), kColumns),
+                                         call_of("Sharding", kWhole, 1, kColumns),
+                                         enter(2),
+                                         {"all-reduce", kPart, {3}, kOverAll},
+                                         call_of("Sharding", kPart, 4, kManual),
+                                         leave(5)});
+  const Module m = load(program({kColumnsOfWhole,
+                                 {"call", kWhole, {1}, calls({2})},
+                                 {"slice", kPart, {2}, kFirstColumn},
+                                 enter(1),
+                                 {"add", kPart, {3, 4}},
+                                 leave(5)},
+                                {sum(), other}));
+  ASSERT_EQ(manual_parts(m).size(), 1u);
+  EXPECT_EQ(manual_parts(m)[0]->operands.size(), 2u);
+}
+
+// A listed order can be said however early the manual part has made the mesh.
+TEST(HloManualParts, LeaveOrdersOfDevicesToTheRest) {
+  const std::string turned = number(1, 3) + packed(3, {2, 4}) + packed(4, {0, 1, 3, 2, 6, 7, 5, 4});
+  const Module m = load(program({parameter(0, kWhole),
+                                 enter(1, kWhole),
+                                 {"negate", kWhole, {2}},
+                                 leave(3, kReplicated),
+                                 call_of("Sharding", kWhole, 4, turned)}));
+  const auto all = all_of(m.main->body, Kind::kShardingConstraint);
+  ASSERT_EQ(all.size(), 1u);
+  const Sharding& sharding = all[0]->as<ShardingAttrs>().sharding;
+  EXPECT_EQ(sharding.shard_index(m.mesh, 3, 2), (Dims{0, 2}));
+  EXPECT_EQ(sharding.shard_index(m.mesh, 6, 2), (Dims{1, 0}));
+}
+
 // The program has the entry behind an exit of the same part, which does not depend on it.
 TEST(HloManualParts, AreOrderedByWhatTheyRead) {
   const Module m = load(program({kColumnsOfWhole,
@@ -188,21 +234,17 @@ TEST(HloManualParts, AreOrderedByWhatTheyRead) {
 }
 
 TEST(HloManualParts, KeepCollectivesAndTheNumberOfTheCore) {
-  const std::string sum = computation(
-      "sum", 1, {parameter(0, kScalar), parameter(1, kScalar), {"add", kScalar, {1, 2}}});
   const std::string number_shape = shape(kU32, {});
-  const std::string fields = calls({1}) + number(26, 1) + number(71, 1) + packed(14, {0}) +
-                             bytes(49, packed(1, {0, 1, 2, 3, 4, 5, 6, 7}));
   const std::string row = shape(kF32, {1, 8});
   const Module m = load(program({sharded(parameter(0, kWhole), kReplicated),
                                  enter(1, kWhole),
-                                 {"reduce-scatter", row, {2}, fields},
+                                 {"reduce-scatter", row, {2}, kOverAll + packed(14, {0})},
                                  {"partition-id", number_shape, {}},
                                  {"convert", kScalar, {4}},
                                  {"broadcast", row, {5}},
                                  {"add", row, {3, 6}},
                                  leave(7, kRows)},
-                                {sum}));
+                                {sum()}));
   const auto parts = manual_parts(m);
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0]->operands.size(), 1u);
@@ -258,6 +300,20 @@ TEST(HloManualParts, ErrorsSayWhatIsMissing) {
               HasSubstr("an array of one device is a result of the program; SPMDShardToFullShape"));
   EXPECT_THAT(error_of(program({parameter(0, kWhole), enter(1), {"negate", kPart, {2}}, leave(3)})),
               HasSubstr("does not specify how the operand is sharded"));
+  EXPECT_THAT(error_of(program({kColumnsOfWhole,
+                                enter(1),
+                                {"constant", kPart, {}, kOnes},
+                                {"all-reduce", kPart, {3}, kOverAll},
+                                {"add", kPart, {2, 4}},
+                                leave(5),
+                                {"tuple", tuple_shape({kWhole, kPart}), {6, 4}}},
+                               {sum()})),
+              HasSubstr("an array of one device is a result of the program; SPMDShardToFullShape"));
+  const std::string token = number(2, kToken);
+  EXPECT_THAT(
+      error_of(program({parameter(0, token), call_of("SPMDShardToFullShape", token, 1, kReplicated),
+                        parameter(1, kWhole)})),
+      HasSubstr("a token of the program of all devices"));
   EXPECT_THAT(error_of(program({kColumnsOfWhole, enter(1), enter(2), leave(3)})),
               HasSubstr("the operand is an array of one device already"));
   EXPECT_THAT(error_of(program({kColumnsOfWhole,
