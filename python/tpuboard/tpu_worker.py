@@ -12,8 +12,9 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
-from ._library import library_path
+from ._library import NAME, library_path
 
 PORT = 8470  # of Cloud TPU nodes
 HOST = "127.0.0.1"
@@ -31,13 +32,22 @@ def free_port(wanted: int) -> int:
         return port
 
 
+def existing_library() -> Path:
+    """Without links and relative parts: TensorFlow loads it later. Exits with an error if it is not there."""
+    library = library_path()
+    if not library.exists():
+        sys.exit(f"tpu_worker: {library} does not exist; TPU_LIBRARY_PATH has to name a built {NAME}, or be unset "
+                 "after `pip install .`")
+    return library.resolve()
+
+
 def main() -> None:
     """Does not return."""
     parser = argparse.ArgumentParser(prog="python -m tpuboard.tpu_worker", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=PORT, help=f"of the node; 0: any free one (default: {PORT})")
     port = free_port(parser.parse_args().port)
-    os.environ["TPU_LIBRARY_PATH"] = str(library_path())
+    os.environ["TPU_LIBRARY_PATH"] = str(existing_library())
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
         import tensorflow as tf
