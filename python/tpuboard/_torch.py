@@ -152,6 +152,10 @@ def _set_variables(plugin: Plugin) -> None:
                              "board")
         if "TORCHELASTIC_RUN_ID" in os.environ:
             # torchrun has started several. PyTorch/XLA says so in init_process_group; a device may be used before.
+            missing = [name for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE") if name not in os.environ]
+            if missing:
+                raise ValueError(f"TORCHELASTIC_RUN_ID, which torchrun sets, is set without {' and '.join(missing)}: "
+                                 "start the program by torchrun, or take the variable away")
             plugin.configure_multiprocess(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
 
 

@@ -117,6 +117,8 @@ class Errors(unittest.TestCase):
         process = {"TORCHELASTIC_RUN_ID": "1", "LOCAL_RANK": "0"}
         self.fails(SPAWN, "in a process of torchrun", "call the function without xmp.spawn", LOCAL_WORLD_SIZE="8",
                    **process)
+        self.fails("import torch_xla", "is set without LOCAL_RANK and LOCAL_WORLD_SIZE: start the program by torchrun",
+                   TORCHELASTIC_RUN_ID="1", LOCAL_RANK=None, LOCAL_WORLD_SIZE=None)
         self.fails("import torch_xla, torch.distributed as dist\nfrom torch_xla.distributed import xla_backend\n"
                    "dist.init_process_group('xla', init_method='xla://')",
                    "torchrun with 4 processes: each would have 2 cores", "expected --nproc-per-node=8",
