@@ -217,7 +217,7 @@ void refuse(const PJRT_LoadedExecutable& executable, const std::vector<PJRT_Devi
   try {
     executable.client->runtime->refuse(executable.info->program->executable->name,
                                        ids_of(executable.devices), ids_of(devices), error);
-  } catch (const driver::Error&) {
+  } catch (const std::exception&) {
     // Without the board nobody waits. The caller has the first error.
   }
 }
@@ -237,9 +237,9 @@ void launch_together(const PJRT_LoadedExecutable_Execute_Args& args,
   try {
     check_counts(args);
     launch(args, ready(args, {0, devices}, all));
-  } catch (const driver::Error& error) {
+  } catch (...) {
     if (devices.size() < all.size()) {
-      refuse(executable, devices, error);
+      refuse(executable, devices, error_of_exception());
     }
     throw;
   }
