@@ -113,13 +113,13 @@ std::vector<const Op*> equal_dots(const Module& module, const Op* dot) {
   if (dot == nullptr || dot->kind != Kind::kDotGeneral) {
     return equal;
   }
-  for (const auto& op : module.main->body.ops) {
-    if (op->kind == Kind::kDotGeneral && op->type() == dot->type() &&
-        op->operand_type(0) == dot->operand_type(0) &&
-        op->operand_type(1) == dot->operand_type(1) && attrs_equal(op->attrs, dot->attrs)) {
-      equal.push_back(op.get());
+  walk(module.main->body, [&](const Op& op) {
+    if (op.kind == Kind::kDotGeneral && op.type() == dot->type() &&
+        op.operand_type(0) == dot->operand_type(0) && op.operand_type(1) == dot->operand_type(1) &&
+        attrs_equal(op.attrs, dot->attrs)) {
+      equal.push_back(&op);
     }
-  }
+  });
   return equal;
 }
 
@@ -132,13 +132,13 @@ bool loop_over_dot_parts(Module& module, const std::vector<const Op*>& dots, int
     return false;
   }
   const std::unordered_set<const Op*> wanted(dots.begin(), dots.end());
-  Rewriter().run(module.main->body, [&](Op& op, Rewriter& rw) {
+  const bool found = Rewriter().run(module.main->body, [&](Op& op, Rewriter& rw) {
     return wanted.contains(&op)
                ? std::vector<Value*>{DotLoop(op, rw, std::max<int64_t>(parts, 2)).make()}
                : std::vector<Value*>{};
   });
   module.number_ops();
-  return true;
+  return found;
 }
 
 }  // namespace tpu::compiler

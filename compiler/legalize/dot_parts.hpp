@@ -11,12 +11,12 @@
 
 namespace tpu::compiler {
 
-// The dot_generals of the module's main function with the types and attributes of `dot`, itself
-// among them: those of equal layers. Empty if it is another op or none.
+// The dot_generals of the module's main function and its regions with the types and attributes of
+// `dot`, itself among them: those of equal layers. Empty if it is another op or none.
 std::vector<const Op*> equal_dots(const Module& module, const Op* dot);
 
-// Of these dot_generals of the module, each in at least `parts` parts. False: there are none, or
-// they have no dimension that could be cut.
+// Of these dot_generals of the module, each in at least `parts` parts. False: the module has none
+// of them, or they have no dimension that could be cut.
 bool loop_over_dot_parts(Module& module, const std::vector<const Op*>& dots, int64_t parts);
 
 }  // namespace tpu::compiler

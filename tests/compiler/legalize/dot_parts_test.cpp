@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "../../unit/compiler/control_builder.hpp"
 #include "../../unit/compiler/graph_builder.hpp"
 #include "../run_compiled.hpp"
 
@@ -109,6 +110,47 @@ TEST(DotParts, EqualOnes) {
     loops += op->kind == Kind::kWhile;
   }
   EXPECT_EQ(loops, 2);
+}
+
+// Both are cut in one sweep, and the second reads what has become of the first.
+TEST(DotParts, EqualOnesThatReadEachOther) {
+  const auto make = [](GraphBuilder& b) {
+    const Type square = f32({128, 128});
+    Value* x = b.arg(square);
+    Value* first = b.op(Kind::kDotGeneral, {x, b.arg(square)}, square, plain());
+    return b.op(Kind::kDotGeneral, {first, x}, square, plain());
+  };
+  EXPECT_EQ(compare(make, 2, 0), 64);
+}
+
+TEST(DotParts, EqualOnesInLoops) {
+  const auto make = [](GraphBuilder& b) {
+    const Type square = f32({128, 128});
+    Value* x = b.arg(square);
+    Value* first = b.op(Kind::kDotGeneral, {x, x}, square, plain());
+    RegionBuilder r(b.region());
+    const Values last =
+        r.times(2, {first}, [&](RegionBuilder& in, const Values& carried) -> Values {
+          Value* next = in.op(Kind::kDotGeneral, {carried[1], x}, square, plain());
+          return {in.op(Kind::kTanh, {next}, square, NoAttrs{})};
+        });
+    return b.op(Kind::kDotGeneral, {last[0], x}, square, plain());
+  };
+  GraphBuilder b;
+  Value* result = make(b);
+  Module& module = b.done({result});
+  EXPECT_EQ(equal_dots(module, result->def).size(), 3u);
+  EXPECT_EQ(compare(make, 2, 0), 64);
+}
+
+TEST(DotParts, OnesOfAnotherModuleAreNotFound) {
+  GraphBuilder one, other;
+  const Type square = f32({64, 64});
+  Value* x = one.arg(square);
+  Value* product = one.op(Kind::kDotGeneral, {x, x}, square, plain());
+  one.done({product});
+  Module& module = other.done({other.arg(square)});
+  EXPECT_FALSE(loop_over_dot_parts(module, {product->def}, 2));
 }
 
 }  // namespace
