@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "errors.hpp"
+#include "proto_wire.hpp"
 #include "protos.hpp"
-#include "wire.hpp"
 
 namespace tpu::pjrt {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "errors.hpp"
-#include "wire.hpp"
+#include "proto_wire.hpp"
 
 namespace tpu::pjrt {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "format/proto_writer.hpp"
-#include "wire.hpp"
+#include "proto_wire.hpp"
 
 namespace tpu::tensorflow {
 namespace {

@@ -18,7 +18,7 @@
 #include "launch.hpp"
 #include "lowering_library.hpp"
 #include "messages.hpp"
-#include "wire.hpp"
+#include "proto_wire.hpp"
 
 struct XLA_TpuProgram {
   std::shared_ptr<const tpu::tensorflow::Program> program;  // null: of TpuProgram_New, or failed

@@ -68,7 +68,8 @@ struct LaunchRequest {
   uint64_t trace_context = 0;
 };
 
-/// What a launch gives before it has run, by share.
+/// What a launch gives before it has run, by share. The launch ends for all its devices at once, so
+/// that the events of several shares may be one.
 struct LaunchResult {
   std::vector<std::vector<DeviceArrayPtr>> outputs;
   std::vector<driver::Event> done;
