@@ -296,6 +296,9 @@ void GspmdShardMaps::scan(const Tables& tables, const RawRegion& region) {
       scan(tables, inner);
     }
     const std::string_view target = custom_call_target(tables, op);
+    if (target != kGspmdEnter && target != kGspmdLeave) {
+      std::ranges::for_each(op.operands, [this](uint32_t value) { ++readers_[value]; });
+    }
     if (target.empty() || op.operands.size() != 1 || op.results.size() != 1) {
       continue;
     }
@@ -311,6 +314,10 @@ void GspmdShardMaps::scan(const Tables& tables, const RawRegion& region) {
       belongs_.insert(before);
     }
   }
+}
+
+bool GspmdShardMaps::belongs_alone(const RawOp& sharding) const {
+  return belongs(sharding) && !readers_.contains(sharding.results.at(0));
 }
 
 const RawOp* GspmdShardMaps::entry(uint32_t value) const {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "import/atoms.hpp"
@@ -52,6 +53,8 @@ class GspmdShardMaps {
   const bytecode::RawOp* sharding_of(const bytecode::RawOp& entry) const;
   // True of a `Sharding` that belongs to an entry or exit.
   bool belongs(const bytecode::RawOp& sharding) const { return belongs_.contains(&sharding); }
+  // And that nothing else reads.
+  bool belongs_alone(const bytecode::RawOp& sharding) const;
 
  private:
   void scan(const Tables& tables, const bytecode::RawRegion& region);
@@ -59,6 +62,7 @@ class GspmdShardMaps {
   std::map<uint32_t, const bytecode::RawOp*> constraints_, entries_;  // by result
   std::map<uint32_t, std::vector<const bytecode::RawOp*>> exits_;     // by result of the body
   std::set<const bytecode::RawOp*> belongs_;
+  std::unordered_map<uint32_t, size_t> readers_;  // by value: those that are no border
 };
 
 // Target of a custom call, "" of other ops.

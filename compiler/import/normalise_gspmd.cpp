@@ -81,7 +81,7 @@ bool GspmdOps::convert_custom_call(const OpReader& reader, Region& to) {
   const GspmdSharding sharding = sharding_of(reader, type.dims.size());
   const bool says_nothing = sharding.manual || sharding.unknown ||
                             (type.dims.empty() && sharding.attrs.sharding.unreduced.empty());
-  if (gspmd_.belongs(op) || cores_.partitions == 1 || says_nothing) {
+  if (gspmd_.belongs_alone(op) || cores_.partitions == 1 || says_nothing) {
     identity(reader);
   } else {
     check_group(reader, sharding.attrs.group, type.dims);

@@ -202,6 +202,22 @@ TEST(HloManualParts, ReadResultsOfOthersThatFunctionsHave) {
   EXPECT_EQ(manual_parts(m)[0]->operands.size(), 2u);
 }
 
+// The constraint in front of an entry is said once more for what else reads it.
+TEST(HloManualParts, LeaveConstraintsToTheRest) {
+  const auto constraints = [](bool others) {
+    const Module m = load(program({parameter(0, kWhole),
+                                   call_of("Sharding", kWhole, 1, kColumns),
+                                   enter(2),
+                                   {"negate", kPart, {3}},
+                                   leave(4),
+                                   {"abs", kWhole, {others ? 2 : 5}},
+                                   result_of({5, 6})}));
+    return all_of(m.main->body, Kind::kShardingConstraint).size();
+  };
+  EXPECT_EQ(constraints(false), 0u);
+  EXPECT_EQ(constraints(true), 1u);
+}
+
 // A listed order can be said however early the manual part has made the mesh.
 TEST(HloManualParts, LeaveOrdersOfDevicesToTheRest) {
   const std::string turned = number(1, 3) + packed(3, {2, 4}) + packed(4, {0, 1, 3, 2, 6, 7, 5, 4});
