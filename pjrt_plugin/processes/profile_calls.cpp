@@ -9,14 +9,29 @@
 namespace tpu::pjrt {
 
 void ProfileCalls::in_thread(std::function<wire::AnswerT()> work, const Tell& tell) {
-  threads_.emplace_back([work = std::move(work), tell] {
-    wire::AnswerT made;
-    try {
-      made = work();
-    } catch (...) {
-      made.failure = failure_of_exception();
+  join_those_over();
+  auto over = std::make_shared<std::atomic<bool>>(false);
+  threads_.push_back({std::thread([work = std::move(work), tell, over] {
+                        wire::AnswerT made;
+                        try {
+                          made = work();
+                        } catch (...) {
+                          made.failure = failure_of_exception();
+                        }
+                        tell(std::move(made));
+                        *over = true;
+                      }),
+                      over});
+}
+
+// A thread that has ended keeps its stack until then.
+void ProfileCalls::join_those_over() {
+  std::erase_if(threads_, [](Call& each) {
+    if (*each.over) {
+      each.thread.join();
+      return true;
     }
-    tell(std::move(made));
+    return false;
   });
 }
 
@@ -31,14 +46,17 @@ void ProfileCalls::begin(SharedProfile& profile, const Runtime& runtime, const T
 
 void ProfileCalls::take(SharedProfile& profile, const Runtime& runtime,
                         const wire::EndProfileT& call, const Tell& tell) {
+  if (call.first > 0) {
+    return tell(part(call.first));  // is here already
+  }
   in_thread(
-      [this, &profile, &runtime, first = call.first, goes_on = call.goes_on] {
-        if (first == 0) {
-          std::string taken = profile.take(this, runtime, goes_on);
+      [this, &profile, &runtime, goes_on = call.goes_on] {
+        std::string taken = profile.take(this, runtime, goes_on);
+        {
           const base::MutexLock lock(mutex_);
           taken_ = std::move(taken);
         }
-        return part(first);
+        return part(0);
       },
       tell);
 }
@@ -60,8 +78,8 @@ void ProfileCalls::end(SharedProfile& profile, const Runtime& runtime) {
 }
 
 void ProfileCalls::wait() {
-  for (std::thread& each : threads_) {
-    each.join();
+  for (Call& each : threads_) {
+    each.thread.join();
   }
   threads_.clear();
 }

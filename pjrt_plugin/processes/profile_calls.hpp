@@ -2,7 +2,9 @@
 // what the board waits for may come in further calls of the process.
 #pragma once
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,9 +34,14 @@ class ProfileCalls {
  private:
   void in_thread(std::function<wire::AnswerT()> work, const Tell& tell);
   wire::AnswerT part(uint64_t first);
+  void join_those_over();
   void wait();
 
-  std::vector<std::thread> threads_;
+  struct Call {
+    std::thread thread;
+    std::shared_ptr<std::atomic<bool>> over;
+  };
+  std::vector<Call> threads_;
   base::Mutex mutex_;
   std::string taken_ TPU_GUARDED_BY(mutex_);  // the last one, which is told in parts
 };
