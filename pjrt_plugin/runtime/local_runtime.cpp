@@ -202,27 +202,27 @@ DeviceArrayPtr LocalRuntime::copy(const DeviceArray& source, int device) const {
 
 std::shared_ptr<const DeviceProgram> LocalRuntime::load(
     std::shared_ptr<const client::CompiledProgram> program, const std::vector<int>& devices) const {
-  check_devices(*program->executable, devices);
+  check_devices(program->executable->name, program->executable->partitions, devices);
   return std::make_shared<const LocalProgram>(*this, std::move(program), devices);
 }
 
 // What a launch looks for by these numbers, also on threads that nobody would tell of an error.
-void LocalRuntime::check_devices(const exe::ExecutableT& program,
+void LocalRuntime::check_devices(const std::string& program, size_t count,
                                  const std::vector<int>& devices) const {
   const auto all = static_cast<int>(board_.devices().size());
   std::vector<int> each = devices;
   std::ranges::sort(each);
-  if (devices.size() != program.partitions || each.front() < 0 || each.back() >= all ||
+  if (each.empty() || each.size() != count || each.front() < 0 || each.back() >= all ||
       std::ranges::adjacent_find(each) != each.end()) {
-    throw driver::Error(
-        driver::ErrorCode::kInvalidArgument,
-        fmt::format("{} on TPU:{}: expected {} different devices of 0 to {}", program.name,
-                    fmt::join(devices, ", TPU:"), program.partitions, all - 1));
+    throw driver::Error(driver::ErrorCode::kInvalidArgument,
+                        fmt::format("{} on TPU:{}: expected {} different devices of 0 to {}",
+                                    program, fmt::join(devices, ", TPU:"), count, all - 1));
   }
 }
 
 void LocalRuntime::refuse(const std::string& name, const std::vector<int>& members,
                           const std::vector<int>& devices, const driver::Error& error) const {
+  check_devices(name, members.size(), members);
   gangs_.refuse(name, members, devices, error);
 }
 

@@ -41,7 +41,8 @@ class LocalRuntime : public Runtime {
   struct SharedLoad;
 
   void switch_profile(bool on) const;
-  void check_devices(const exe::ExecutableT& program, const std::vector<int>& devices) const;
+  void check_devices(const std::string& program, size_t count,
+                     const std::vector<int>& devices) const;
   std::shared_ptr<SharedLoad> shared_load(
       const std::shared_ptr<const client::CompiledProgram>& program,
       const std::vector<int>& devices) const;

@@ -223,6 +223,22 @@ TEST(ProcessThreads, ALaunchThatIsRefusedDoesNotCount) {
   EXPECT_EQ(theirs.done[0].wait_for_error(), nullptr);
 }
 
+TEST(ProcessThreads, DevicesThatALaunchCannotHaveAreRefused) {
+  FakeServer server;
+  const Process process(server, 0);
+  for (const std::vector<int>& members :
+       {std::vector<int>{}, std::vector<int>{0, 0}, std::vector<int>{0, 8}, std::vector<int>{-1}}) {
+    try {
+      process.runtime->refuse("step", members, process.devices(), {ErrorCode::kInternal, "no"});
+      ADD_FAILURE() << members.size();
+    } catch (const driver::Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_NE(error.message().find("different devices of 0 to 7"), std::string::npos)
+          << error.message();
+    }
+  }
+}
+
 // Without the program on the board.
 TEST(ProcessThreads, ALaunchThatAProcessCannotMakeFailsForAllAndCounts) {
   FakeServer server;
