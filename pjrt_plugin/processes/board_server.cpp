@@ -69,7 +69,10 @@ void BoardServer::run() {
 void BoardServer::accept_one() {
   Descriptor socket(::accept4(listening_.number(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!socket.valid()) {
-    return wait_for_room(std::strerror(errno));
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      wait_for_room(std::strerror(errno));
+    }
+    return;  // else: whoever wanted to connect has gone
   }
   auto accepted = std::make_shared<FrameSocket>(std::move(socket));
   if (accepted->peer().user == ::geteuid()) {
