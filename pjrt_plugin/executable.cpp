@@ -11,15 +11,21 @@ namespace {
 
 using Tensors = std::vector<std::unique_ptr<exe::TensorT>>;
 
+// Dimensions of the array in front of the framework's own: the replicas, where a program has
+// several, unless all of them have the same (compiler/import/replicas.hpp).
+size_t dims_in_front(const exe::TensorT& tensor, int64_t replicas) {
+  return replicas > 1 && !tensor.replicated ? 1 : 0;
+}
+
 // What the framework counts in the dimensions of its own array. Ours has them in the order in which
-// they lie in memory, and in front of them the replicas, where a program has several.
+// they lie in memory.
 driver::Shape of_framework(const driver::Shape& counts, const exe::TensorT& tensor,
                            int64_t replicas) {
   driver::Shape out = counts;
   for (size_t k = 0; k < tensor.layout.size(); ++k) {
     out[tensor.layout[k]] = counts[k];
   }
-  out.erase(out.begin(), out.begin() + (replicas > 1 ? 1 : 0));
+  out.erase(out.begin(), out.begin() + static_cast<ptrdiff_t>(dims_in_front(tensor, replicas)));
   return out;
 }
 
@@ -29,7 +35,7 @@ std::shared_ptr<const ArrayForm> form_of(const exe::TensorT& tensor, int64_t rep
     return nullptr;
   }
   ArrayForm form{of_framework(tensor.local_dims, tensor, replicas), {}};
-  const size_t first = replicas > 1 ? 1 : 0;
+  const size_t first = dims_in_front(tensor, replicas);
   for (size_t k = tensor.local_dims.size(); k-- > first;) {
     const size_t dim = tensor.layout.empty() ? k : tensor.layout[k];
     form.minor_to_major.push_back(static_cast<int64_t>(dim - first));
@@ -121,11 +127,12 @@ void add_layouts(ExecutableInfo& info, const exe::ExecutableT& exe) {
   add(exe.args, info.parameter_forms, info.parameter_layouts);
 }
 
-// Every array has an entry for each replica.
+// Every array has an entry for each replica, or is the same on all.
 void check_replicas(const Tensors& tensors, int64_t replicas) {
   const auto counts = [&](const auto& tensor) {
-    return !tensor->global_dims.empty() && tensor->global_dims[0] == replicas &&
-           tensor->local_dims[0] == 1 && (tensor->layout.empty() || tensor->layout[0] == 0);
+    return dims_in_front(*tensor, replicas) == 0 ||
+           (!tensor->global_dims.empty() && tensor->global_dims[0] == replicas &&
+            tensor->local_dims[0] == 1 && (tensor->layout.empty() || tensor->layout[0] == 0));
   };
   if (replicas > 1 && !std::all_of(tensors.begin(), tensors.end(), counts)) {
     throw_invalid("compile options: num_replicas is " + std::to_string(replicas) +

@@ -45,6 +45,8 @@ class MainInterface : public ImportPart {
   void convert(const RawOp& op, RegionConverter& regions);
   // Arguments have no place in the source: an error names the first op that uses the argument.
   Type arg_type(const OpReader& reader, const RawRegion& body, size_t i);
+  // By argument: all replicas are given the same (`mhlo.is_same_data_across_replicas`).
+  const std::vector<bool>& same() const { return same_; }
 
  private:
   // First op with a source line that uses the value; casts and calls are looked through. `seen`:
@@ -67,6 +69,8 @@ class MainInterface : public ImportPart {
 
   // Results of main: types, wanted shardings, names.
   void finish_results(const OpReader& reader, const RawOp& ret, Function& f);
+
+  std::vector<bool> same_;
 };
 
 class ShardyOps : public ImportPart {

@@ -50,7 +50,7 @@ Module Normaliser::run() {
   out_.global = true;
   out_.mesh = atoms_.mesh();
   if (cores_.replicas > 1) {
-    add_replicas(out_, cores_);
+    add_replicas(out_, cores_, interface_.same());
   }
   out_.number_ops();
   return std::move(out_);

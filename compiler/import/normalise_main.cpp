@@ -60,8 +60,12 @@ void MainInterface::convert(const RawOp& op, RegionConverter& regions) {
     ArgInfo info;
     info.name = tables_.loc(arg.loc)->path;
     info.global = taken->type;
+    same_.push_back(false);
     if (arg_attrs && i < arg_attrs->size()) {
       read_arg_attrs(reader, body, i, (*arg_attrs)[i], info);
+      same_.back() =
+          tables_.integer(tables_.entry((*arg_attrs)[i], "mhlo.is_same_data_across_replicas"))
+              .value_or(0) != 0;
     }
     f.args.push_back(std::move(info));
   }

@@ -30,7 +30,14 @@ Dims with_front(int64_t n, const Dims& dims) {
 
 class Replicas {
  public:
-  Replicas(Module& module, const CoreCounts& cores) : module_(module), cores_(cores) {}
+  Replicas(Module& module, const CoreCounts& cores, const std::vector<bool>& same)
+      : module_(module), cores_(cores) {
+    if (cores.partitions == 1) {
+      same_ = same;
+    }
+    same_.resize(module.main->args.size());
+    same_results_ = results_that_are_same();
+  }
 
   void run() {
     const bool has_mesh = !module_.mesh.axes.empty();
@@ -117,9 +124,31 @@ class Replicas {
     global.dims = with_front(cores_.replicas, global.dims);
   }
 
-  ShardingAttrs by_replica(const Type& global) const {
+  // They take the memory of arguments that are.
+  std::vector<bool> results_that_are_same() const {
+    const Function& main = *module_.main;
+    std::vector<bool> same(main.results.size());
+    for (size_t i = 0; i < main.args.size(); ++i) {
+      const auto result = static_cast<size_t>(main.args[i].alias_result);
+      if (same_[i] && main.args[i].alias_result >= 0 && result < same.size() &&
+          main.results[result].global == main.args[i].global) {
+        same[result] = true;
+      }
+    }
+    return same;
+  }
+
+  // The array of an argument or result for all replicas, and how the body takes or gives it.
+  template <typename Info>
+  ShardingAttrs placed(Info& info, bool same) const {
     ShardingAttrs attrs;
-    attrs.sharding.dim_axes.resize(global.dims.size());
+    if (same) {
+      attrs.sharding.dim_axes.resize(info.global.dims.size());
+      info.wanted = attrs;
+      return attrs;
+    }
+    widen(info.wanted, info.global, info.layout);
+    attrs.sharding.dim_axes.resize(info.global.dims.size());
     attrs.sharding.dim_axes[0] = own_;
     return attrs;
   }
@@ -132,16 +161,14 @@ class Replicas {
     ManualAttrs attrs;
     attrs.manual_axes = manual_;
     std::vector<Value*> operands;
-    for (ArgInfo& arg : main.args) {
-      widen(arg.wanted, arg.global, arg.layout);
-      operands.push_back(main.body.add_arg(arg.global));
-      attrs.in.push_back(by_replica(arg.global));
+    for (size_t i = 0; i < main.args.size(); ++i) {
+      attrs.in.push_back(placed(main.args[i], same_[i]));
+      operands.push_back(main.body.add_arg(main.args[i].global));
     }
     std::vector<Type> types;
-    for (ResultInfo& result : main.results) {
-      widen(result.wanted, result.global, result.layout);
-      types.push_back(result.global);
-      attrs.out.push_back(by_replica(result.global));
+    for (size_t i = 0; i < main.results.size(); ++i) {
+      attrs.out.push_back(placed(main.results[i], same_results_[i]));
+      types.push_back(main.results[i].global);
     }
     Op* all = main.body.append(Kind::kManualComputation, operands, types, attrs, main.loc);
     fill(*all->add_region(), old);
@@ -153,9 +180,14 @@ class Replicas {
   }
 
   // The body of one replica, between reshapes that take the dimension of replicas away and back.
-  static void fill(Region& body, Region& old) {
+  void fill(Region& body, Region& old) const {
     ValueMap same;
-    for (const auto& arg : old.args) {
+    for (size_t i = 0; i < old.args.size(); ++i) {
+      const auto& arg = old.args[i];
+      if (same_[i]) {
+        same[arg.get()] = body.add_arg(arg->type);
+        continue;
+      }
       Value* part = body.add_arg({arg->type.elem, with_front(1, arg->type.dims)});
       same[arg.get()] =
           body.append(Kind::kReshape, {part}, {arg->type}, NoAttrs{}, old.ops.back()->loc)
@@ -169,7 +201,11 @@ class Replicas {
       body.ops.push_back(std::move(op));
     }
     old.ops.clear();
-    for (Value*& v : ret->operands) {
+    for (size_t i = 0; i < ret->operands.size(); ++i) {
+      Value*& v = ret->operands[i];
+      if (same_results_[i]) {
+        continue;
+      }
       v = body.append(Kind::kReshape, {v}, {{v->type.elem, with_front(1, v->type.dims)}}, NoAttrs{},
                       ret->loc)
               ->result();
@@ -181,12 +217,15 @@ class Replicas {
   Module& module_;
   const CoreCounts& cores_;
   size_t replica_axes_ = 0;
-  std::vector<int> own_;     // the axes of replicas
-  std::vector<int> manual_;  // of the body
+  std::vector<bool> same_, same_results_;  // by argument, by result: the same on all replicas
+  std::vector<int> own_;                   // the axes of replicas
+  std::vector<int> manual_;                // of the body
 };
 
 }  // namespace
 
-void add_replicas(Module& module, const CoreCounts& cores) { Replicas(module, cores).run(); }
+void add_replicas(Module& module, const CoreCounts& cores, const std::vector<bool>& same) {
+  Replicas(module, cores, same).run();
+}
 
 }  // namespace tpu::compiler::frontend

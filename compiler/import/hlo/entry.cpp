@@ -56,6 +56,11 @@ std::vector<uint32_t> Converter::argument_attributes(const Computation& entry) {
     const Instruction& parameter = entry.instructions[at];
     first.push_back(all.size());
     all.resize(all.size() + parameter.shape.leaves);
+    for (size_t i = 0; i < parameter.shape.leaves; ++i) {
+      if (i < parameter.same.size() && parameter.same[i] != 0) {
+        all[first.back() + i].emplace_back("mhlo.is_same_data_across_replicas", build.integer(1));
+      }
+    }
     if (parameter.sharding && (!of_shardy_ || parameter.shape.is_tuple())) {
       const Step step(*this, scope, parameter);
       const GspmdTexts texts = gspmd_texts(*parameter.sharding, parameter.shape.leaves, step);
@@ -68,7 +73,7 @@ std::vector<uint32_t> Converter::argument_attributes(const Computation& entry) {
     const std::vector<uint32_t> shardings = shardy_arguments(entry);
     for (size_t i = 0; i < all.size(); ++i) {
       if (shardings[i] != kNone) {
-        all[i].clear();
+        std::erase_if(all[i], [](const auto& said) { return said.first == "mhlo.sharding"; });
         all[i].emplace_back("sdy.sharding", shardings[i]);
       }
     }

@@ -93,6 +93,7 @@ struct Instruction {
   Metadata metadata;
   std::unique_ptr<Literal> literal;
   int64_t parameter = 0, tuple_index = 0;
+  Ints same;  // of a parameter: for each of its arrays whether all replicas have the same
   Ints dims;  // `dimensions`
   std::vector<WindowDimension> window;
   std::optional<ConvDimensions> conv;

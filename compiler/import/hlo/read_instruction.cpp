@@ -290,6 +290,16 @@ bool read_collective(const Message& m, Instruction& to) {
   }
 }
 
+Ints read_flags(Message m) {
+  Ints flags;
+  while (m.next()) {
+    if (m.field() == 1) {
+      m.integers(flags);
+    }
+  }
+  return flags;
+}
+
 void read_message(const Message& m, Instruction& to) {
   switch (m.field()) {
     case 3:
@@ -327,6 +337,9 @@ void read_message(const Message& m, Instruction& to) {
       break;
     case 59:
       to.triangular = read_triangular(m.message("TriangularSolveOptions"));
+      break;
+    case 61:
+      to.same = read_flags(m.message("ParameterReplication"));
       break;
     case 62:
       to.lower = read_numbers<1>(m.message("CholeskyOptions"))[0] != 0;

@@ -8,6 +8,7 @@
 
 #include "board/board_loader.hpp"
 #include "import/file.hpp"
+#include "import/hlo/hlo_bytes.hpp"
 
 namespace tpu::compiler {
 namespace {
@@ -165,6 +166,47 @@ TEST(Compile, UpdatesOfReplicasAreNotCutOverThem) {
   ASSERT_FALSE(made.report.unsharded.empty());
   const std::string& why = made.report.unsharded[0];
   EXPECT_NE(why.find("no donated argument is updated by it"), std::string::npos) << why;
+}
+
+// w' = w - m', m' = m + sum over the replicas of g. `same`: what each replica has of w and m is.
+std::string step_of_replicas(bool same) {
+  using namespace hlo_bytes;
+  const std::string scalar = shape(kF32, {}), large = shape(kF32, {1 << 20});
+  const auto state = [&](int64_t n) {
+    hlo_bytes::Instruction made = parameter(n, large);
+    made.fields += same ? hlo_bytes::bytes(61, packed(1, {1})) : "";
+    return made;
+  };
+  const auto taken = [](int64_t n) {
+    return hlo_bytes::bytes(1, packed(1, {n}) + number(2, n) + number(4, 2));
+  };
+  const std::string sum =
+      computation("sum", 1, {parameter(0, scalar), parameter(1, scalar), {"add", scalar, {1, 2}}});
+  return module({sum, computation("main", 2,
+                                  {state(0),
+                                   state(1),
+                                   parameter(2, large),
+                                   {"all-reduce", large, {3}, calls({1})},
+                                   {"add", large, {2, 4}},
+                                   {"subtract", large, {1, 5}},
+                                   {"tuple", tuple_shape({large, large}), {6, 5}}})},
+                hlo_bytes::bytes(8, taken(0) + taken(1)));
+}
+
+TEST(Compile, UpdatesOfWhatAllReplicasHaveAreCutOverThem) {
+  CompileOptions options;
+  options.import = {.replicas = 8};
+  const auto compiled = [&](bool same) {
+    return compile(hlo_bytes::as_bytes(step_of_replicas(same)), "", board(), options).executable;
+  };
+  const exe::ExecutableT cut = compiled(true), whole = compiled(false);
+  EXPECT_EQ(whole.sharded_update_bytes, 0u);
+  EXPECT_EQ(whole.args[0]->local_dims, (std::vector<int64_t>{1, 1 << 20}));
+  EXPECT_EQ(cut.sharded_update_bytes, uint64_t{4} << 20);
+  EXPECT_EQ(cut.args[0]->local_dims, (std::vector<int64_t>{1 << 20}));
+  EXPECT_TRUE(cut.args[0]->replicated);
+  EXPECT_FALSE(cut.args[1]->owned_by.empty());  // each core keeps its part of m up to date
+  EXPECT_LT(cut.estimated_cycles, whole.estimated_cycles);
 }
 
 }  // namespace

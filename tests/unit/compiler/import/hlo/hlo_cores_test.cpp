@@ -103,6 +103,32 @@ TEST(HloGroups, ImpossibleOnesAreErrors) {
               HasSubstr("the op names replica 9, the program has 8"));
 }
 
+// Of two arrays in one parameter all replicas have the same first one, whose memory a result takes.
+TEST(HloReplicas, ArraysThatAreTheSameOnAllHaveNoEntryForEach) {
+  const std::string pair = tuple_shape({kVector, kVector});
+  Instruction both = parameter(0, pair);
+  both.fields += bytes(61, packed(1, {1, 0}));  // parameter_replication
+  const auto load_for = [&](const ImportOptions& options) {
+    return load(module({kSum, computation("main", 2,
+                                          {both,
+                                           {"get-tuple-element", kVector, {1}, number(13, 0)},
+                                           {"get-tuple-element", kVector, {1}, number(13, 1)},
+                                           {"all-reduce", kVector, {3}, calls({1})},
+                                           {"subtract", kVector, {2, 4}},
+                                           {"tuple", pair, {5, 3}}})},
+                       bytes(8, bytes(1, packed(1, {0}) + packed(3, {0})))),
+                options);
+  };
+  const Module m = load_for({.replicas = 8});
+  EXPECT_EQ(to_string(m.main->args[0].global), "f32[8]");
+  EXPECT_EQ(to_string(m.main->args[1].global), "f32[8,8]");
+  EXPECT_EQ(to_string(m.main->results[0].global), "f32[8]");
+  EXPECT_EQ(to_string(m.main->results[1].global), "f32[8,8]");
+  EXPECT_TRUE(m.main->args[0].wanted->sharding.is_replicated());
+  // Cores of one replica may cut its arrays: nothing is said of them.
+  EXPECT_EQ(to_string(load_for({.replicas = 4, .partitions = 2}).main->args[0].global), "f32[4,8]");
+}
+
 TEST(HloCollectives, OfSeveralArraysAreOneOp) {
   const std::string pair = tuple_shape({kVector, kVector});
   const Module m = load(program(
