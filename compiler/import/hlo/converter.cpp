@@ -6,6 +6,7 @@
 
 #include "import/codes.hpp"
 #include "import/hlo/opcodes.hpp"
+#include "import/hlo/order.hpp"
 #include "import/hlo/read_parts.hpp"
 #include "import/hlo/types.hpp"
 #include "ir/error.hpp"
@@ -263,7 +264,8 @@ Bundle Converter::inlined(uint32_t computation, std::vector<Bundle> arguments,
 }
 
 void Converter::convert(Scope& scope) {
-  for (const Instruction& at : scope.computation.instructions) {
+  for (const uint32_t position : order_of(scope.computation)) {
+    const Instruction& at = scope.computation.instructions[position];
     const Step step(*this, scope, at);
     const Opcode* opcode = find_opcode(at.opcode);
     if (opcode != nullptr && opcode->operands >= 0 &&

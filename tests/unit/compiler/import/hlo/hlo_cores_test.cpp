@@ -103,6 +103,35 @@ TEST(HloGroups, ImpossibleOnesAreErrors) {
               HasSubstr("the op names replica 9, the program has 8"));
 }
 
+TEST(HloCollectives, WhatOnlyASumUsesComesAsSoonAsItCan) {
+  // Only a sum uses the product and its negation. Sine is used otherwise, too.
+  const std::string pair = tuple_shape({kVector, kVector, kVector});
+  const Module m = load(program(
+      {parameter(0, kVector),
+       parameter(1, kVector),
+       {"constant", kVector, {}, bytes(8, bytes(1, kVector) + bytes(8, std::string(32, '\0')))},
+       {"exponential", kVector, {1}},
+       {"tanh", kVector, {4}},
+       {"cosine", kVector, {5}},
+       {"multiply", kVector, {4, 3}},
+       {"negate", kVector, {7}},
+       {"sine", kVector, {4}},
+       {"all-reduce", kVector, {8}, calls({1})},
+       {"all-reduce", kVector, {9}, calls({1})},
+       {"subtract", kVector, {6, 10}},
+       {"add", kVector, {9, 11}},
+       {"tuple", pair, {12, 13, 2}}}));
+  std::vector<std::string> kinds;
+  walk(m.main->body, [&](const Op& op) { kinds.emplace_back(kind_name(op.kind)); });
+  const auto at = [&](const std::string& kind) {
+    return std::ranges::find(kinds, kind) - kinds.begin();
+  };
+  EXPECT_EQ(at("multiply"), at("exponential") + 1);
+  EXPECT_EQ(at("negate"), at("exponential") + 2);
+  EXPECT_LT(at("negate"), at("tanh"));
+  EXPECT_LT(at("cosine"), at("sine"));  // as in the module
+}
+
 // Of two arrays in one parameter all replicas have the same first one, whose memory a result takes.
 TEST(HloReplicas, ArraysThatAreTheSameOnAllHaveNoEntryForEach) {
   const std::string pair = tuple_shape({kVector, kVector});
