@@ -133,7 +133,8 @@ pjrt::DeviceArrayPtr Memory::array(uint64_t address, driver::DType dtype,
   const uint64_t bytes = driver::byte_count(dtype, dims);
   Untyped source;
   if (const auto* array = std::get_if<pjrt::DeviceArrayPtr>(&there)) {
-    if ((*array)->dtype() == dtype && (*array)->shape() == dims) {
+    // Arrays are row-major: in other dimensions, as with one for the replicas, the bytes are these.
+    if ((*array)->dtype() == dtype && (*array)->bytes() == bytes) {
       return *array;
     }
     auto read = std::make_shared<std::vector<std::byte>>((*array)->bytes());

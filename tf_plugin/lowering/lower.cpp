@@ -50,6 +50,7 @@ absl::StatusOr<std::vector<XlaCompiler::Argument>> arguments_of(
     XlaCompiler::Argument& to = arguments[static_cast<size_t>(i)];
     to.type = from.dtype();
     to.name = from.name();
+    to.is_same_data_across_replicas = from.is_same_data_across_replicas();
     TF_ASSIGN_OR_RETURN(to.shape, shape_of(request, i));
     switch (from.kind()) {
       case Metadata::Arg::PARAMETER:
