@@ -53,6 +53,24 @@ std::filesystem::path library_path() {
   return std::filesystem::path(here.dli_fname).parent_path() / kLibrary;
 }
 
+// The functions of the library, once it is known that it fits.
+Library checked_functions(void* handle, const std::string& path, const std::string& running) {
+  auto* const version = function_of<LowerVersionFunction>(handle, kLowerVersionFunction);
+  if (version != nullptr && version() != running) {
+    fail(fmt::format("{} is for TensorFlow {}, found TensorFlow {}; {}", path, version(), running,
+                     kAdvice));
+  }
+  auto* const interface = function_of<LowerInterfaceFunction>(handle, kLowerInterfaceFunction);
+  const Library found{function_of<LowerFunction>(handle, kLowerFunction),
+                      function_of<SeedFunction>(handle, kSeedFunction),
+                      function_of<HostSideFunction>(handle, kHostSideFunction)};
+  if (interface == nullptr || std::string_view(interface()) != TPU_LOWERING_INTERFACE ||
+      found.lower == nullptr || found.seed == nullptr || found.host_side == nullptr) {
+    fail(path + " is of another build than the library beside it: install both from one build");
+  }
+  return found;
+}
+
 Library load() {
   const std::string running = version_of_process();
   if (running.empty()) {
@@ -65,19 +83,12 @@ Library load() {
     fail(fmt::format("TensorFlow {}: cannot load the library that lowers its graphs: {}; {}",
                      running, ::dlerror(), kAdvice));
   }
-  auto* const version = function_of<LowerVersionFunction>(handle, kLowerVersionFunction);
-  const Library found{function_of<LowerFunction>(handle, kLowerFunction),
-                      function_of<SeedFunction>(handle, kSeedFunction),
-                      function_of<HostSideFunction>(handle, kHostSideFunction)};
-  if (version == nullptr || found.lower == nullptr || found.seed == nullptr ||
-      found.host_side == nullptr) {
-    fail(path.string() + " is not of this tpuboard: install both from one build");
+  try {
+    return checked_functions(handle, path.string(), running);
+  } catch (...) {
+    ::dlclose(handle);  // one that fits may take its place
+    throw;
   }
-  if (version() != running) {
-    fail(fmt::format("{} is for TensorFlow {}, found TensorFlow {}; {}", path.string(), version(),
-                     running, kAdvice));
-  }
-  return found;
 }
 
 Library loaded_library() {

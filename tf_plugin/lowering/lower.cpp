@@ -261,6 +261,10 @@ extern "C" {
 
 [[gnu::visibility("default")]] const char* tpuboard_tf_version() { return TPU_TF_VERSION; }
 
+[[gnu::visibility("default")]] const char* tpuboard_tf_interface() {
+  return TPU_LOWERING_INTERFACE;
+}
+
 [[gnu::visibility("default")]] void tpuboard_tf_lower(const char* request, size_t size,
                                                       tpu::tensorflow::Lowered& lowered) {
   tpu::tensorflow::answer(tpu::tensorflow::lower({request, size}, lowered), lowered);

@@ -1,6 +1,7 @@
 // Between the plugin and the library that lowers graphs of TensorFlow to HLO modules: that library
 // is built against one version of TensorFlow, and loaded into a process that has it. Both are built
-// together, so that the structure is plain C++.
+// together, so that the structure is plain C++; a hash of this file, TPU_LOWERING_INTERFACE, is in
+// both, and a library of another build is refused.
 #pragma once
 
 #include <cstddef>
@@ -85,8 +86,12 @@ using HostSideFunction = void(const SE_OutsideCompilationParams& params,
                               std::shared_ptr<HostSide>& made);
 inline constexpr char kHostSideFunction[] = "tpuboard_tf_host_side";
 
-// "2.20.0": the version of TensorFlow that the library was built for.
+// "2.20.0": the version of TensorFlow that the library was built for. Of every build.
 using LowerVersionFunction = const char*();
 inline constexpr char kLowerVersionFunction[] = "tpuboard_tf_version";
+
+// TPU_LOWERING_INTERFACE of the library. Of every build.
+using LowerInterfaceFunction = const char*();
+inline constexpr char kLowerInterfaceFunction[] = "tpuboard_tf_interface";
 
 }  // namespace tpu::tensorflow
