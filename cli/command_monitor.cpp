@@ -3,17 +3,17 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "cli/become_program.hpp"
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "job/jobs.hpp"
@@ -88,15 +88,7 @@ void follow(const std::filesystem::path& folder, int64_t pid, const MonitorArgum
   if (arguments.tpu_info) {
     words.insert(words.end(), {"--tpu-info", std::to_string(*arguments.tpu_info)});
   }
-  std::vector<char*> argv;
-  for (std::string& word : words) {
-    argv.push_back(word.data());
-  }
-  argv.push_back(nullptr);
-  execv(argv[0], argv.data());
-  throw Error(ErrorCode::kUnavailable,
-              fmt::format("{}: cannot be started: {}; it belongs beside tpuboard", program.string(),
-                          std::strerror(errno)));
+  become_program(std::move(words), "it belongs beside tpuboard");
 }
 
 void run_monitor(const MonitorArguments& arguments) {

@@ -2,64 +2,117 @@
 
 The board is in this process, which needs the package tensorflow-tpu. Programs are other processes with the same version
 of TensorFlow, for which tensorflow-cpu is enough. They find the node by TPU_NAME, as the printed line sets it, with
-`TPUClusterResolver(tpu="")`. The node serves one program after the other until it is interrupted.
+`TPUClusterResolver(tpu="")`. The node serves one program after the other until it is interrupted. TensorFlow's server
+listens on all addresses of the host: whoever reaches the port can run code as the user of the node.
+`tpuboard tpu-worker` runs this module.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import signal
 import socket
 import sys
 from pathlib import Path
+from typing import Any, NoReturn
 
 from ._library import NAME, library_path
 
 PORT = 8470  # of Cloud TPU nodes
 HOST = "127.0.0.1"
+LOWERING = "libtpuboard_tf.so"
 
 
-def free_port(wanted: int) -> int:
-    """`wanted`, or for 0 any; exits with an error for one that is in use."""
+def fail(text: str) -> NoReturn:
+    sys.exit(f"tpu_worker: {text}")
+
+
+def port_number(text: str) -> int:
+    """For argparse."""
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"found {port}, expected 0 to 65535")
+    return port
+
+
+def check_port(port: int) -> None:
+    """TensorFlow shares the port of another server without a word, and fails for others without advice."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, wanted))
+            probe.bind(("", port))
         except OSError as error:
-            sys.exit(f"tpu_worker: port {wanted}: {error.strerror}; name another one with --port")
-        port: int = probe.getsockname()[1]
-        return port
+            fail(f"port {port}: {error.strerror}; name another one with --port")
 
 
 def existing_library() -> Path:
-    """Without links and relative parts: TensorFlow loads it later. Exits with an error if it is not there."""
+    """Without links and relative parts: TensorFlow loads it later."""
     library = library_path()
     if not library.exists():
-        sys.exit(f"tpu_worker: {library} does not exist; TPU_LIBRARY_PATH has to name a built {NAME}, or be unset "
-                 "after `pip install .`")
+        fail(f"{library} does not exist; TPU_LIBRARY_PATH has to name a built {NAME}, or be unset after "
+             "`pip install .`")
     return library.resolve()
+
+
+def import_tensorflow() -> Any:
+    """TensorFlow with its TPU runtime, which loads the library that TPU_LIBRARY_PATH names."""
+    try:
+        import tensorflow as tf
+        from tensorflow.python.framework import kernels
+    except ImportError as error:
+        fail(f"{error}; install tensorflow-tpu (docs/tensorflow.md)")
+    if not kernels.get_registered_kernels_for_op("TPUExecute").kernel:
+        fail(f"found TensorFlow {tf.__version__} without its TPU runtime, expected the package tensorflow-tpu "
+             "(docs/tensorflow.md)")
+    return tf
+
+
+def check_lowering(path: Path, version: str) -> None:
+    """What each graph of a program would fail with; once, at the start. `path`: of LOWERING."""
+    advice = ("build it with -DTPU_TENSORFLOW=ENVIRONMENT, where ENVIRONMENT is that of this Python "
+              "(docs/tensorflow.md)")
+    if not path.exists():
+        fail(f"{path}: no such file, expected the library that lowers graphs of TensorFlow {version}; {advice}")
+    try:
+        version_of = ctypes.CDLL(str(path)).tpuboard_tf_version
+    except (OSError, AttributeError) as error:
+        fail(f"{path}: not a library that lowers graphs of TensorFlow {version}: {error}; {advice}")
+    version_of.restype = ctypes.c_char_p
+    built_for = version_of().decode()
+    if built_for != version:
+        fail(f"{path} is for TensorFlow {built_for}, found TensorFlow {version}; install tensorflow-tpu=={built_for}, "
+             f"or {advice}")
+
+
+def serve(tf: Any, port: int) -> Any:
+    """The server, which runs; for 0 it chooses the port itself."""
+    cluster = tf.train.ClusterSpec({"worker": [f"{HOST}:{port}"]})
+    try:
+        return tf.distribute.Server(cluster, job_name="worker", task_index=0, protocol="grpc")
+    except tf.errors.OpError as error:
+        fail(f"port {port}: TensorFlow's server cannot start: {error.message}; name another one with --port")
 
 
 def main() -> None:
     """Does not return."""
     parser = argparse.ArgumentParser(prog="python -m tpuboard.tpu_worker", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--port", type=int, default=PORT, help=f"of the node; 0: any free one (default: {PORT})")
-    port = free_port(parser.parse_args().port)
-    os.environ["TPU_LIBRARY_PATH"] = str(existing_library())
+    parser.add_argument("--port", type=port_number, default=PORT,
+                        help=f"of the node; 0: any free one (default: {PORT})")
+    port = parser.parse_args().port
+    check_port(port)
+    library = existing_library()
+    os.environ["TPU_LIBRARY_PATH"] = str(library)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    try:
-        import tensorflow as tf
-        from tensorflow.python.framework import kernels
-    except ImportError as error:
-        sys.exit(f"tpu_worker: {error}; install tensorflow-tpu (docs/tensorflow.md)")
-    if not kernels.get_registered_kernels_for_op("TPUExecute").kernel:
-        sys.exit(f"tpu_worker: found TensorFlow {tf.__version__} without its TPU runtime, expected the package "
-                 "tensorflow-tpu (docs/tensorflow.md)")
-    cluster = tf.train.ClusterSpec({"worker": [f"{HOST}:{port}"]})
-    server = tf.distribute.Server(cluster, job_name="worker", task_index=0, protocol="grpc")
+    tf = import_tensorflow()
+    check_lowering(library.with_name(LOWERING), tf.__version__)
+    server = serve(tf, port)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing of Python runs while the server does
+    port = int(server.target.rpartition(":")[2])
+    print(f"tpu_worker: port {port} is open on all addresses of this host; who reaches it can run code as you",
+          file=sys.stderr)
     print(f"export TPU_NAME=grpc://{HOST}:{port}", flush=True)
     server.join()
 

@@ -1,0 +1,149 @@
+// tpuboard tpu-worker: a TPU node for programs of TensorFlow. This process becomes the Python
+// module tpuboard.tpu_worker, which needs tensorflow-tpu; here an interpreter with both is found.
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "cli/become_program.hpp"
+#include "cli/commands.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kPort = 8470;  // of Cloud TPU nodes
+constexpr char kLibrary[] = "libtpuboard_pjrt.so";
+constexpr char kLibraryVariable[] = "TPU_LIBRARY_PATH";
+constexpr char kOther[] = "name another Python with --python";
+
+struct WorkerArguments {
+  int port = kPort;
+  std::string python;
+};
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+fs::path folder_of_this_program() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+
+// The source tree whose build/PRESET/bin this program is in; empty for an installed one.
+fs::path source_tree() {
+  const fs::path root = folder_of_this_program().parent_path().parent_path().parent_path();
+  return fs::exists(root / "python/tpuboard/tpu_worker.py") ? root : fs::path();
+}
+
+std::string chosen_python(const WorkerArguments& arguments, const fs::path& sources) {
+  if (!arguments.python.empty()) {
+    return arguments.python;
+  }
+  if (const std::string active = variable("VIRTUAL_ENV"); !active.empty()) {
+    return active + "/bin/python";
+  }
+  const fs::path made = sources / "build/venv-tensorflow-2.20/bin/python";
+  return !sources.empty() && fs::exists(made) ? made.string() : "python3";
+}
+
+// A source tree has the module, and a build or an installation the library beside its programs.
+void set_variables(const fs::path& sources) {
+  if (!sources.empty()) {
+    const std::string before = variable("PYTHONPATH");
+    const std::string path = (sources / "python").string() + (before.empty() ? "" : ":") + before;
+    setenv("PYTHONPATH", path.c_str(), 1);
+  }
+  const fs::path library = folder_of_this_program().parent_path() / "lib" / kLibrary;
+  if (fs::path(variable(kLibraryVariable)).filename() != kLibrary && fs::exists(library)) {
+    setenv(kLibraryVariable, library.c_str(), 1);
+  }
+}
+
+// Exit codes of the look at an interpreter.
+enum Found : int { kAll = 0, kOldPython = 3, kNoTensorFlow = 4, kNoPackage = 5 };
+constexpr char kLook[] =
+    "import sys\n"
+    "from importlib.util import find_spec\n"
+    "sys.exit(3 if sys.version_info < (3, 11) else 4 if not find_spec('tensorflow') else\n"
+    "         5 if not find_spec('tpuboard') else 0)\n";
+
+int look_at(const std::string& python) {
+  std::string program = python;
+  std::string option = "-c";
+  std::string look = kLook;
+  std::array<char*, 4> words = {program.data(), option.data(), look.data(), nullptr};
+  pid_t pid = 0;
+  if (const int error = posix_spawnp(&pid, words[0], nullptr, nullptr, words.data(), environ);
+      error != 0) {
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("{}: cannot be started: {}; {}", python, std::strerror(error), kOther));
+  }
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void check(const std::string& python) {
+  std::string text;
+  switch (look_at(python)) {
+    case kAll:
+      return;
+    case kOldPython:
+      text = fmt::format("expected Python 3.11 or later; {}", kOther);
+      break;
+    case kNoTensorFlow:
+      text = fmt::format(
+          "has no TensorFlow, expected the package tensorflow-tpu: sim_scripts/tensorflow_venv "
+          "makes an environment with it (docs/tensorflow.md); {}",
+          kOther);
+      break;
+    case kNoPackage:
+      text = "has no package tpuboard: install it there with pip (docs/tensorflow.md)";
+      break;
+    default:
+      text = fmt::format("is not a Python that works; {}", kOther);
+  }
+  throw Error(ErrorCode::kFailedPrecondition, fmt::format("{}: {}", python, text));
+}
+
+[[noreturn]] void run_tpu_worker(const WorkerArguments& arguments) {
+  const fs::path sources = source_tree();
+  const std::string python = chosen_python(arguments, sources);
+  set_variables(sources);
+  check(python);
+  become_program({python, "-m", "tpuboard.tpu_worker", "--port", std::to_string(arguments.port)},
+                 kOther);
+}
+
+}  // namespace
+
+void add_tpu_worker_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("tpu-worker", "Serve programs of TensorFlow as a TPU node does");
+  auto arguments = std::make_shared<WorkerArguments>();
+  constexpr int kMostPort = 65535;
+  command->add_option("--port", arguments->port, "Of the node (0: any port)")
+      ->check(CLI::Range(0, kMostPort))
+      ->capture_default_str()
+      ->type_name("PORT");
+  command
+      ->add_option("--python", arguments->python,
+                   "Python with tensorflow-tpu (default: that of $VIRTUAL_ENV, else of "
+                   "sim_scripts/tensorflow_venv, else python3)")
+      ->type_name("PROGRAM");
+  command->callback([arguments] { run_tpu_worker(*arguments); });
+}
+
+}  // namespace tpu::driver
