@@ -67,7 +67,7 @@ def install(requirements: Path, python: str, target: Path) -> Path:
     done = subprocess.run([str(target / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--no-deps",
                            "-r", str(requirements)], check=False, capture_output=True, text=True)
     if done.returncode != 0:
-        text = f"pip cannot install {requirements.relative_to(ROOT)}:\n{done.stderr.strip()[-2000:]}"
+        text = f"pip cannot install {requirements}:\n{done.stderr.strip()[-2000:]}"
         raise NoPackagesError(text) if UNREACHABLE.search(done.stderr) else SystemExit(text)
     (packages,) = target.glob("lib/python*/site-packages")
     return packages

@@ -21,6 +21,8 @@ from typing import Any, NoReturn
 from ._library import NAME, library_path
 
 PORT = 8470  # of Cloud TPU nodes
+# Without them TensorFlow waits for ever for a node that was not started or is gone, at the latest when it exits.
+PROGRAM_VARIABLES = "GRPC_FAIL_FAST=true TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE=false"
 HOST = "127.0.0.1"
 LOWERING = "libtpuboard_tf.so"
 
@@ -113,7 +115,7 @@ def main() -> None:
     port = int(server.target.rpartition(":")[2])
     print(f"tpu_worker: port {port} is open on all addresses of this host; who reaches it can run code as you",
           file=sys.stderr)
-    print(f"export TPU_NAME=grpc://{HOST}:{port}", flush=True)
+    print(f"export TPU_NAME=grpc://{HOST}:{port} {PROGRAM_VARIABLES}", flush=True)
     server.join()
 
 

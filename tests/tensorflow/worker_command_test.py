@@ -144,7 +144,8 @@ class Worker(unittest.TestCase):
         done = self.run_worker("--python", self.tensorflow(), "--port", "0")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f"library: {self.folder}/libtpuboard_pjrt.so", done.stdout)
-        self.assertIn("export TPU_NAME=grpc://127.0.0.1:4321\nserves worker", done.stdout)
+        self.assertIn("export TPU_NAME=grpc://127.0.0.1:4321 GRPC_FAIL_FAST=true ", done.stdout)
+        self.assertIn("\nserves worker\n", done.stdout)
         self.assertRegex(done.stderr, r"port 4321 is open on all addresses")
         # Of a build: the one beside the program.
         self.environment["TPU_LIBRARY_PATH"] = "/usr/lib/libtpu.so"
