@@ -24,6 +24,7 @@ SKIPPED = 77
 def check_order() -> None:
     """Debian packages come before the environment, which needs python3-venv and g++: noted instead of run."""
     sys.dont_write_bytecode = True
+    sys.path.insert(0, str(ROOT / "sim_scripts"))
     demo = SourceFileLoader("demo_torch", str(ROOT / "sim_scripts/demo_torch"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("demo_torch", demo))
     sys.modules["demo_torch"] = module
