@@ -346,15 +346,44 @@ TEST(TfInterface, RefusesByName) {
   struct {
     int32_t struct_size;
     void* priv;
+    int inputs;
+    size_t common_config_size;
+    const char* common_config;
+    size_t* memory_config_size;
+    char** memory_config;
+    TF_Status* status;
+  } params{};
+  const Status memory;
+  params.status = memory;
+  function<void(void*)>("TpuEmbeddingEngine_ConfigureMemory")(&params);
+  EXPECT_EQ(memory.code(), kUnimplemented);
+  EXPECT_EQ(memory.text(),
+            "TpuEmbeddingEngine_ConfigureMemory is not supported: the board has no accelerator for "
+            "embeddings; use tf.tpu.experimental.embedding.TPUEmbeddingV0, whose tables are "
+            "variables of each core");
+}
+
+// TensorFlow does not look at the status of this one.
+TEST(TfInterface, LeavesTheErrorOfEmbeddingsToTheNextFunction) {
+  size_t size = 7;
+  char* config = nullptr;
+  struct {
+    int32_t struct_size;
+    void* priv;
     TpuSerializedProto config;
     size_t* common_config_size;
     char** common_config;
     TF_Status* status;
   } params{};
-  const Status partitioner;
-  params.status = partitioner;
+  const Status status;
+  params.common_config_size = &size;
+  params.common_config = &config;
+  params.status = status;
   function<void(void*)>("TpuEmbeddingEngine_ExecutePartitioner")(&params);
-  EXPECT_EQ(partitioner.text(), "TpuEmbeddingEngine_ExecutePartitioner is not supported");
+  EXPECT_EQ(status.code(), 0);
+  EXPECT_EQ(size, 0);
+  EXPECT_STREQ(config, "");
+  function<void(char*)>("TpuConfigurationApi_FreeCharArray")(config);
 }
 
 }  // namespace
