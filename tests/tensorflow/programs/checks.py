@@ -16,6 +16,11 @@ def open_board() -> tf.distribute.cluster_resolver.TPUClusterResolver:
     return resolver
 
 
+def works(what: str, state: str) -> None:
+    """What the checks so far have shown: a row of docs/tensorflow.md (sim_scripts/tensorflow_support.py)."""
+    print(f"works: {what}: {state}", flush=True)
+
+
 def check_equal(what: str, found: object, expected: object) -> None:
     """Bit by bit."""
     np.testing.assert_array_equal(np.asarray(found), np.asarray(expected), err_msg=what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-from checks import check_close, check_equal, check_raises, open_board
+from checks import check_close, check_equal, check_raises, open_board, works
 
 open_board()
 devices = tf.config.list_logical_devices("TPU")
@@ -29,16 +29,22 @@ with tf.device("/TPU:3"):
     check_close("tanh", tf.tanh(on_core), np.tanh(x), 1e-5)
     check_equal("split", tf.concat(tf.split(on_core, 5, axis=1), axis=1), x)
     check_equal("top_k", tf.math.top_k(on_core, 3).indices, np.argsort(-x, axis=1, kind="stable")[:, :3])
-for dtype in (np.int32, np.int64, np.uint8, np.bool_, np.float64, tf.bfloat16.as_numpy_dtype):
+for dtype in (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_, np.float64,
+              np.complex64, tf.bfloat16.as_numpy_dtype):
     values = (10 * np.abs(x)).astype(dtype)
     with tf.device("/TPU:2"):
         check_equal(f"values of {np.dtype(dtype).name}", tf.identity(tf.gather(tf.constant(values), [4, 2])),
                     values[[4, 2]])
 
+works("devices, `tf.device`, eager operations", "on any core; one operation is one program")
+works("types", "bool, s8 to s64, u8 to u64, bf16, f32, f64, c64; f16 is an error")
+
 # From core to core.
 with tf.device("/TPU:6"):
     moved = tf.identity(on_core)
     check_equal("a copy to another core", moved * 2.0, x * np.float32(2))
+
+works("copies between cores", "over the links of the board")
 
 with tf.device("/TPU:5"):
     variable = tf.Variable(x)
@@ -68,4 +74,5 @@ def half() -> None:
 check_raises("f16", tf.errors.OpError, ("f16",), half)
 with tf.device("/TPU:0"):
     check_equal("an operation after an error", a + a, 2 * a.numpy())
+works("`tf.function` on one core, loops, gradients, `tf.Variable`", "yes")
 print("all passed")

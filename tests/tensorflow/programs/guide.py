@@ -1,9 +1,14 @@
-"""Runs the code of the guide "Use TPUs" (tensorflow.org/guide/tpu) from the text of its page, block after block.
+"""Runs the code of a guide for TPUs from the text of its page, block after block.
 
 Usage: guide.py PAGE [--small] [--digits DIR]
-PAGE has a blank line more before and after each block than in it. A block is what Python can parse and does something.
-The text of the page has lost lines that begin with `@`: `@tf.function` is put back in front of three functions, without
-which TensorFlow raises NotImplementedError. Nothing else is changed, but for --small: narrower layers, fewer steps.
+PAGE is one of two:
+  - "Use TPUs" (tensorflow.org/guide/tpu). It has a blank line more before and after each block than in it. A block is
+    what Python can parse and does something. The text has lost lines that begin with `@`: `@tf.function` is put back in
+    front of three functions, without which TensorFlow raises NotImplementedError. Nothing else is changed, but for
+    --small: narrower layers, fewer steps.
+  - "Tensor Processing Units (TPUs)" of Kaggle, with marks around each block. The blocks for TensorFlow run; kaggle.py
+    fills what they leave to the reader. It is written for Keras 2.
+Without TPU_NAME a resolver without a name finds the board in this process, as tpu="local" does.
   --digits  folder of sim_scripts/fetch_mnist.py: `tfds.load` gives these digits, from a dataset that is written first.
             Without it, patterns with noise are in the place of mnist, by a module of the name tensorflow_datasets.
 At the end: a table of the blocks. Exit code 1 if one of them failed.
@@ -25,6 +30,7 @@ import types
 import warnings
 from pathlib import Path
 
+import kaggle
 import numpy as np
 import tensorflow as tf
 
@@ -65,7 +71,20 @@ def imitate() -> None:
     sys.modules["tensorflow_datasets"] = module
 
 
+def find_in_this_process() -> None:
+    """What a resolver does without a name is to ask Google's metadata server."""
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver
+    plain = resolver.__init__
+
+    def init(self: object, tpu: str | None = None, *more: object, **names: object) -> None:
+        plain(self, tpu or "local", *more, **names)
+
+    resolver.__init__ = init
+
+
 def blocks_of(page: str) -> list[str]:
+    if kaggle.is_this(page):
+        return kaggle.blocks_of(page)
     blocks = []
     for part in re.split(r"\n{3,}", page):
         try:
@@ -90,34 +109,36 @@ def title_of(block: str) -> str:
     return lines[0].strip()[:60]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("page", type=Path)
-    parser.add_argument("--small", action="store_true")
-    parser.add_argument("--digits", type=Path)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        if options.digits:
-            prepare(options.digits, folder)
-        else:
-            imitate()
-        return run(options)
+def failures(names: dict[str, object], options: argparse.Namespace) -> list[str]:
+    """Of "Use TPUs": the loss at the end of its last training."""
+    if "training_loss" not in names:
+        return ["no training_loss"]
+    loss = float(names["training_loss"].result())
+    limit = LIMIT_SMALL if options.small else LIMIT
+    print(f"loss at the end: {loss:.4f}, expected at most {limit}")
+    return [] if loss <= limit else [f"loss {loss}"]
 
 
-def run(options: argparse.Namespace) -> int:
+def code_of(block: str, options: argparse.Namespace) -> str:
+    code = kaggle.filled(restored(block))
+    for pattern, value in SMALL if options.small else ():
+        code = re.sub(pattern, value, code)
+    return code
+
+
+def run(options: argparse.Namespace, folder: Path) -> int:
     """Exit code of the page."""
-    blocks = blocks_of(options.page.read_text("utf-8"))
+    page = options.page.read_text("utf-8")
+    blocks, is_kaggle = blocks_of(page), kaggle.is_this(page)
     assert len(blocks) >= 10, f"found {len(blocks)} blocks of code in {options.page}, expected at least 10"
     tf.keras.utils.set_random_seed(1)
     names: dict[str, object] = {"__name__": "guide"}
+    if is_kaggle:
+        names |= kaggle.prepare(folder)
     results = []
     for number, block in enumerate(blocks, 1):
-        code = restored(block)
-        for pattern, value in SMALL if options.small else ():
-            code = re.sub(pattern, value, code)
-        print(f"== block {number}: {title_of(block)}", flush=True)
-        file = f"block {number}"
-        started = time.monotonic()
+        code, file, started = code_of(block, options), f"block {number}", time.monotonic()
+        print(f"== {file}: {title_of(block)}", flush=True)
         try:
             # AutoGraph reads the source of functions.
             linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
@@ -127,12 +148,32 @@ def run(options: argparse.Namespace) -> int:
             traceback.print_exc()
             results.append("FAILED")
         results[-1] += f", {time.monotonic() - started:.1f} s"
+        if is_kaggle:
+            kaggle.after_block(names)
     for number, (block, result) in enumerate(zip(blocks, results, strict=True), 1):
         print(f"{number:3}  {title_of(block):60}  {result}")
-    loss = float(names["training_loss"].result())
-    limit = LIMIT_SMALL if options.small else LIMIT
-    print(f"loss at the end: {loss:.4f}, expected at most {limit}")
-    return int(any(result.startswith("FAILED") for result in results) or not loss <= limit)
+    failed = any(result.startswith("FAILED") for result in results)
+    missing = [] if is_kaggle and failed else kaggle.failures(names) if is_kaggle else failures(names, options)
+    for text in missing:
+        print(f"FAILED: {text}")
+    return int(failed or bool(missing))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--digits", type=Path)
+    options = parser.parse_args()
+    options.page = options.page.resolve()
+    if "TPU_NAME" not in os.environ:
+        find_in_this_process()
+    with tempfile.TemporaryDirectory() as folder:
+        if options.digits:
+            prepare(options.digits, folder)
+        else:
+            imitate()
+        return run(options, Path(folder))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from checks import check_equal, check_raises, open_board
+from checks import check_equal, check_raises, open_board, works
 
 MLIR = "mlir" in sys.argv
 if MLIR:
@@ -121,4 +121,6 @@ def found(x: tf.Tensor) -> tf.Tensor:
 
 if MLIR:
     check_equal("strings", [float(part) for part in found(tf.constant(7.0)).values], [17.5] * 8)
+works("`tf.print`, `tf.summary`, strings in a step", "[on the host](#parts-of-a-step-on-the-host)")
+works("the MLIR bridge", "with `tf.config.experimental.enable_mlir_bridge()`")
 print("all passed")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from checks import check_close, check_equal, open_board
+from checks import check_close, check_equal, open_board, works
 
 IS_2 = os.environ.get("TF_USE_LEGACY_KERAS") == "1"
 EXAMPLES = 530 if IS_2 else 512
@@ -53,6 +53,8 @@ found = model.evaluate(inputs, labels, batch_size=100 if IS_2 else 128, verbose=
 expected = tf.keras.losses.sparse_categorical_crossentropy(labels, on_cpu(inputs), from_logits=True)
 check_close("loss of evaluate", found[0], float(tf.reduce_mean(expected)), 1e-2)
 
+works("`fit`, `evaluate`, `predict`, `steps_per_execution`, dropout, batch normalization", "Keras 2 and 3")
+
 # The same training without a strategy, on the CPU, from the same weights.
 with strategy.scope():
     model_of_cores = make_model(plain=True)
@@ -79,6 +81,8 @@ with tempfile.TemporaryDirectory() as folder:
     plane = b"\x12\x0d/device:TPU:7"  # XPlane.name
     assert plane in profile.read_bytes(), f"{profile} has no plane of a core"
     print("a profile: passed")
+
+works("`tf.profiler`", "the board's timeline; in the process that has the board")
 
 with tempfile.TemporaryDirectory() as folder:
     path = str(Path(folder) / "model.weights.h5")

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import tensorflow as tf
-from checks import check_close, check_equal
+from checks import check_close, check_equal, works
 
 SPMD = "spmd" in sys.argv
 resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
@@ -90,4 +90,5 @@ def random_numbers() -> tf.Tensor:
 
 drawn = [np.asarray(part) for part in strategy.experimental_local_results(random_numbers())]
 check_equal("random numbers of each replica differ", len({part.tobytes() for part in drawn}), 4)
+works("several cores for one replica", "[one program](#several-cores-for-one-replica) for all of them")
 print("all passed")

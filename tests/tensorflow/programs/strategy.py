@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-from checks import check_close, check_equal, check_raises, open_board
+from checks import check_close, check_equal, check_raises, open_board, works
 
 strategy = tf.distribute.TPUStrategy(open_board())
 CORES = strategy.num_replicas_in_sync
@@ -46,6 +46,8 @@ own, total, mean = numbers()
 check_equal("replica ids", [float(value) for value in own.values], np.arange(8))
 check_equal("all-reduce", [float(value) for value in total.values], [140.0] * 8)
 check_equal("reduce", mean, 3.5)
+
+works("`TPUStrategy.run`, results by replica, all-reduce, `strategy.reduce`", "on eight cores")
 
 with strategy.scope():
     weights = tf.Variable(np.zeros((4, 1), np.float32))
@@ -90,6 +92,10 @@ parts = strategy.experimental_local_results(twice)
 check_equal("sizes of results", [part.shape[0] for part in parts], [11] * 7 + [6])
 check_equal("results of dynamic size", tf.concat(parts, 0), 2 * inputs)
 check_equal("columns of dynamic size", tf.concat(strategy.experimental_local_results(turned), 1), inputs.T)
+
+
+works("loops with `tf.range`", "a step is one program of the board")
+works("batches and results whose size is known at run time", "padded to a bound, as on a TPU")
 
 
 @tf.function
@@ -141,6 +147,9 @@ def random_condition(x: tf.Tensor) -> tf.Tensor:
 assert 98.5 < first(random_condition(a)).sum() < 106.0, "a loop with random numbers in its condition"
 
 
+works("`tf.random` and dropout", "from the seed of each launch; other numbers in each iteration of a loop")
+
+
 @tf.function
 def no_arguments() -> tf.Tensor:
     return strategy.run(lambda: tf.range(3) * 2)
@@ -163,4 +172,5 @@ for _ in range(2):
     check_raises("strings on a core", tf.errors.OpError, ("AsString",), lambda: first(unsupported(a)))
     check_raises("f16 on a core", tf.errors.OpError, ("f16",), lambda: first(half(a)))
 check_equal("a step after an error", replicated(a, b).values[7], [[22, 28], [49, 64]])
+works("errors of the compiler and of launches", "exceptions with operation and type; the process continues")
 print("all passed")
