@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -18,11 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch_xla
-from torch_xla.experimental import plugins
 
 from ._library import NAME, library_path
 from ._replicas import Replica, end_of_replicas
+
+# PyTorch/XLA loads this module while it is imported. Where somebody imports this one first, that must be a whole one:
+# it takes the place of this one.
+_half = sys.modules.pop(__name__)
+import torch_xla  # noqa: E402
+
+sys.modules.setdefault(__name__, _half)
+from torch_xla.experimental import plugins  # noqa: E402
 
 # What PyTorch/XLA reads when it compiles or starts; a value that the user has set is kept.
 _DEFAULTS = {
@@ -33,12 +40,13 @@ _DEFAULTS = {
     "XLA_PARAMETER_WRAPPING_THREADSHOLD": str(2**31 - 1),
     # What describes the host is taken from variables, not asked of a metadata server in the network.
     "TPU_SKIP_MDS_QUERY": "1",
-    "TPU_ACCELERATOR_TYPE": "v3-8",
+    "TPU_ACCELERATOR_TYPE": "v2-8" if os.environ.get("TPUBOARD_BOARD") == "v2_8" else "v3-8",
     "TPU_WORKER_ID": "0",
 }
 # On a real host these give a process a part of the board. Values that mean all of it.
 _PARTS = {"TPU_VISIBLE_CHIPS": ("", "0,1,2,3"), "TPU_VISIBLE_DEVICES": ("", "0,1,2,3"),
           "TPU_CHIPS_PER_PROCESS_BOUNDS": ("", "2,2,1")}
+_OF_ONE_CHIP = ("0", "1,1,1")  # all of a board with one chip
 _CHIPS, _CORES = 4, 8
 _COUNT, _NUMBER, _FOLDER = "TPUBOARD_PROCESS_COUNT", "TPUBOARD_PROCESS_ID", "TPUBOARD_PROCESS_DIR"
 # Processes of `xmp.spawn`: what the user's variable says (_set_up moves it here: a process that does not spawn is the
@@ -140,7 +148,7 @@ def _set_variables(plugin: Plugin) -> None:
     several = os.environ.get("TPU_PROCESS_BOUNDS", "") not in ("", "1,1,1")
     for name, whole in _PARTS.items():
         value = os.environ.get(name, "")
-        if value not in whole and not several:
+        if value not in (whole if _is_whole() else (*whole, *_OF_ONE_CHIP)) and not several:
             raise ValueError(f"{name}={value} asks for a part of the board; a process has all of it: take the variable "
                              'away, or choose a smaller board by TPUBOARD_SET, such as "board.cores_per_chip=1"')
     for name, value in _DEFAULTS.items():

@@ -75,6 +75,10 @@ class Errors(unittest.TestCase):
         self.works(check)
         self.works(check, PJRT_DEVICE="TPU")
         self.works(check, PJRT_DEVICE="TPUBOARD")
+        self.works("import tpuboard._torch\n" + check)
+        self.works(check + "\nimport os\nassert os.environ['TPU_ACCELERATOR_TYPE'] == 'v2-8'", TPUBOARD_BOARD="v2_8")
+        self.works(check + "\nassert len(xm.get_xla_supported_devices()) == 2", TPU_VISIBLE_CHIPS="0",
+                   TPU_CHIPS_PER_PROCESS_BOUNDS="1,1,1", TPUBOARD_SET="board.chips=1;board.torus_x=1")
         self.works(check, PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH=library, TPU_LIBRARY_PATH=None)
         self.works("import os, torch_xla\nos.chdir('/')\n" + check, TPU_LIBRARY_PATH=os.path.relpath(library))
         self.works("import torch_xla\nfrom torch_xla._internal import tpu\nassert tpu.num_available_devices() == 8")
