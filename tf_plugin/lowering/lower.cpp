@@ -17,6 +17,8 @@
 #include "xla/hlo/ir/hlo_casting_utils.h"
 #include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/hlo/ir/hlo_module.h"
+#include "xla/literal_util.h"
+#include "xla/service/batchnorm_expander.h"
 #include "xla/service/dynamic_padder.h"
 #include "xla/shape_util.h"
 #include "xla/side_effect_util.h"
@@ -151,6 +153,15 @@ absl::Status number_transfers(xla::HloModuleProto& module, std::vector<HostTrans
   return absl::OkStatus();
 }
 
+// A part of an array that has fewer elements than the part leaves out is empty.
+xla::HloInstruction* not_negative(xla::HloInstruction* size) {
+  xla::HloComputation& computation = *size->parent();
+  xla::HloInstruction* const none = computation.AddInstruction(
+      xla::HloInstruction::CreateConstant(xla::LiteralUtil::Zero(size->shape().element_type())));
+  return computation.AddInstruction(
+      xla::HloInstruction::CreateBinary(size->shape(), xla::HloOpcode::kMaximum, size, none));
+}
+
 // Results that the padder marks as dynamic become arrays of their bounds; their sizes are more
 // results, behind all others.
 absl::Status move_sizes(xla::HloModule& module, std::vector<DynamicResult>& dynamic) {
@@ -167,7 +178,7 @@ absl::Status move_sizes(xla::HloModule& module, std::vector<DynamicResult>& dyna
     dynamic.push_back({i, results.size()});
     results[i] = marked->mutable_operand(0);
     for (int64_t d = 1; d < marked->operand_count(); ++d) {
-      results.push_back(marked->mutable_operand(d));
+      results.push_back(not_negative(marked->mutable_operand(d)));
     }
   }
   if (dynamic.empty()) {
@@ -179,6 +190,29 @@ absl::Status move_sizes(xla::HloModule& module, std::vector<DynamicResult>& dyna
   return absl::OkStatus();
 }
 
+bool has_dynamic_sizes(const xla::HloModule& module) {
+  for (const xla::HloComputation* const computation : module.computations()) {
+    for (const xla::HloInstruction* const instruction : computation->instructions()) {
+      if (instruction->opcode() == xla::HloOpcode::kSetDimensionSize) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// The padder knows no batch normalization, only the operations that it is made of.
+absl::Status pad(xla::HloModule& module) {
+  if (has_dynamic_sizes(module)) {
+    TF_RETURN_IF_ERROR(xla::BatchNormExpander(/*rewrite_training_op=*/true,
+                                              /*rewrite_inference_op=*/true,
+                                              /*rewrite_grad_op=*/true)
+                           .Run(&module, {})
+                           .status());
+  }
+  return xla::DynamicPadder().Run(&module, {}).status();
+}
+
 // Shapes become static, and random numbers functions of the seed.
 absl::StatusOr<xla::HloModuleProto> made_static(const xla::HloModuleProto& module,
                                                 const Shardings& shardings, Lowered& lowered) {
@@ -188,7 +222,7 @@ absl::StatusOr<xla::HloModuleProto> made_static(const xla::HloModuleProto& modul
   config.set_num_partitions(lowered.cores_per_replica);
   TF_ASSIGN_OR_RETURN(const auto made, xla::HloModule::CreateFromProto(module, config));
   TF_RETURN_IF_ERROR(spread_arguments(shardings, *made));
-  TF_RETURN_IF_ERROR(xla::DynamicPadder().Run(made.get(), {}).status());
+  TF_RETURN_IF_ERROR(pad(*made));
   TF_RETURN_IF_ERROR(move_sizes(*made, lowered.dynamic_results));
   TF_RETURN_IF_ERROR(seed_random_numbers(*made, lowered.seeded, lowered.cores_per_replica));
   return made->ToProto();
