@@ -25,6 +25,7 @@ PORT = 8470  # of Cloud TPU nodes
 PROGRAM_VARIABLES = "GRPC_FAIL_FAST=true TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE=false"
 HOST = "127.0.0.1"
 LOWERING = "libtpuboard_tf.so"
+ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # the node
 
 
 def fail(text: str) -> NoReturn:
@@ -97,6 +98,13 @@ def serve(tf: Any, port: int) -> Any:
         fail(f"port {port}: TensorFlow's server cannot start: {error.message}; name another one with --port")
 
 
+def end_by(number: int) -> None:
+    """This process ends as one that has no handlers."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
+
+
 def main() -> None:
     """Does not return."""
     parser = argparse.ArgumentParser(prog="python -m tpuboard.tpu_worker", description=__doc__,
@@ -108,15 +116,16 @@ def main() -> None:
     library = existing_library()
     os.environ["TPU_LIBRARY_PATH"] = str(library)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    # TensorFlow takes SIGTERM when a program connects, and does not end. Its threads inherit what is blocked.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     tf = import_tensorflow()
     check_lowering(library.with_name(LOWERING), tf.__version__)
     server = serve(tf, port)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing of Python runs while the server does
     port = int(server.target.rpartition(":")[2])
     print(f"tpu_worker: port {port} is open on all addresses of this host; who reaches it can run code as you",
           file=sys.stderr)
     print(f"export TPU_NAME=grpc://{HOST}:{port} {PROGRAM_VARIABLES}", flush=True)
-    server.join()
+    end_by(signal.sigwait(ENDS))
 
 
 if __name__ == "__main__":

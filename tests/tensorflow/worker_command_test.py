@@ -7,6 +7,7 @@ the worker uses, in that of the library that lowers graphs one with a version al
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -26,7 +27,8 @@ class errors:
 def server(cluster, **names):
     if cluster["worker"] == ["127.0.0.1:%d" % int(os.environ.get("TAKEN", "0"))] != ["127.0.0.1:0"]:
         raise errors.OpError
-    return types.SimpleNamespace(target="grpc://127.0.0.1:4321", join=lambda: print("serves", names["job_name"]))
+    print("serves", names["job_name"])
+    return types.SimpleNamespace(target="grpc://127.0.0.1:4321")
 train = types.SimpleNamespace(ClusterSpec=lambda cluster: cluster)
 distribute = types.SimpleNamespace(Server=server)
 '''
@@ -139,15 +141,21 @@ class Worker(unittest.TestCase):
         self.fails(1, (f"port {port}: TensorFlow's server cannot start: taken", "--port"),
                    "--python", python, "--port", port)
 
-    def test_serves(self) -> None:
+    def test_serves_until_it_is_told_to_end(self) -> None:
         self.lowering('const char* tpuboard_tf_version() { return "2.20.0"; }')
-        done = self.run_worker("--python", self.tensorflow(), "--port", "0")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(f"library: {self.folder}/libtpuboard_pjrt.so", done.stdout)
-        self.assertIn("export TPU_NAME=grpc://127.0.0.1:4321 GRPC_FAIL_FAST=true ", done.stdout)
-        self.assertIn("\nserves worker\n", done.stdout)
-        self.assertRegex(done.stderr, r"port 4321 is open on all addresses")
-        # Of a build: the one beside the program.
+        words = [TPUBOARD, "tpu-worker", "--python", self.tensorflow(), "--port", "0"]
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env=self.environment) as worker:
+                assert worker.stdout is not None and worker.stderr is not None
+                printed = [worker.stdout.readline() for _ in range(3)]
+                worker.send_signal(number)
+                self.assertEqual(worker.wait(60), -number)
+                self.assertIn("port 4321 is open on all addresses", worker.stderr.read())
+            self.assertEqual(printed[:2], [f"library: {self.folder}/libtpuboard_pjrt.so\n", "serves worker\n"])
+            self.assertTrue(printed[2].startswith("export TPU_NAME=grpc://127.0.0.1:4321 GRPC_FAIL_FAST=true "))
+
+    def test_takes_the_library_of_its_build(self) -> None:
         self.environment["TPU_LIBRARY_PATH"] = "/usr/lib/libtpu.so"
         done = self.run_worker("--python", self.script(SHOW_VARIABLES))
         self.assertEqual(done.stdout.strip(), f"{Path(TPUBOARD).resolve().parents[1]}/lib/libtpuboard_pjrt.so "
