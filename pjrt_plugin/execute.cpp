@@ -216,7 +216,7 @@ void refuse(const PJRT_LoadedExecutable& executable, const std::vector<PJRT_Devi
             const driver::Error& error) {
   try {
     executable.client->runtime->refuse(executable.info->program->executable->name,
-                                       ids_of(executable.devices), ids_of(devices), error);
+                                       ids_of(executable.devices), ids_of(devices), "", error);
   } catch (const std::exception&) {
     // Without the board nobody waits. The caller has the first error.
   }

@@ -107,7 +107,7 @@ void Program::launch(Stream& stream, const Launch& launch) const {
 
 void Program::refuse(const Stream& stream, const std::vector<int>& devices) const {
   if (devices.size() > 1) {
-    System::get().runtime().refuse(executable().name, devices, {stream.device()},
+    System::get().runtime().refuse(executable().name, devices, {stream.device()}, "",
                                    pjrt::error_of_exception());
   }
 }

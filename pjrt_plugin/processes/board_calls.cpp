@@ -317,6 +317,7 @@ LaunchRequest BoardCalls::request_of(const wire::LaunchT& call) const {
     request.shares.push_back(std::move(part));
   }
   request.keep.assign(call.keep.begin(), call.keep.end());
+  request.meets = call.meets;
   request.trace_context = call.trace_context;
   if (call.host_calls) {
     request.on_host_call = [waits = host_calls_, launch = call.event](
@@ -381,7 +382,7 @@ void BoardCalls::launch(const wire::LaunchT& call) {
 
 void BoardCalls::refuse(const wire::RefuseT& call) {
   check_devices(call.devices);
-  host_.runtime().refuse(call.name, call.members, call.devices, error_in(call.failure));
+  host_.runtime().refuse(call.name, call.members, call.devices, call.meets, error_in(call.failure));
 }
 
 void BoardCalls::host_work(bool begins) {

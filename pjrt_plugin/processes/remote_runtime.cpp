@@ -115,6 +115,7 @@ LaunchResult RemoteProgram::launch(const LaunchRequest& request) const {
   wire::LaunchT call;
   call.program = number_;
   call.keep.assign(request.keep.begin(), request.keep.end());
+  call.meets = request.meets;
   call.trace_context = request.trace_context;
   call.host_calls = request.on_host_call != nullptr;
   call.event = link_.new_number();
@@ -231,9 +232,11 @@ std::shared_ptr<const DeviceProgram> RemoteRuntime::load(
 }
 
 void RemoteRuntime::refuse(const std::string& name, const std::vector<int>& members,
-                           const std::vector<int>& devices, const driver::Error& error) const {
+                           const std::vector<int>& devices, const std::string& meets,
+                           const driver::Error& error) const {
   wire::RefuseT call;
   call.name = name;
+  call.meets = meets;
   call.members = members;
   call.devices = devices;
   call.failure = failure_of(error);

@@ -22,7 +22,8 @@ class RemoteRuntime : public Runtime {
                                             const std::vector<int>& devices) const override;
   driver::HostEvent make_event() const override { return driver::HostEvent::of_no_board(); }
   void refuse(const std::string& name, const std::vector<int>& members,
-              const std::vector<int>& devices, const driver::Error& error) const override;
+              const std::vector<int>& devices, const std::string& meets,
+              const driver::Error& error) const override;
   void leave(const std::vector<int>& devices, const driver::Error& error) const override;
   std::shared_ptr<void> host_work() const override;
   void begin_profile() const override { link_.call(wire::BeginProfileT()); }

@@ -13,7 +13,7 @@ namespace tpu::pjrt {
 
 struct Gangs::Gang {
   Program program;  // of the first that asked
-  uint64_t number;  // counts the launches of the group, from 1
+  uint64_t number;  // counts the launches of the group, from 1; those with names by themselves
   std::shared_ptr<WaitingLaunch> launch;
   std::vector<bool> asked;  // by partition
   Clock::time_point last;   // somebody has asked
@@ -78,14 +78,66 @@ struct Gangs::Group {
   std::vector<uint64_t> asked;  // launches by partition
   std::deque<Gang> gangs;       // those that somebody has not asked for yet
   uint64_t first = 0;           // number of launches in front of them
+  std::map<std::string, Gang> named;
+  uint64_t named_so_far = 0;
 
   /// The next launch of a partition is one that no partition has asked for. All partitions that
   /// lack one lack the same.
-  bool lacks(size_t partition) const { return first + gangs.size() <= asked[partition]; }
+  bool lacks(size_t partition, const std::string& meets) const {
+    return meets.empty() ? first + gangs.size() <= asked[partition] : !named.contains(meets);
+  }
   void forget_met() {
     while (!gangs.empty() && gangs.front().all_asked()) {
       gangs.pop_front();
       ++first;
+    }
+    std::erase_if(named, [](const auto& entry) { return entry.second.all_asked(); });
+  }
+  /// Launches with names stay: shares that are still on their way get the error.
+  void count_anew() {
+    asked.assign(asked.size(), 0);
+    gangs.clear();
+    first = 0;
+  }
+  /// The launch with this name, from its first share on, which has the spare one.
+  Gang& with_name(const std::string& meets, const Program& program, Spare& spare) {
+    if (const auto at = named.find(meets); at != named.end()) {
+      return at->second;
+    }
+    forget_failed();
+    const size_t devices = program.devices.size();
+    Gang gang{.program = program,
+              .number = ++named_so_far,
+              .launch = std::move(spare),
+              .asked = std::vector<bool>(devices),
+              .last = Clock::now(),
+              .error = {},
+              .programs = Programs(devices)};
+    return named.emplace(meets, std::move(gang)).first->second;
+  }
+  /// Of those that have failed, whose other shares may never come: the oldest.
+  void forget_failed() {
+    constexpr size_t kKept = 64;
+    std::vector<uint64_t> failed;
+    for (const auto& [name, gang] : named) {
+      if (gang.error) {
+        failed.push_back(gang.number);
+      }
+    }
+    if (failed.size() > kKept) {
+      std::ranges::sort(failed);
+      std::erase_if(named, [last = failed[failed.size() - kKept]](const auto& entry) {
+        return entry.second.error && entry.second.number < last;
+      });
+    }
+  }
+  template <class Visit>
+  void each(const Visit& visit) {
+    for (Gang& gang : gangs) {
+      visit(gang);
+    }
+    for (auto& [name, gang] : named) {
+      visit(gang);
     }
   }
 };

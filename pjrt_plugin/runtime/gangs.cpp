@@ -86,10 +86,10 @@ Gangs::~Gangs() {
     changed_.notify_all();
     watch.swap(watch_);
     for (auto& [devices, group] : groups_) {
-      for (Gang& gang : group->gangs) {
+      group->each([&](Gang& gang) TPU_REQUIRES(mutex_) {
         fail(gang, {driver::ErrorCode::kCancelled, gang.text() + ": the runtime was closed"},
              failed);
-      }
+      });
     }
     while (joiners_ > 0 || !joining_.empty()) {
       changed_.wait(mutex_);
@@ -112,13 +112,14 @@ Gangs::Group& Gangs::group_of(const std::vector<int>& members) {
 
 template <class Work>
 void Gangs::with_spare(const std::string& name, const Program& program,
-                       const std::vector<size_t>& places, Work work) {
+                       const std::vector<size_t>& places, const std::string& meets, Work work) {
   Spare spare;
   for (;;) {
     {
       const base::MutexLock lock(mutex_);
       const Group& group = group_of(program.devices);
-      if (spare || std::ranges::none_of(places, [&](size_t place) { return group.lacks(place); })) {
+      if (spare ||
+          std::ranges::none_of(places, [&](size_t place) { return group.lacks(place, meets); })) {
         return work(spare);
       }
     }
@@ -127,7 +128,20 @@ void Gangs::with_spare(const std::string& name, const Program& program,
 }
 
 // The launch that comes next for a partition; it has asked for it from here on.
-Gangs::Gang& Gangs::next_of(Group& group, size_t partition, const Program& program, Spare& spare) {
+Gangs::Gang& Gangs::next_of(Group& group, size_t partition, const Program& program,
+                            const std::string& meets, Spare& spare) {
+  if (!meets.empty()) {
+    Gang& gang = group.with_name(meets, program, spare);
+    if (gang.asked[partition]) {
+      throw driver::Error(driver::ErrorCode::kInvalidArgument,
+                          fmt::format("{}: TPU:{} launches it again, expected one share of each "
+                                      "device",
+                                      gang.text(), program.devices[partition]));
+    }
+    gang.asked[partition] = true;
+    gang.last = Clock::now();
+    return gang;
+  }
   const uint64_t number = group.asked[partition]++;
   if (group.first + group.gangs.size() <= number) {
     const size_t devices = program.devices.size();
@@ -168,11 +182,18 @@ void Gangs::come(Gang& gang, size_t partition, const Program& program, const Lau
     fail(gang, *lost, failed);  // the others need not come for that
   }
   const bool joins = !gang.error && gang.all_asked() && gang.differs();
-  if (!queue_.add(gang.launch, {share.device}, gang.missing().size() + (joins ? 1 : 0))) {
+  const auto order = request.meets.empty() ? LaunchQueue::kAsAsked : LaunchQueue::kAsOthers;
+  if (!queue_.add(gang.launch, {share.device}, gang.missing().size() + (joins ? 1 : 0), order)) {
+    const char* const advice =
+        order == LaunchQueue::kAsAsked
+            ? ""
+            : ", and they use the same arrays: launch one of them when the other one has returned";
     fail(gang,
          {driver::ErrorCode::kInvalidArgument,
-          gang.text() + ": its devices launch this program and another one in different "
-                        "orders, so that each waits for the other"},
+          gang.text() +
+              ": its devices launch this program and another one in different "
+              "orders, so that each waits for the other" +
+              advice},
          failed);
   } else if (joins) {
     join_later(gang);
@@ -186,11 +207,11 @@ LaunchResult Gangs::join(const Program& program, const LaunchRequest& request) {
   Failed failed;
   std::vector<std::pair<size_t, driver::Error>> before;  // launches that have failed already
   std::vector<std::shared_ptr<Joined>> forgotten;        // their end calls the board
-  with_spare(name_of(program), program, places, [&](Spare& spare) TPU_REQUIRES(mutex_) {
+  const auto join_all = [&](Spare& spare) TPU_REQUIRES(mutex_) {
     Group& group = group_of(program.devices);
     for (size_t place = 0; place < places.size(); ++place) {
       note(request.shares[place].device);
-      Gang& gang = next_of(group, places[place], program, spare);
+      Gang& gang = next_of(group, places[place], program, request.meets, spare);
       gang.programs[places[place]] = program.compiled;
       if (gang.error) {
         before.emplace_back(place, *gang.error);
@@ -201,7 +222,8 @@ LaunchResult Gangs::join(const Program& program, const LaunchRequest& request) {
     }
     expect_watch();
     forgotten.swap(forgotten_);
-  });
+  };
+  with_spare(name_of(program), program, places, request.meets, join_all);
   for (const auto& [place, error] : before) {
     give_failed(board_, program, request, place, error, result);
   }
@@ -211,14 +233,15 @@ LaunchResult Gangs::join(const Program& program, const LaunchRequest& request) {
 }
 
 void Gangs::refuse(const std::string& name, const std::vector<int>& members,
-                   const std::vector<int>& devices, const driver::Error& error) {
+                   const std::vector<int>& devices, const std::string& meets,
+                   const driver::Error& error) {
   const std::vector<size_t> places = places_of(devices, members);
   const Program nothing{nullptr, members, nullptr};  // a launch that fails runs no program
   Failed failed;
-  with_spare(name, nothing, places, [&](Spare& spare) TPU_REQUIRES(mutex_) {
+  with_spare(name, nothing, places, meets, [&](Spare& spare) TPU_REQUIRES(mutex_) {
     Group& group = group_of(members);
     for (size_t i = 0; i < places.size(); ++i) {
-      Gang& gang = next_of(group, places[i], nothing, spare);
+      Gang& gang = next_of(group, places[i], nothing, meets, spare);
       fail(gang,
            {error.code(),
             fmt::format("{}: TPU:{} could not launch it: {}", gang.text(), devices[i],
@@ -242,10 +265,10 @@ void Gangs::leave(const std::vector<int>& devices, const driver::Error& error) {
       if (std::ranges::none_of(members, leaves)) {
         continue;
       }
-      for (Gang& gang : group->gangs) {
+      group->each([&](Gang& gang) TPU_REQUIRES(mutex_) {
         fail(gang, {error.code(), gang.text() + ": " + error.message(), error.place()}, failed);
-      }
-      *group = {.asked = std::vector<uint64_t>(members.size()), .gangs = {}, .first = 0};
+      });
+      group->count_anew();
     }
   }
   end(failed);
@@ -274,9 +297,9 @@ std::optional<Gangs::Clock::time_point> Gangs::look(Failed& failed) {
   const auto limit = std::chrono::duration_cast<Clock::duration>(limit_);
   std::optional<Clock::time_point> earliest;
   for (auto& [devices, group] : groups_) {
-    for (Gang& gang : group->gangs) {
+    group->each([&](Gang& gang) TPU_REQUIRES(mutex_) {
       if (!gang.is_late()) {
-        continue;
+        return;
       }
       const Clock::time_point end = waiting_since(gang) + limit;
       if (end <= Clock::now()) {
@@ -284,7 +307,7 @@ std::optional<Gangs::Clock::time_point> Gangs::look(Failed& failed) {
       } else {
         earliest = std::min(earliest.value_or(end), end);
       }
-    }
+    });
   }
   return earliest;
 }

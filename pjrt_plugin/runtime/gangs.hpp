@@ -1,7 +1,8 @@
 // Gangs: launches whose devices ask for them one by one, from threads or processes of their own, as
 // PyTorch/XLA does. The launch number k of a device meets the launch number k of all others, as
-// on a board whose cores meet in the program. The first that asks gets promised arrays at once;
-// the launch is submitted when the last has asked.
+// on a board whose cores meet in the program; or shares meet by a name, where the caller knows
+// which belong together, as TensorFlow does. The first that asks gets promised arrays at once; the
+// launch is submitted when the last has asked.
 #pragma once
 
 #include <atomic>
@@ -45,14 +46,15 @@ class Gangs {
   };
   /// The next launch of the devices whose shares these are. Never waits. Throws driver::Error
   /// (InvalidArgument), and has changed nothing, for no device, for one that the program does not
-  /// have, and for one that comes twice.
+  /// have, and for one that comes twice, also to a launch with a name.
   LaunchResult join(const Program& program, const LaunchRequest& request);
   /// The next launch of these devices cannot be: it fails for all with this error. `name`: of the
   /// program; `members`: all its devices. Throws driver::Error as join().
   void refuse(const std::string& name, const std::vector<int>& members,
-              const std::vector<int>& devices, const driver::Error& error);
-  /// The devices have lost who works with them: launches that wait for others fail, and counting
-  /// begins anew.
+              const std::vector<int>& devices, const std::string& meets,
+              const driver::Error& error);
+  /// The devices have lost who works with them: launches that wait for others fail, also for shares
+  /// that come by name later, and counting begins anew.
   void leave(const std::vector<int>& devices, const driver::Error& error);
 
   /// Somebody works with the device, so that launches may go on waiting for it.
@@ -83,10 +85,10 @@ class Gangs {
   /// the lock, as that call runs callbacks, which may launch.
   template <class Work>
   void with_spare(const std::string& name, const Program& program,
-                  const std::vector<size_t>& places, Work work);
+                  const std::vector<size_t>& places, const std::string& meets, Work work);
   Group& group_of(const std::vector<int>& members) TPU_REQUIRES(mutex_);
-  Gang& next_of(Group& group, size_t partition, const Program& program, Spare& spare)
-      TPU_REQUIRES(mutex_);
+  Gang& next_of(Group& group, size_t partition, const Program& program, const std::string& meets,
+                Spare& spare) TPU_REQUIRES(mutex_);
   /// A share comes to the launch; it gets the promised arrays.
   void come(Gang& gang, size_t partition, const Program& program, const LaunchRequest& request,
             size_t place, LaunchResult& result, Failed& failed) TPU_REQUIRES(mutex_);

@@ -68,6 +68,31 @@ bool WaitingLaunch::ready() const {
   });
 }
 
+const WaitingLaunch::Part* WaitingLaunch::part_of(int device) const {
+  const auto at = std::ranges::find_if(parts_, [&](const std::optional<Part>& part) {
+    return part && part->share.device == device;
+  });
+  return at != parts_.end() ? &**at : nullptr;
+}
+
+bool WaitingLaunch::needs(const WaitingLaunch& other, int device) const {
+  const Part* const own = part_of(device);
+  const Part* const from = other.part_of(device);
+  return own != nullptr && from != nullptr &&
+         std::ranges::any_of(own->arguments, [&](const LocalArrayPtr& argument) {
+           return std::ranges::find(from->results, argument) != from->results.end();
+         });
+}
+
+bool WaitingLaunch::takes_from(const WaitingLaunch& other, int device) const {
+  const Part* const own = part_of(device);
+  const Part* const reader = other.part_of(device);
+  return own != nullptr && reader != nullptr && std::ranges::any_of(own->taken, [&](size_t i) {
+           return std::ranges::find(reader->arguments, own->arguments.at(i)) !=
+                  reader->arguments.end();
+         });
+}
+
 // An argument that one of the shares keeps is copied on all: the program has one way for it.
 LaunchRequest WaitingLaunch::request(const BoardProgram& program) const {
   LaunchRequest all;
@@ -182,7 +207,7 @@ LaunchQueue::EntryPtr LaunchQueue::entry_of(const WaitingLaunch& launch) const {
 }
 
 bool LaunchQueue::add(const std::shared_ptr<WaitingLaunch>& launch, const std::vector<int>& devices,
-                      size_t missing) {
+                      size_t missing, Order order) {
   const base::MutexLock lock(mutex_);
   EntryPtr entry = entry_of(*launch);
   if (!entry) {
@@ -194,7 +219,47 @@ bool LaunchQueue::add(const std::shared_ptr<WaitingLaunch>& launch, const std::v
     entry->devices.push_back(device);
     waiting_[device].push_back(entry);
   }
-  return !waits_for_itself(entry);
+  if (!waits_for(entry, entry)) {
+    return true;
+  }
+  return order == kAsOthers && std::ranges::all_of(devices, [&](int device) TPU_REQUIRES(mutex_) {
+           return go_in_front(entry, device);
+         });
+}
+
+// On a device where the launch is the last one: in front of those that wait for it elsewhere, with
+// what it needs of those between them.
+bool LaunchQueue::go_in_front(const EntryPtr& entry, int device) {
+  auto& queue = waiting_.at(device);
+  const auto as_asked = queue;
+  const auto first = std::ranges::find_if(
+      queue, [&](const EntryPtr& front) TPU_REQUIRES(mutex_) { return waits_for(front, entry); });
+  std::deque<EntryPtr> moved, passed;
+  for (auto at = queue.end(); at != first;) {
+    const EntryPtr& each = *--at;
+    // What is taken is being ended: nothing waits for that.
+    if (!each->taken && (each == entry || std::ranges::any_of(moved, [&](const EntryPtr& other) {
+                           return other->launch->needs(*each->launch, device);
+                         }))) {
+      moved.push_front(each);
+      continue;
+    }
+    if (!each->taken && std::ranges::any_of(moved, [&](const EntryPtr& other) {
+          return other->launch->takes_from(*each->launch, device);
+        })) {
+      return false;
+    }
+    passed.push_front(each);
+  }
+  queue.erase(first, queue.end());
+  queue.insert(queue.end(), moved.begin(), moved.end());
+  queue.insert(queue.end(), passed.begin(), passed.end());
+  if (std::ranges::none_of(moved, [&](const EntryPtr& each)
+                                      TPU_REQUIRES(mutex_) { return waits_for(each, each); })) {
+    return true;
+  }
+  queue = as_asked;
+  return false;
 }
 
 void LaunchQueue::complete(const WaitingLaunch& launch) {
@@ -205,7 +270,7 @@ void LaunchQueue::complete(const WaitingLaunch& launch) {
 }
 
 // Follows what is in front of a launch on each of its devices.
-bool LaunchQueue::waits_for_itself(const EntryPtr& entry) const {
+bool LaunchQueue::waits_for(const EntryPtr& entry, const EntryPtr& wanted) const {
   std::set<const Entry*> seen;
   std::vector<EntryPtr> work{entry};
   while (!work.empty()) {
@@ -218,7 +283,7 @@ bool LaunchQueue::waits_for_itself(const EntryPtr& entry) const {
         continue;
       }
       const EntryPtr& front = *std::prev(at);
-      if (front == entry) {
+      if (front == wanted) {
         return true;
       }
       if (seen.insert(front.get()).second) {

@@ -49,6 +49,10 @@ class WaitingLaunch {
                                   const LaunchRequest& request, size_t place);
   /// All shares are there, and their arrays there or lost.
   bool ready() const;
+  /// An argument on this device is a result of the other launch.
+  bool needs(const WaitingLaunch& other, int device) const;
+  /// It takes over an argument on this device that the other launch reads.
+  bool takes_from(const WaitingLaunch& other, int device) const;
   /// In place of the program of the first share. Before the launch is submitted.
   void set_program(Program program) { program_ = std::move(program); }
 
@@ -66,6 +70,7 @@ class WaitingLaunch {
   };
 
   LaunchRequest request(const BoardProgram& program) const;
+  const Part* part_of(int device) const;
   void give_back_taken() const;
   void release();
 
@@ -83,11 +88,14 @@ class LaunchQueue {
   /// Something waits on one of these devices.
   bool busy(const std::vector<DeviceShare>& shares) const;
 
+  /// What is done where devices ask for the same launches in different orders: nothing, or a device
+  /// does them in the order of the others, as long as none of them uses what another one changes.
+  enum Order { kAsAsked, kAsOthers };
   /// Puts the launch behind all that waits on these devices. `missing`: of its devices that have
   /// not asked yet. False: it can never run, because devices have the same launches in different
   /// orders; it is there all the same, and to be dropped.
   bool add(const std::shared_ptr<WaitingLaunch>& launch, const std::vector<int>& devices,
-           size_t missing);
+           size_t missing, Order order = kAsAsked);
   /// Nothing is missing any more.
   void complete(const WaitingLaunch& launch);
   /// Submits what waits for nothing.
@@ -108,7 +116,8 @@ class LaunchQueue {
   EntryPtr entry_of(const WaitingLaunch& launch) const TPU_REQUIRES(mutex_);
   EntryPtr next() TPU_REQUIRES(mutex_);
   bool first_everywhere(const EntryPtr& entry) const TPU_REQUIRES(mutex_);
-  bool waits_for_itself(const EntryPtr& entry) const TPU_REQUIRES(mutex_);
+  bool waits_for(const EntryPtr& entry, const EntryPtr& wanted) const TPU_REQUIRES(mutex_);
+  bool go_in_front(const EntryPtr& entry, int device) TPU_REQUIRES(mutex_);
   void remove(const EntryPtr& entry);
 
   mutable base::Mutex mutex_;

@@ -221,9 +221,10 @@ void LocalRuntime::check_devices(const std::string& program, size_t count,
 }
 
 void LocalRuntime::refuse(const std::string& name, const std::vector<int>& members,
-                          const std::vector<int>& devices, const driver::Error& error) const {
+                          const std::vector<int>& devices, const std::string& meets,
+                          const driver::Error& error) const {
   check_devices(name, members.size(), members);
-  gangs_.refuse(name, members, devices, error);
+  gangs_.refuse(name, members, devices, meets, error);
 }
 
 std::shared_ptr<LocalRuntime::SharedLoad> LocalRuntime::shared_load(

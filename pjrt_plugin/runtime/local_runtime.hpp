@@ -30,7 +30,8 @@ class LocalRuntime : public Runtime {
                                             const std::vector<int>& devices) const override;
   driver::HostEvent make_event() const override { return board_.make_event(); }
   void refuse(const std::string& name, const std::vector<int>& members,
-              const std::vector<int>& devices, const driver::Error& error) const override;
+              const std::vector<int>& devices, const std::string& meets,
+              const driver::Error& error) const override;
   void leave(const std::vector<int>& devices, const driver::Error& error) const override;
   std::shared_ptr<void> host_work() const override;
   void begin_profile() const override;

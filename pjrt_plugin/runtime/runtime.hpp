@@ -66,6 +66,9 @@ struct LaunchRequest {
   std::vector<size_t> keep;  ///< arguments that are not donated (RunOptions::keep)
   driver::HostCallHandler on_host_call;
   uint64_t trace_context = 0;
+  /// The shares of one launch have the same name, and no other launch has it. Empty: launch number
+  /// k of a device meets launch number k of the others.
+  std::string meets = {};
 };
 
 /// What a launch gives before it has run, by share. The launch ends for all its devices at once, so
@@ -84,8 +87,9 @@ class DeviceProgram {
   virtual ~DeviceProgram() = default;
 
   /// Number, types and shapes of the arguments are those of the program. Waits for no other call:
-  /// what a launch needs of others can come later. Launch number k of a device meets launch number
-  /// k of the other devices; what is wrong with one of them fails all, by their events.
+  /// what a launch needs of others can come later. The shares of a launch meet by its name, or by
+  /// their number (LaunchRequest::meets); what is wrong with one of them fails all, by their
+  /// events.
   virtual LaunchResult launch(const LaunchRequest& request) const = 0;
   /// Launches in flight are not disturbed.
   virtual void unload() const = 0;
@@ -120,9 +124,10 @@ class Runtime {
   virtual driver::HostEvent make_event() const = 0;
 
   /// These devices should bring their shares of a launch, and cannot: it fails for all. `name`: of
-  /// the program, which need not be loaded; `members`: all its devices.
+  /// the program, which need not be loaded; `members`: all its devices; `meets`: LaunchRequest's.
   virtual void refuse(const std::string& name, const std::vector<int>& members,
-                      const std::vector<int>& devices, const driver::Error& error) const = 0;
+                      const std::vector<int>& devices, const std::string& meets,
+                      const driver::Error& error) const = 0;
   /// Nobody works with these devices any more: launches that wait for them, or for others with
   /// them, fail with this error.
   virtual void leave(const std::vector<int>& devices, const driver::Error& error) const = 0;

@@ -229,7 +229,7 @@ TEST(ProcessThreads, DevicesThatALaunchCannotHaveAreRefused) {
   for (const std::vector<int>& members :
        {std::vector<int>{}, std::vector<int>{0, 0}, std::vector<int>{0, 8}, std::vector<int>{-1}}) {
     try {
-      process.runtime->refuse("step", members, process.devices(), {ErrorCode::kInternal, "no"});
+      process.runtime->refuse("step", members, process.devices(), "", {ErrorCode::kInternal, "no"});
       ADD_FAILURE() << members.size();
     } catch (const driver::Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
@@ -245,7 +245,7 @@ TEST(ProcessThreads, ALaunchThatAProcessCannotMakeFailsForAllAndCounts) {
   const auto program = taking_program();
   const Process good(server, 0);
   const Process bad(server, 1);
-  bad.runtime->refuse("step", {0, 1, 2, 3, 4, 5, 6, 7}, bad.devices(),
+  bad.runtime->refuse("step", {0, 1, 2, 3, 4, 5, 6, 7}, bad.devices(), "",
                       {ErrorCode::kResourceExhausted, "no memory"});
   const auto loaded = good.load(program);
   const auto error = loaded->launch(good.request()).done[0].wait_for_error();

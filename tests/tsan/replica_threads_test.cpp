@@ -4,6 +4,8 @@
 
 #include <array>
 #include <atomic>
+#include <map>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -185,6 +187,81 @@ TEST_F(ReplicaThreads, WhoLeavesEndsWhatWaits) {
   });
   over = true;
   leaver.join();
+}
+
+// Each device launches the steps of a round in an order of its own.
+TEST_F(ReplicaThreads, SharesMeetByTheirNameInAnyOrder) {
+  open(600);
+  constexpr int kSteps = 4;
+  std::atomic<int> good{0}, refused{0};
+  const auto bring = [&](const DeviceProgram& program, int device, int step, int round) {
+    const std::string meets = std::to_string(round) + "." + std::to_string(step);
+    if (step == round % kSteps && device == round % kDevices) {
+      runtime_->refuse("step", {0, 1, 2, 3, 4, 5, 6, 7}, {device}, meets,
+                       {driver::ErrorCode::kInvalidArgument, "step " + meets});
+      return driver::Event{};
+    }
+    LaunchRequest request{{{device, {state(device)}}}, {}, {}, 0};
+    request.meets = meets;
+    return program.launch(request).done[0];
+  };
+  in_threads(kDevices, [&](int device) {
+    const auto program = load();
+    for (int round = 0; round < 10; ++round) {
+      std::array<driver::Event, kSteps> done;
+      for (int i = 0; i < kSteps; ++i) {
+        const int step = device % 2 == 0 ? (i + device / 2) % kSteps : kSteps - 1 - i;
+        done[static_cast<size_t>(step)] = bring(*program, device, step, round);
+      }
+      for (int step = 0; step < kSteps; ++step) {
+        const auto error = done[static_cast<size_t>(step)].wait_for_error();
+        ++(error ? refused : good);
+        EXPECT_EQ(error != nullptr, step == round % kSteps && device != round % kDevices);
+      }
+    }
+  });
+  EXPECT_EQ(refused, 10 * (kDevices - 1));
+}
+
+// Two steps that update the same array, on the devices in different orders, cannot both be right.
+TEST_F(ReplicaThreads, StepsThatUpdateTheSameInDifferentOrdersFail) {
+  open(600);
+  const auto program = load();
+  std::vector<DeviceArrayPtr> weights;
+  for (int device = 0; device < kDevices; ++device) {
+    weights.push_back(state(device));
+  }
+  std::map<std::string, std::vector<driver::Event>> done;
+  const auto update = [&](int device, const std::string& meets) {
+    DeviceArrayPtr& own = weights[static_cast<size_t>(device)];
+    LaunchRequest request{{{device, {own}}}, {}, {}, 0};
+    request.meets = meets;
+    const LaunchResult result = program->launch(request);
+    own = result.outputs[0][0];
+    done[meets].push_back(result.done[0]);
+  };
+  for (int device = 0; device < kDevices; ++device) {
+    update(device, device < 5 ? "first" : "second");
+    update(device, device < 5 ? "second" : "first");
+  }
+  for (const auto& [meets, events] : done) {
+    for (const driver::Event& event : events) {
+      const auto error = event.wait_for_error();
+      ASSERT_NE(error, nullptr) << meets;
+      EXPECT_NE(error->message().find("they use the same arrays"), std::string::npos)
+          << error->message();
+    }
+  }
+}
+
+TEST_F(ReplicaThreads, ADeviceBringsOneShareOfALaunch) {
+  open(600);
+  const auto program = load();
+  LaunchRequest request{{{3, {state(3)}}}, {}, {}, 0};
+  request.meets = "step";
+  program->launch(request);
+  EXPECT_THROW(program->launch(request), driver::Error);
+  runtime_->leave({3}, {driver::ErrorCode::kCancelled, "gone"});
 }
 
 }  // namespace

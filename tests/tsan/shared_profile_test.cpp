@@ -48,7 +48,8 @@ class Recorder : public Runtime {
   }
   driver::HostEvent make_event() const override { return driver::HostEvent::of_no_board(); }
   void refuse(const std::string& /*name*/, const std::vector<int>& /*members*/,
-              const std::vector<int>& /*devices*/, const driver::Error& /*error*/) const override {}
+              const std::vector<int>& /*devices*/, const std::string& /*meets*/,
+              const driver::Error& /*error*/) const override {}
   void leave(const std::vector<int>& /*devices*/, const driver::Error& /*error*/) const override {}
   std::shared_ptr<void> host_work() const override { return nullptr; }
   void begin_profile() const override {
