@@ -1,5 +1,8 @@
 // The compiler of single operations (eager execution), and the launches of what it makes. The
 // framework lowers an operation to an HLO module by itself.
+#include <algorithm>
+#include <map>
+
 #include "abi/executor.h"
 #include "answer.hpp"
 #include "errors.hpp"
@@ -12,6 +15,9 @@
 struct SE_Executable {
   SE_Executable(std::shared_ptr<const tpu::client::CompiledProgram> compiled, bool has_seed)
       : program(std::move(compiled)), seeded(has_seed) {}
+  SE_Executable(const SE_Executable&) = delete;
+  SE_Executable& operator=(const SE_Executable&) = delete;
+  ~SE_Executable() { tpu::tensorflow::free_shape(result); }
   tpu::tensorflow::Program program;
   bool seeded;  ///< the last argument is the seed of the launch
   XLA_Shape result{};
@@ -53,6 +59,18 @@ SE_Executable* compile(const XLA_HloModule& module) {
   return executable.release();
 }
 
+void deallocate(const SE_DeviceMemoryAllocator& allocator, int device, SE_DeviceMemoryBase memory) {
+  if (allocator.deallocate == nullptr) {
+    answer("deallocate", nullptr, [&] { System::get().memory().free(address_of(memory)); });
+    return;
+  }
+  TF_Status status;
+  allocator.deallocate(allocator.ctx, &memory, device, &status);
+  if (status.code != 0) {
+    pjrt::CallLog::note("memory is not freed: " + status.message);
+  }
+}
+
 SE_DeviceMemoryBase allocate(const SE_ExecutableRunOptions& options, int device, uint64_t bytes) {
   if (options.allocator.allocate == nullptr) {
     return System::get().memory().allocate(device, bytes);
@@ -67,62 +85,141 @@ SE_DeviceMemoryBase allocate(const SE_ExecutableRunOptions& options, int device,
   return memory.wrapped;
 }
 
-// The memory of the results, tables of tuples too.
-void allocate_results(const SE_ExecutableRunOptions& options, int device, const XLA_Shape& shape,
-                      std::vector<SE_DeviceMemoryBase>& nodes, std::vector<uint64_t>& arrays) {
-  const size_t own = nodes.size();
-  nodes.push_back(allocate(options, device, device_bytes(shape)));
+// One execution: memory of its arguments and results.
+class Execution {
+ public:
+  Execution(const SE_Executable& executable, const SE_ExecutableRunOptions& options)
+      : executable_(executable),
+        options_(options),
+        stream_(options.stream->stream),
+        device_(stream_.device()),
+        launch_{{device_}, {}, {}} {}
+
+  void run(std::span<SE_ExecutionInput* const> inputs, SE_ExecutionOutput& output);
+
+ private:
+  void add_arguments(const SE_ExecutionInput& input);
+  void add_results(const XLA_Shape& shape, std::vector<int64_t>& index);
+  void give(SE_ExecutionOutput& output) const;
+  void free_all();
+
+  const SE_Executable& executable_;
+  const SE_ExecutableRunOptions& options_;
+  Stream& stream_;
+  const int device_;
+  Program::Launch launch_;
+  // Of arguments that the caller has given away and that nobody else owns; in the end without those
+  // that are results.
+  std::vector<SE_MaybeOwningDeviceMemory> given_;
+  std::map<size_t, SE_DeviceMemoryBase> in_place_;  // by result, the argument that it takes over
+  std::vector<SE_DeviceMemoryBase> nodes_;          // of the results, tables of tuples too
+  std::vector<SE_DeviceMemoryBase> allocated_;      // those of them that are not in place
+  std::vector<XLA_ShapeIndex> aliased_;
+};
+
+bool is_unowned(const SE_ExecutionInput& input, const std::vector<int64_t>& index) {
+  return std::any_of(input.unowned_indices, input.unowned_indices + input.unowned_indices_size,
+                     [&](const XLA_ShapeIndex& unowned) {
+                       return std::equal(unowned.indices, unowned.indices + unowned.count,
+                                         index.begin(), index.end());
+                     });
+}
+
+// What the caller calls owned may be written; where the index is an unowned one, it keeps the
+// memory, and expects the result that updates it there.
+void Execution::add_arguments(const SE_ExecutionInput& input) {
+  const auto& arguments = executable_.program.executable().args;
+  for (const Leaf& leaf : leaves_of(input.shape_tree.shape)) {
+    const SE_MaybeOwningDeviceMemory& memory = input.shape_tree.buffers[leaf.node];
+    const size_t number = launch_.arguments.size();
+    launch_.arguments.push_back(address_of(memory.memory));
+    launch_.given_away.push_back(memory.owned);
+    const int result = number < arguments.size() ? arguments[number]->donated_to : -1;
+    if (memory.owned && !is_unowned(input, leaf.index)) {
+      given_.push_back(memory);
+    }
+    if (memory.owned && result >= 0) {
+      in_place_[static_cast<size_t>(result)] = memory.memory;
+    }
+  }
+}
+
+void Execution::add_results(const XLA_Shape& shape, std::vector<int64_t>& index) {
+  const size_t own = nodes_.size();
+  const auto place = in_place_.find(launch_.results.size());
+  if (!is_tuple(shape) && place != in_place_.end()) {
+    nodes_.push_back(place->second);
+    XLA_ShapeIndex& aliased = aliased_.emplace_back();
+    aliased.count = static_cast<int64_t>(index.size());
+    std::ranges::copy(index, aliased.indices);
+  } else {
+    nodes_.push_back(allocate(options_, device_, device_bytes(shape)));
+    allocated_.push_back(nodes_.back());
+  }
   if (!is_tuple(shape)) {
-    arrays.push_back(address_of(nodes[own]));
+    launch_.results.push_back(address_of(nodes_[own]));
     return;
   }
   TupleTable table;
   for (int i = 0; i < shape.ntuple_shapes; ++i) {
-    const size_t member = nodes.size();
-    allocate_results(options, device, shape.tuple_shapes[i], nodes, arrays);
-    table.members.push_back(address_of(nodes[member]));
+    const size_t member = nodes_.size();
+    index.push_back(i);
+    add_results(shape.tuple_shapes[i], index);
+    index.pop_back();
+    table.members.push_back(address_of(nodes_[member]));
   }
-  System::get().memory().set(address_of(nodes[own]), std::move(table));
+  System::get().memory().set(address_of(nodes_[own]), std::move(table));
 }
 
 // Memory that the caller has given away goes back to it, to be freed.
-void give_output(int device, const XLA_Shape& shape, const std::vector<SE_DeviceMemoryBase>& nodes,
-                 const std::vector<SE_MaybeOwningDeviceMemory>& released,
-                 SE_ExecutionOutput& output) {
+void Execution::give(SE_ExecutionOutput& output) const {
   output = {};
-  copy_shape(shape, output.result.on_device_shape);
-  output.result.device_ordinal = device;
-  output.result.count = nodes.size();
-  output.result.bases = new SE_DeviceMemoryBase[nodes.size()];
-  std::ranges::copy(nodes, output.result.bases);
-  output.to_be_released_size = static_cast<int>(released.size());
-  output.to_be_released = new SE_MaybeOwningDeviceMemory[released.size()];
-  std::ranges::copy(released, output.to_be_released);
+  copy_shape(executable_.result, output.result.on_device_shape);
+  output.result.device_ordinal = device_;
+  output.result.count = nodes_.size();
+  output.result.bases = new SE_DeviceMemoryBase[nodes_.size()];
+  std::ranges::copy(nodes_, output.result.bases);
+  output.to_be_released_size = static_cast<int>(given_.size());
+  if (!given_.empty()) {
+    output.to_be_released = new SE_MaybeOwningDeviceMemory[given_.size()];
+    std::ranges::copy(given_, output.to_be_released);
+  }
+  output.aliased_indices_size = static_cast<int>(aliased_.size());
+  if (!aliased_.empty()) {
+    output.aliased_indices = new XLA_ShapeIndex[aliased_.size()];
+    std::ranges::copy(aliased_, output.aliased_indices);
+  }
 }
 
-void execute(const SE_Executable& executable, const SE_ExecutableRunOptions& options,
-             std::span<SE_ExecutionInput* const> inputs, SE_ExecutionOutput& output) {
-  Stream& stream = options.stream->stream;
-  const int device = stream.device();
-  Program::Launch launch{{device}, {}, {}};
-  std::vector<SE_MaybeOwningDeviceMemory> released;
-  for (const SE_ExecutionInput* input : inputs) {
-    for (const Leaf& leaf : leaves_of(input->shape_tree.shape)) {
-      const SE_MaybeOwningDeviceMemory& memory = input->shape_tree.buffers[leaf.node];
-      launch.arguments.push_back(address_of(memory.memory));
-      launch.given_away.push_back(memory.owned);
-      if (memory.owned) {
-        released.push_back(memory);
-      }
+void Execution::free_all() {
+  for (const SE_DeviceMemoryBase& memory : allocated_) {
+    deallocate(options_.allocator, device_, memory);
+  }
+  for (const SE_MaybeOwningDeviceMemory& memory : given_) {
+    deallocate(memory.allocator, device_, memory.memory);
+  }
+}
+
+void Execution::run(std::span<SE_ExecutionInput* const> inputs, SE_ExecutionOutput& output) {
+  try {
+    for (const SE_ExecutionInput* input : inputs) {
+      add_arguments(*input);
     }
+    std::vector<int64_t> index;
+    add_results(executable_.result, index);
+    if (executable_.seeded) {
+      launch_.seed = static_cast<uint32_t>(options_.rng_seed);
+    }
+    executable_.program.launch(stream_, launch_);
+  } catch (...) {
+    free_all();  // nobody else would
+    throw;
   }
-  std::vector<SE_DeviceMemoryBase> nodes;
-  allocate_results(options, device, executable.result, nodes, launch.results);
-  if (executable.seeded) {
-    launch.seed = static_cast<uint32_t>(options.rng_seed);
-  }
-  executable.program.launch(stream, launch);
-  give_output(device, executable.result, nodes, released, output);
+  std::erase_if(given_, [this](const SE_MaybeOwningDeviceMemory& memory) {
+    return std::ranges::any_of(
+        in_place_, [&](const auto& place) { return place.second.opaque == memory.memory.opaque; });
+  });
+  give(output);
 }
 
 }  // namespace
@@ -159,7 +256,7 @@ void TpuExecutable_ExecuteAsyncOnStream(SE_Executable* executable, SE_Executable
                                         SE_ExecutionInput** arguments, int count,
                                         SE_ExecutionOutput* output, TF_Status* status) {
   answer(__func__, status, [&] {
-    execute(*executable, *options, std::span(arguments, static_cast<size_t>(count)), *output);
+    Execution(*executable, *options).run(std::span(arguments, static_cast<size_t>(count)), *output);
   });
 }
 

@@ -58,15 +58,26 @@ void row_major(size_t rank, XLA_Shape& to) {
   }
 }
 
-void add_leaves(const XLA_Shape& shape, size_t& node, std::vector<Leaf>& leaves) {
+void add_leaves(const XLA_Shape& shape, size_t& node, std::vector<int64_t>& index,
+                std::vector<Leaf>& leaves) {
   const size_t own = node++;
   if (!is_tuple(shape)) {
-    leaves.push_back({&shape, own});
+    leaves.push_back({&shape, own, index});
     return;
   }
   for (int i = 0; i < shape.ntuple_shapes; ++i) {
-    add_leaves(shape.tuple_shapes[i], node, leaves);
+    index.push_back(i);
+    add_leaves(shape.tuple_shapes[i], node, index, leaves);
+    index.pop_back();
   }
+}
+
+template <typename T>
+void free_list(TpuList<T>& list) {
+  if (list.size > kTpuInlined) {
+    delete[] list.heap;
+  }
+  list = {};
 }
 
 }  // namespace
@@ -125,7 +136,8 @@ void check_row_major(const XLA_Shape& array) {
 std::vector<Leaf> leaves_of(const XLA_Shape& shape) {
   std::vector<Leaf> leaves;
   size_t node = 0;
-  add_leaves(shape, node, leaves);
+  std::vector<int64_t> index;
+  add_leaves(shape, node, index, leaves);
   return leaves;
 }
 
@@ -135,7 +147,10 @@ void copy_shape(const XLA_Shape& from, XLA_Shape& to) {
   copy_list(from.dynamic_dimensions, to.dynamic_dimensions);
   to.layout.tiles = {};
   if (is_tuple(from)) {
-    to.tuple_shapes = new XLA_Shape[static_cast<size_t>(from.ntuple_shapes)];
+    to.tuple_shapes = nullptr;
+    if (from.ntuple_shapes > 0) {
+      to.tuple_shapes = new XLA_Shape[static_cast<size_t>(from.ntuple_shapes)];
+    }
     for (int i = 0; i < from.ntuple_shapes; ++i) {
       copy_shape(from.tuple_shapes[i], to.tuple_shapes[i]);
     }
@@ -144,6 +159,20 @@ void copy_shape(const XLA_Shape& from, XLA_Shape& to) {
   } else {
     row_major(static_cast<size_t>(from.dimensions.size), to);
   }
+}
+
+void free_shape(XLA_Shape& shape) {
+  for (int i = 0; is_tuple(shape) && i < shape.ntuple_shapes; ++i) {
+    free_shape(shape.tuple_shapes[i]);
+  }
+  if (is_tuple(shape)) {
+    delete[] shape.tuple_shapes;
+  } else {
+    free_list(shape.layout.minor_to_major);
+  }
+  free_list(shape.dimensions);
+  free_list(shape.dynamic_dimensions);
+  shape = {};
 }
 
 void make_shape(int element_type, const driver::Shape& dims, XLA_Shape& to) {
@@ -166,6 +195,7 @@ int64_t size_or_nothing(const char* name, const XLA_Shape* shape,
 }  // namespace
 }  // namespace tpu::tensorflow
 
+using tpu::tensorflow::answer;
 using tpu::tensorflow::copy_shape;
 using tpu::tensorflow::device_bytes;
 using tpu::tensorflow::size_or_nothing;
@@ -173,16 +203,16 @@ using tpu::tensorflow::size_or_nothing;
 extern "C" {
 
 void XlaShapeToTpuShapeRepresentation(XLA_Shape* shape, int /*data_type*/, bool /*use_fast_memory*/,
-                                      XLA_Shape* tpu_shape, TF_Status* /*status*/) {
-  copy_shape(*shape, *tpu_shape);
+                                      XLA_Shape* tpu_shape, TF_Status* status) {
+  answer(__func__, status, [&] { copy_shape(*shape, *tpu_shape); });
 }
 
-void XlaShapeToTpuPaddedShape(XLA_Shape* shape, XLA_Shape* padded_shape, TF_Status* /*status*/) {
-  copy_shape(*shape, *padded_shape);
+void XlaShapeToTpuPaddedShape(XLA_Shape* shape, XLA_Shape* padded_shape, TF_Status* status) {
+  answer(__func__, status, [&] { copy_shape(*shape, *padded_shape); });
 }
 
 void HardwareLayout_HostShapeToDeviceShape(XLA_Shape* host, XLA_Shape* device) {
-  copy_shape(*host, *device);
+  answer(__func__, nullptr, [&] { copy_shape(*host, *device); });
 }
 
 int64_t HardwareLayout_ShapeSize(XLA_Shape* shape) {
@@ -199,7 +229,7 @@ int64_t HardwareLayout_ShapeSizeCompactRaw(XLA_Shape* shape) {
 
 void TpuTransferManager_HostShapeToDeviceShape(XLA_TransferManager* /*manager*/, XLA_Shape* host,
                                                XLA_Shape* device) {
-  copy_shape(*host, *device);
+  answer(__func__, nullptr, [&] { copy_shape(*host, *device); });
 }
 
 int64_t TpuTransferManager_GetByteSizeRequirement(XLA_TransferManager* /*manager*/,
@@ -209,8 +239,8 @@ int64_t TpuTransferManager_GetByteSizeRequirement(XLA_TransferManager* /*manager
 
 void TpuTransferManager_ChooseCompactLayoutForShape(XLA_TransferManager* /*manager*/,
                                                     XLA_Shape* host, XLA_Shape* chosen,
-                                                    TF_Status* /*status*/) {
-  copy_shape(*host, *chosen);
+                                                    TF_Status* status) {
+  answer(__func__, status, [&] { copy_shape(*host, *chosen); });
 }
 
 int64_t TpuCompiler_ShapeSize(Tpu_Compiler* /*compiler*/, XLA_Shape* shape) {
@@ -219,7 +249,7 @@ int64_t TpuCompiler_ShapeSize(Tpu_Compiler* /*compiler*/, XLA_Shape* shape) {
 
 void TpuCompiler_DefaultDeviceShapeRepresentation(Tpu_Compiler* /*compiler*/, XLA_Shape* host,
                                                   XLA_Shape* device) {
-  copy_shape(*host, *device);
+  answer(__func__, nullptr, [&] { copy_shape(*host, *device); });
 }
 
 }  // extern "C"

@@ -35,13 +35,16 @@ void check_row_major(const XLA_Shape& array);
 /// What is in front of the arrays of a shape in the order of its nodes.
 struct Leaf {
   const XLA_Shape* shape = nullptr;
-  size_t node = 0;  ///< number among all nodes
+  size_t node = 0;             ///< number among all nodes
+  std::vector<int64_t> index;  ///< the members of tuples that lead to it
 };
 std::vector<Leaf> leaves_of(const XLA_Shape& shape);
 
 /// What the caller frees. Arrays without a layout get the row-major one, tiles go.
 void copy_shape(const XLA_Shape& from, XLA_Shape& to);
-/// A row-major array.
+/// Frees what copy_shape() has made.
+void free_shape(XLA_Shape& shape);
+/// A row-major array. `to` has nothing to free.
 void make_shape(int element_type, const driver::Shape& dims, XLA_Shape& to);
 
 }  // namespace tpu::tensorflow

@@ -1,6 +1,8 @@
 #include "stream.hpp"
 
+#include <algorithm>
 #include <deque>
+#include <list>
 #include <thread>
 
 #include "runtime/local_array.hpp"
@@ -11,31 +13,47 @@ namespace tpu::tensorflow {
 struct Stream::State {
   struct Entry {
     driver::Event event;
-    bool ready = true;  // the event, when it is all that the entry has
-    Work work;          // empty: an event
+    bool ready = true;    // the event, when it is all that the entry has
+    Work work;            // empty: an event
+    uint64_t number = 0;  // from 1
+  };
+  /// A call of wait(): it ends with as many entries, and with the error of one of them.
+  struct Waiter {
+    uint64_t entries = 0;
+    std::optional<driver::Error> error;
   };
 
   base::Mutex mutex;
   base::CondVar changed;
   std::deque<std::shared_ptr<Entry>> entries TPU_GUARDED_BY(mutex);  // the first is under way
-  std::optional<driver::Error> error TPU_GUARDED_BY(mutex);
+  uint64_t over TPU_GUARDED_BY(mutex) = 0;                           // entries that were in front
+  std::optional<driver::Error> error TPU_GUARDED_BY(mutex);          // that nobody has been told
+  std::list<Waiter> waiters TPU_GUARDED_BY(mutex);
   bool has_thread TPU_GUARDED_BY(mutex) = false;
   bool ending TPU_GUARDED_BY(mutex) = false;
 
-  void fail(const driver::Error& why) TPU_REQUIRES(mutex) {
-    if (!error) {
+  /// Whoever waits for the entry is told.
+  void fail(uint64_t entry, const driver::Error& why) TPU_REQUIRES(mutex) {
+    bool told = false;
+    for (Waiter& waiter : waiters) {
+      if (entry <= waiter.entries) {
+        told = true;
+        waiter.error = waiter.error ? waiter.error : why;
+      }
+    }
+    if (!told && !error) {
       error = why;
     }
   }
-  void do_work(const Work& work) {
+  void do_work(uint64_t entry, const Work& work) {
     try {
       work();
     } catch (const driver::Error& why) {
       const base::MutexLock lock(mutex);
-      fail(why);
+      fail(entry, why);
     } catch (const std::exception& why) {
       const base::MutexLock lock(mutex);
-      fail({driver::ErrorCode::kInternal, why.what()});
+      fail(entry, {driver::ErrorCode::kInternal, why.what()});
     }
   }
   /// What the thread does. It keeps the state.
@@ -43,6 +61,20 @@ struct Stream::State {
   static void add(const std::shared_ptr<State>& state, std::shared_ptr<Entry> entry)
       TPU_REQUIRES(state->mutex);
 };
+
+namespace {
+
+// The streams of the process, for told(). Never destroyed: threads may outlive statics.
+struct Streams {
+  base::Mutex mutex;
+  std::vector<std::weak_ptr<void>> states TPU_GUARDED_BY(mutex);
+};
+Streams& streams() {
+  static Streams* const all = new Streams;
+  return *all;
+}
+
+}  // namespace
 
 void Stream::State::run(const std::shared_ptr<State>& state) {
   for (;;) {
@@ -58,21 +90,23 @@ void Stream::State::run(const std::shared_ptr<State>& state) {
       entry = state->entries.front();
     }
     if (entry->work) {
-      state->do_work(entry->work);
+      state->do_work(entry->number, entry->work);
       entry->work = nullptr;  // what it holds may go, before others see that it is done
     }
     const base::MutexLock lock(state->mutex);
     state->entries.pop_front();
+    ++state->over;
     state->changed.notify_all();
   }
 }
 
 void Stream::State::add(const std::shared_ptr<State>& state, std::shared_ptr<Entry> entry) {
-  state->entries.push_back(std::move(entry));
-  if (!state->has_thread) {
-    state->has_thread = true;
+  if (!state->has_thread) {  // it may be that there is none: then nothing has changed
     std::thread([state] { run(state); }).detach();
+    state->has_thread = true;
   }
+  entry->number = state->over + state->entries.size() + 1;
+  state->entries.push_back(std::move(entry));
   state->changed.notify_all();
 }
 
@@ -85,7 +119,12 @@ void set_event(const driver::HostEvent& event) {
 }
 
 Stream::Stream(const pjrt::Runtime& runtime, int device)
-    : runtime_(runtime), device_(device), state_(std::make_shared<State>()) {}
+    : runtime_(runtime), device_(device), state_(std::make_shared<State>()) {
+  Streams& all = streams();
+  const base::MutexLock lock(all.mutex);
+  std::erase_if(all.states, [](const auto& state) { return state.expired(); });
+  all.states.push_back(state_);
+}
 
 Stream::~Stream() {
   const base::MutexLock lock(state_->mutex);
@@ -93,20 +132,48 @@ Stream::~Stream() {
   state_->changed.notify_all();
 }
 
-void Stream::follow(const driver::Event& event) {
+void Stream::told(const driver::Error& error) {
+  std::vector<std::shared_ptr<void>> states;
+  {
+    Streams& all = streams();
+    const base::MutexLock lock(all.mutex);
+    for (const auto& weak : all.states) {
+      states.push_back(weak.lock());
+    }
+  }
+  std::erase(states, nullptr);
+  for (const auto& each : states) {
+    State& state = *static_cast<State*>(each.get());
+    const base::MutexLock lock(state.mutex);
+    if (state.error && state.error->code() == error.code() &&
+        state.error->message() == error.message()) {
+      state.error.reset();
+    }
+  }
+}
+
+void Stream::follow(const driver::Event& event, const std::function<bool()>& told) {
   auto entry = std::make_shared<State::Entry>(State::Entry{event, false, nullptr});
   {
     const base::MutexLock lock(state_->mutex);
     State::add(state_, entry);
   }
-  event.on_ready([state = state_, entry](const std::shared_ptr<const driver::Error>& error) {
+  const auto ready = [state = state_, entry,
+                      told](const std::shared_ptr<const driver::Error>& error) {
+    const bool known = error && told && told();
     const base::MutexLock lock(state->mutex);
     entry->ready = true;
-    if (error) {
-      state->fail(*error);
+    if (error && !known) {
+      state->fail(entry->number, *error);
     }
     state->changed.notify_all();
-  });
+  };
+  try {
+    event.on_ready(ready);
+  } catch (const std::exception& why) {  // what follows must not wait for ever
+    ready(std::make_shared<const driver::Error>(driver::ErrorCode::kInternal, why.what()));
+    throw;
+  }
 }
 
 void Stream::call(Work work) {
@@ -122,7 +189,7 @@ void Stream::call_short(Work work) {
       return;
     }
   }
-  state_->do_work(work);
+  state_->do_work(0, work);
 }
 
 bool Stream::idle() const {
@@ -140,30 +207,37 @@ driver::Event Stream::reached() {
 }
 
 void Stream::wait() {
+  State& state = *state_;
+  std::list<State::Waiter>::iterator own;
+  {
+    const base::MutexLock lock(state.mutex);
+    own = state.waiters.insert(state.waiters.end(),
+                               {state.over + state.entries.size(), std::exchange(state.error, {})});
+  }
   for (;;) {
     driver::Event next;
     {
-      const base::MutexLock lock(state_->mutex);
-      if (state_->entries.empty()) {
-        if (!state_->error) {
-          return;
+      const base::MutexLock lock(state.mutex);
+      if (state.over >= own->entries) {
+        const std::optional<driver::Error> error = std::move(own->error);
+        state.waiters.erase(own);
+        if (error) {
+          throw driver::Error(*error);
         }
-        const driver::Error error = *state_->error;
-        state_->error.reset();
-        throw driver::Error(error);
+        return;
       }
-      const State::Entry& entry = *state_->entries.front();
+      const State::Entry& entry = *state.entries.front();
       if (entry.ready) {  // the thread is at it
-        state_->changed.wait(state_->mutex);
+        state.changed.wait(state.mutex);
         continue;
       }
       next = entry.event;
     }
     static_cast<void>(next.wait_for_error());  // the callback of the event has it, too
-    const base::MutexLock lock(state_->mutex);
-    if (!state_->entries.empty() && !state_->entries.front()->ready) {
-      state_->changed.wait_until(state_->mutex,
-                                 std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
+    const base::MutexLock lock(state.mutex);
+    if (!state.entries.empty() && !state.entries.front()->ready) {
+      state.changed.wait_until(state.mutex,
+                               std::chrono::steady_clock::now() + std::chrono::milliseconds(1));
     }
   }
 }

@@ -29,8 +29,9 @@ class Stream {
 
   int device() const { return device_; }
 
-  /// What follows waits for `event`. Its failure is the stream's.
-  void follow(const driver::Event& event);
+  /// What follows waits for `event`. Its failure is the stream's, unless `told` says that the
+  /// program is told of it elsewhere.
+  void follow(const driver::Event& event, const std::function<bool()>& told = nullptr);
   /// `work` is done behind all that is in the stream: by the thread, in order.
   void call(Work work);
   /// As call(), or at once when nothing is in front of it. It must not wait.
@@ -39,10 +40,13 @@ class Stream {
   driver::Event reached();
   bool idle() const;
 
-  /// Waits for all that is in the stream. Throws the first failure since the last call.
+  /// Waits for all that is in the stream now. Throws the first failure of which nobody was told
+  /// before the call. Calls that wait at the same time throw the same one.
   void wait();
-  /// The first failure since the last call of wait(); null: none.
+  /// The first failure of which nobody was told; null: none.
   std::optional<driver::Error> error() const;
+  /// A reader of a result was told of this failure: no stream tells of it any more.
+  static void told(const driver::Error& error);
 
  private:
   struct State;

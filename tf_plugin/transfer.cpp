@@ -16,10 +16,8 @@ char manager_tag;
 std::vector<Leaf> paired_leaves(const XLA_Literal& literal, const XLA_ShapedBuffer& buffer) {
   std::vector<Leaf> leaves = leaves_of(buffer.on_device_shape);
   if (leaves.size() != literal.count) {
-    pjrt::throw_invalid("a transfer of " + std::to_string(literal.count) +
-                        " arrays: the shape on "
-                        "the device has " +
-                        std::to_string(leaves.size()));
+    pjrt::throw_invalid("a transfer of " + std::to_string(literal.count) + " arrays: expected " +
+                        std::to_string(leaves.size()) + ", as in the shape on the device");
   }
   for (size_t i = 0; i < leaves.size(); ++i) {
     check_row_major(*leaves[i].shape);
@@ -66,6 +64,7 @@ std::vector<driver::Event> from_device(const XLA_ShapedBuffer& buffer, const XLA
     for (const driver::Event& event : events) {  // they write into memory that the caller frees
       event.wait_for_error();
     }
+    Stream::told(pjrt::error_of_exception());
     throw;
   }
   return events;
@@ -85,7 +84,10 @@ void read_sizes(const XLA_ShapedBuffer& buffer, XLA_Shape& updated) {
       size->read(0, std::as_writable_bytes(std::span(&value, 1))).wait();
       dims.push_back(value);
     }
-    make_shape(leaf.shape->element_type, dims, const_cast<XLA_Shape&>(*leaf.shape));
+    auto& shape = const_cast<XLA_Shape&>(*leaf.shape);
+    const int element_type = shape.element_type;
+    free_shape(shape);
+    make_shape(element_type, dims, shape);
   }
 }
 
@@ -95,6 +97,7 @@ void end_transfer(const std::vector<driver::Event>& events, XLA_StatusCallbackFn
   for (const driver::Event& event : events) {
     if (const auto error = event.wait_for_error(); error && status->code == 0) {
       set_from_error(status.get(), error.get());
+      Stream::told(*error);
     }
   }
   callback(context, status.release());
@@ -134,7 +137,12 @@ void TpuTransferManager_TransferLiteralFromDevice(XLA_TransferManager* /*manager
     callback(context, status.release());
     return;
   }
-  stream->stream.call([events, callback, context] { end_transfer(events, callback, context); });
+  const bool later = answer(__func__, nullptr, [&] {
+    stream->stream.call([events, callback, context] { end_transfer(events, callback, context); });
+  });
+  if (!later) {  // the stream has no thread for it
+    end_transfer(events, callback, context);
+  }
 }
 
 bool TpuTransferManager_CanShapedBufferBeAccessedNow(XLA_TransferManager* /*manager*/,
