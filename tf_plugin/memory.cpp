@@ -44,7 +44,8 @@ Untyped box_of(const pjrt::Runtime& runtime, const pjrt::DeviceArray& array,
   const driver::Shape& bounds = array.shape();
   if (dims.size() != bounds.size() || !std::ranges::equal(dims, bounds, std::less_equal{})) {
     pjrt::throw_invalid("an array of " + driver::type_text(array.dtype(), bounds) + " is read as " +
-                        driver::type_text(array.dtype(), dims));
+                        driver::type_text(array.dtype(), dims) +
+                        ": expected as many dimensions, each at most as large");
   }
   auto all = std::make_shared<std::vector<std::byte>>(array.bytes());
   auto box = std::make_shared<std::vector<std::byte>>(driver::byte_count(array.dtype(), dims));
@@ -60,13 +61,27 @@ Untyped box_of(const pjrt::Runtime& runtime, const pjrt::DeviceArray& array,
   return {box, done.event()};
 }
 
+// Which contents they are: the same for the same alone. Null: nothing.
+const void* source_of(const Contents& contents) {
+  if (const auto* array = std::get_if<pjrt::DeviceArrayPtr>(&contents)) {
+    return array->get();
+  }
+  if (const auto* untyped = std::get_if<Untyped>(&contents)) {
+    return untyped->bytes.get();
+  }
+  const auto* const sized = std::get_if<Sized>(&contents);
+  return sized != nullptr ? sized->array.get() : nullptr;
+}
+
+uint64_t base_of(int device) { return (static_cast<uint64_t>(device) + 1) << kDeviceShift; }
+
 std::string text_of(uint64_t address) { return fmt::format("{:#x}", address); }
 
 }  // namespace
 
 SE_DeviceMemoryBase Memory::allocate(int device, uint64_t bytes) {
   const base::MutexLock lock(mutex_);
-  const uint64_t base = (static_cast<uint64_t>(device) + 1) << kDeviceShift;
+  const uint64_t base = base_of(device);
   uint64_t& next = next_[device];
   const uint64_t address = base + next;
   const uint64_t left = (uint64_t{1} << kDeviceShift) - next;
@@ -92,6 +107,15 @@ void Memory::free(uint64_t address) {
   blocks_.erase(at);
 }
 
+void Memory::forget() {
+  std::vector<Contents> last;  // gone without the lock
+  const base::MutexLock lock(mutex_);
+  for (auto& [address, block] : blocks_) {
+    block.forgotten = block.forgotten || !std::holds_alternative<std::monostate>(block.contents);
+    last.push_back(std::exchange(block.contents, {}));
+  }
+}
+
 const Memory::Block& Memory::find(uint64_t address) const {
   const auto at = blocks_.find(address);
   if (at == blocks_.end()) {
@@ -99,6 +123,11 @@ const Memory::Block& Memory::find(uint64_t address) const {
                         ": expected one of TpuExecutor_Allocate that was not freed");
   }
   return at->second;
+}
+
+Memory::Block Memory::block(uint64_t address) const {
+  const base::MutexLock lock(mutex_);
+  return find(address);
 }
 
 int Memory::device_of(uint64_t address) const {
@@ -109,7 +138,9 @@ int Memory::device_of(uint64_t address) const {
 void Memory::set(uint64_t address, Contents contents) {
   const base::MutexLock lock(mutex_);
   find(address);
-  std::swap(blocks_.at(address).contents, contents);
+  Block& block = blocks_.at(address);
+  std::swap(block.contents, contents);
+  block.forgotten = false;
 }
 
 Contents Memory::contents(uint64_t address) const {
@@ -126,42 +157,59 @@ TupleTable Memory::table(uint64_t address) const {
                       ": expected the table of a tuple, found other contents");
 }
 
+void Memory::fail_without_array(uint64_t address, const Block& block,
+                                const std::string& use) const {
+  const char* found = "nothing has been written there";
+  if (std::holds_alternative<TupleTable>(block.contents)) {
+    found = "has the table of a tuple";
+  } else if (block.forgotten) {
+    found = "was written before the TPU system was initialized again: write it anew";
+  }
+  throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                      fmt::format("device address {} (TPU:{}) is read{}, but {}", text_of(address),
+                                  block.device, use, found));
+}
+
+// What has been written there meanwhile stays.
+void Memory::take_over(uint64_t address, const Contents& old, pjrt::DeviceArrayPtr typed) {
+  Contents last;  // gone without the lock
+  const base::MutexLock lock(mutex_);
+  const auto at = blocks_.find(address);
+  if (at != blocks_.end() && source_of(at->second.contents) == source_of(old)) {
+    last = std::exchange(at->second.contents, std::move(typed));
+  }
+}
+
 pjrt::DeviceArrayPtr Memory::array(uint64_t address, driver::DType dtype,
                                    const driver::Shape& dims) {
-  const Contents there = contents(address);
-  const int device = device_of(address);
+  const Block there = block(address);
   const uint64_t bytes = driver::byte_count(dtype, dims);
   Untyped source;
-  if (const auto* array = std::get_if<pjrt::DeviceArrayPtr>(&there)) {
+  if (const auto* array = std::get_if<pjrt::DeviceArrayPtr>(&there.contents)) {
     // Arrays are row-major: in other dimensions, as with one for the replicas, the bytes are these.
     if ((*array)->dtype() == dtype && (*array)->bytes() == bytes) {
       return *array;
     }
     auto read = std::make_shared<std::vector<std::byte>>((*array)->bytes());
     source = {read, (*array)->read(0, *read)};
-  } else if (const auto* untyped = std::get_if<Untyped>(&there)) {
+  } else if (const auto* untyped = std::get_if<Untyped>(&there.contents)) {
     source = *untyped;
-  } else if (const auto* sized = std::get_if<Sized>(&there)) {
+  } else if (const auto* sized = std::get_if<Sized>(&there.contents)) {
     if (sized->array->dtype() == dtype && sized->array->shape() == dims) {
       return sized->array;
     }
     source = box_of(runtime_, *sized->array, dims);
   } else {
-    throw driver::Error(
-        driver::ErrorCode::kFailedPrecondition,
-        fmt::format("device address {} (TPU:{}) is read as {}, but {}", text_of(address), device,
-                    driver::type_text(dtype, dims),
-                    std::holds_alternative<TupleTable>(there) ? "has the table of a tuple"
-                                                              : "nothing has been written there"));
+    fail_without_array(address, there, " as " + driver::type_text(dtype, dims));
   }
   if (source.bytes->size() != bytes) {
     pjrt::throw_invalid(fmt::format(
         "device address {} (TPU:{}) is read as {} ({} bytes), but has {} bytes", text_of(address),
-        device, driver::type_text(dtype, dims), bytes, source.bytes->size()));
+        there.device, driver::type_text(dtype, dims), bytes, source.bytes->size()));
   }
   pjrt::DeviceArrayPtr typed =
-      runtime_.put(device, dtype, dims, std::move(source.bytes), source.ready);
-  set(address, typed);
+      runtime_.put(there.device, dtype, dims, std::move(source.bytes), source.ready);
+  take_over(address, there.contents, typed);
   return typed;
 }
 
@@ -184,14 +232,33 @@ driver::Event Memory::read(uint64_t address, driver::DType dtype, const driver::
   return done.event();
 }
 
+void Memory::check_readable(uint64_t address, uint64_t bytes) const {
+  const Block there = block(address);
+  uint64_t has = 0;
+  if (const auto* array = std::get_if<pjrt::DeviceArrayPtr>(&there.contents)) {
+    has = (*array)->bytes();
+  } else if (const auto* untyped = std::get_if<Untyped>(&there.contents)) {
+    has = untyped->bytes->size();
+  } else if (const auto* sized = std::get_if<Sized>(&there.contents)) {
+    has = sized->array->bytes();
+  } else {
+    fail_without_array(address, there, "");
+  }
+  if (bytes > has) {
+    pjrt::throw_invalid(
+        fmt::format("device address {} (TPU:{}): {} bytes are read, expected at "
+                    "most {}, which were written there",
+                    text_of(address), there.device, bytes, has));
+  }
+}
+
 Memory::Use Memory::use(int device) const {
   const base::MutexLock lock(mutex_);
   Use use;
-  for (const auto& [address, block] : blocks_) {
-    if (block.device == device) {
-      ++use.blocks;
-      use.largest = std::max(use.largest, static_cast<int64_t>(block.bytes));
-    }
+  const auto end = blocks_.lower_bound(base_of(device + 1));
+  for (auto at = blocks_.lower_bound(base_of(device)); at != end; ++at) {
+    ++use.blocks;
+    use.largest = std::max(use.largest, static_cast<int64_t>(at->second.bytes));
   }
   return use;
 }

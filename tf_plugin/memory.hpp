@@ -45,6 +45,8 @@ class Memory {
 
   SE_DeviceMemoryBase allocate(int device, uint64_t bytes);
   void free(uint64_t address);
+  /// All blocks lose their contents, and have the memory of the cores no more.
+  void forget();
 
   int device_of(uint64_t address) const;
   void set(uint64_t address, Contents contents);
@@ -57,6 +59,8 @@ class Memory {
   driver::Event read(uint64_t address, driver::DType dtype, const driver::Shape& dims,
                      std::span<std::byte> out);
   TupleTable table(uint64_t address) const;
+  /// Throws, with both numbers, when fewer bytes have been written there.
+  void check_readable(uint64_t address, uint64_t bytes) const;
 
   /// Of what is allocated on a core.
   struct Use {
@@ -69,9 +73,15 @@ class Memory {
     int device = 0;
     uint64_t bytes = 0;
     Contents contents;
+    bool forgotten = false;  ///< since something was written there
   };
 
   const Block& find(uint64_t address) const TPU_REQUIRES(mutex_);
+  Block block(uint64_t address) const;
+  void take_over(uint64_t address, const Contents& old, pjrt::DeviceArrayPtr typed);
+  /// Throws what is wrong with the memory, which has no array. `use`: behind "is read".
+  [[noreturn]] void fail_without_array(uint64_t address, const Block& block,
+                                       const std::string& use) const;
 
   const pjrt::Runtime& runtime_;
   mutable base::Mutex mutex_;  // a leaf lock

@@ -1,6 +1,9 @@
 // Platform and executors: cores, memory, streams and events.
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "abi/executor.h"
 #include "answer.hpp"
@@ -11,7 +14,7 @@
 #include "tpu/version.hpp"
 
 struct SE_Platform {
-  bool initialized = false;
+  std::atomic<bool> initialized = false;
 };
 
 namespace tpu::tensorflow {
@@ -46,22 +49,19 @@ void write_bytes(Stream& stream, const SE_DeviceMemoryBase& to, const void* from
 
 void read_bytes(Stream& stream, const SE_DeviceMemoryBase& from, void* to, uint64_t size) {
   const std::span<std::byte> out(static_cast<std::byte*>(to), size);
+  System::get().memory().check_readable(address_of(from), size);
   const Contents contents = System::get().memory().contents(address_of(from));
   const auto* array = std::get_if<pjrt::DeviceArrayPtr>(&contents);
   if (const auto* sized = std::get_if<Sized>(&contents)) {
     array = &sized->array;
   }
   if (array != nullptr) {
-    const uint64_t bytes = std::min(size, (*array)->bytes());
-    stream.follow((*array)->read(0, out.first(bytes)));
+    stream.follow((*array)->read(0, out));
   } else if (const auto* untyped = std::get_if<Untyped>(&contents)) {
     stream.follow(untyped->ready);
     stream.call([bytes = untyped->bytes, out] {
       std::copy_n(bytes->data(), std::min(out.size(), bytes->size()), out.data());
     });
-  } else {
-    throw driver::Error(driver::ErrorCode::kFailedPrecondition,
-                        "a copy to the host from memory that no array is in");
   }
 }
 
@@ -69,17 +69,18 @@ void read_bytes(Stream& stream, const SE_DeviceMemoryBase& from, void* to, uint6
 
 using tpu::tensorflow::address_of;
 using tpu::tensorflow::answer;
-using tpu::tensorflow::places;
 using tpu::tensorflow::System;
 
 extern "C" {
 
 // TensorFlow calls it when the library is loaded. The board is opened by the first use.
 // A thread that launches a program whose results have dynamic sizes waits for them, and the launch
-// for those of the other cores: TensorFlow needs a thread for each core, and has one for each
-// processor of the host.
+// for those of the other cores: TensorFlow needs a thread for each core and each step that runs at
+// the same time, and has one for each processor of the host.
 void TfTpu_Initialize(bool /*init_library*/, int /*num_args*/, const char** /*args*/) {
-  ::setenv("TF_NUM_INTEROP_THREADS", "32", 0);
+  constexpr unsigned kSteps = 8, kCores = 8;
+  const unsigned threads = std::max(kSteps * kCores, std::thread::hardware_concurrency());
+  ::setenv("TF_NUM_INTEROP_THREADS", std::to_string(threads).c_str(), 0);
 }
 
 SE_Platform* TpuPlatform_New() { return new SE_Platform; }
@@ -105,9 +106,7 @@ SE_StreamExecutor* TpuPlatform_GetExecutor(SE_Platform* /*platform*/, int ordina
 SE_PlatformId TpuPlatform_Id(SE_Platform* /*platform*/) { return {&tpu::tensorflow::platform_id}; }
 
 int64_t TpuPlatform_VisibleDeviceCount(SE_Platform* /*platform*/) {
-  int64_t count = 0;
-  answer(__func__, nullptr, [&] { count = static_cast<int64_t>(places().cores.size()); });
-  return count;
+  return static_cast<int64_t>(tpu::tensorflow::places_or_none().cores.size());
 }
 
 bool TpuPlatform_ShouldRegisterTpuDeviceToDeviceCopy(SE_Platform* /*platform*/) { return true; }
@@ -181,7 +180,7 @@ void TpuExecutor_GetStatus(SE_StreamExecutor* /*executor*/, SE_Stream* stream, T
 }
 
 SE_TpuTopology_Core* TpuExecutor_GetCoreLocation(SE_StreamExecutor* executor) {
-  return &places().cores.at(static_cast<size_t>(executor->device));
+  return &tpu::tensorflow::places_or_none().cores[static_cast<size_t>(executor->device)];
 }
 
 void TpuExecutor_AllocateEvent(SE_StreamExecutor* /*executor*/, SE_Event* /*event*/,
@@ -293,6 +292,7 @@ void TpuStream_TpuEnqueueOnDeviceSendRecvLocal(SE_Stream* stream, SE_DeviceMemor
                                                SE_DeviceMemoryBase to, TF_Status* status) {
   answer(__func__, status, [&] {
     System& system = System::get();
+    system.memory().check_readable(address_of(from), 0);
     tpu::tensorflow::Contents contents = system.memory().contents(address_of(from));
     const auto copied = [&](tpu::pjrt::DeviceArrayPtr& array) {
       array = system.runtime().copy(*array, system.memory().device_of(address_of(to)));

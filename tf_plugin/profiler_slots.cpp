@@ -1,6 +1,6 @@
 // TensorFlow's profiler: what the board did between start and stop, as XSpace.
 #include <algorithm>
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "abi/profiler.h"
@@ -21,7 +21,8 @@ namespace {
 void start(TpuProfiler& profiler) {
   const base::MutexLock lock(profiler.mutex);
   if (profiler.running) {
-    throw driver::Error(driver::ErrorCode::kFailedPrecondition, "the profiler runs already");
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                        "the profiler runs already: stop it first");
   }
   System::get().runtime().begin_profile();
   profiler.running = true;
@@ -30,10 +31,11 @@ void start(TpuProfiler& profiler) {
 void stop(TpuProfiler& profiler) {
   const base::MutexLock lock(profiler.mutex);
   if (!profiler.running) {
-    throw driver::Error(driver::ErrorCode::kFailedPrecondition, "the profiler does not run");
+    throw driver::Error(driver::ErrorCode::kFailedPrecondition,
+                        "the profiler does not run: start it first");
   }
-  profiler.running = false;
   profiler.space = System::get().runtime().take_profile(false);
+  profiler.running = false;  // when that throws, a stop can be tried again
 }
 
 // Without a buffer, the size that it must have.
@@ -44,7 +46,8 @@ void collect(TpuProfiler& profiler, uint8_t* buffer, size_t& size) {
     return;
   }
   if (size < profiler.space.size()) {
-    pjrt::throw_invalid("a buffer of " + std::to_string(size) + " bytes for a profile of " +
+    pjrt::throw_invalid("a buffer of " + std::to_string(size) +
+                        " bytes for the profile: expected " +
                         std::to_string(profiler.space.size()));
   }
   std::ranges::copy(profiler.space, buffer);
@@ -59,11 +62,26 @@ using namespace tpu::tensorflow;  // NOLINT: the slots below are all of this fil
 
 extern "C" {
 
-void TpuProfiler_Create(TpuProfiler** profiler, TF_Status* /*status*/) {
-  *profiler = new TpuProfiler;
+void TpuProfiler_Create(TpuProfiler** profiler, TF_Status* status) {
+  *profiler = nullptr;
+  answer(__func__, status, [&] { *profiler = new TpuProfiler; });
 }
 
-void TpuProfiler_Destroy(TpuProfiler* profiler) { delete profiler; }
+// The board does not go on profiling for it.
+void TpuProfiler_Destroy(TpuProfiler* profiler) {
+  const std::unique_ptr<TpuProfiler> last(profiler);
+  if (last == nullptr) {
+    return;
+  }
+  bool running = false;
+  {
+    const tpu::base::MutexLock lock(last->mutex);
+    running = last->running;
+  }
+  if (running) {
+    answer(__func__, nullptr, [&] { stop(*last); });
+  }
+}
 
 void TpuProfiler_Start(TpuProfiler* profiler, TF_Status* status) {
   answer(__func__, status, [&] { start(*profiler); });

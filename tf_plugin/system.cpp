@@ -1,5 +1,7 @@
 #include "system.hpp"
 
+#include <atomic>
+#include <cstdio>
 #include <string>
 
 #include "call_log.hpp"
@@ -12,7 +14,7 @@ namespace tpu::tensorflow {
 namespace {
 
 base::Mutex opening;
-System* opened TPU_GUARDED_BY(opening) = nullptr;  // never destroyed: threads may outlive statics
+std::atomic<System*> opened = nullptr;  // never destroyed: threads may outlive statics
 
 Places read_places() {
   const auto& board = client::ProcessBoard::params().board;
@@ -36,6 +38,18 @@ Places& places() {
   return *read;
 }
 
+Places& places_or_none() noexcept {
+  try {
+    return places();
+  } catch (...) {
+    static Places* const none = [error = pjrt::error_of_exception()] {
+      std::fprintf(stderr, "tpuboard: TensorFlow finds no TPU: %s\n", error.what());
+      return new Places;
+    }();
+    return *none;
+  }
+}
+
 System::System(const pjrt::Runtime& runtime) : runtime_(runtime), memory_(runtime) {
   for (const SE_TpuTopology_Core& core : places().cores) {
     executors_.push_back(std::make_unique<SE_StreamExecutor>(SE_StreamExecutor{core.id}));
@@ -43,6 +57,9 @@ System::System(const pjrt::Runtime& runtime) : runtime_(runtime), memory_(runtim
 }
 
 System& System::get() {
+  if (System* const system = opened) {
+    return *system;
+  }
   const base::MutexLock lock(opening);
   if (opened == nullptr) {
     pjrt::CallLog::open(client::ProcessBoard::options().call_log);

@@ -33,6 +33,8 @@ struct Places {
 };
 /// Throws driver::Error for a board file that cannot be used.
 Places& places();
+/// Without cores for such a board file, of which stderr then has a line.
+Places& places_or_none() noexcept;
 
 class System {
  public:

@@ -10,27 +10,29 @@
 namespace tpu::tensorflow {
 namespace {
 
-// The topology and the host have no data of their own: places() has all.
+// The topology and the host have no data of their own.
 char topology_tag;
 SE_TpuTopology_Core host_tag;
 
 int cores(TpuCoreTypeEnum type, int count) { return type == kTensorCore ? count : 0; }
 
-int all_cores() { return static_cast<int>(places().cores.size()); }
+int all_cores() { return static_cast<int>(places_or_none().cores.size()); }
 
 void give_cores(TpuCoreTypeEnum type, SE_TpuTopology_Core** to) {
   for (int i = 0; i < cores(type, all_cores()); ++i) {
-    to[i] = &places().cores[static_cast<size_t>(i)];
+    to[i] = &places_or_none().cores[static_cast<size_t>(i)];
   }
 }
 
 void assign(int replicas, int computations, int* assignment) {
-  const int wanted = replicas * computations;
-  if (wanted > all_cores()) {
+  const int64_t wanted = int64_t{replicas} * computations;
+  const auto cores = static_cast<int64_t>(places().cores.size());
+  if (replicas < 0 || computations < 0 || wanted > cores) {
     pjrt::throw_invalid(std::to_string(replicas) + " replicas of " + std::to_string(computations) +
-                        " cores: the board has " + std::to_string(all_cores()) + " cores");
+                        " cores: expected at most " + std::to_string(cores) +
+                        " cores together, as many as the board has");
   }
-  for (int i = 0; i < wanted; ++i) {
+  for (int i = 0; i < static_cast<int>(wanted); ++i) {
     assignment[i] = i;
   }
 }
@@ -55,36 +57,41 @@ int TpuTopology_LogicalDevicesPerHost(const SE_TpuTopology* /*topology*/, TpuCor
 }
 
 int TpuTopology_LogicalDevicesPerChip(const SE_TpuTopology* /*topology*/, TpuCoreTypeEnum type) {
-  return cores(type, places().cores_per_chip);
+  return cores(type, places_or_none().cores_per_chip);
 }
 
 int TpuTopology_HostCount(const SE_TpuTopology* /*topology*/) { return 1; }
 
-int TpuTopology_ChipsPerHost(const SE_TpuTopology* /*topology*/) { return places().chips; }
+int TpuTopology_ChipsPerHost(const SE_TpuTopology* /*topology*/) { return places_or_none().chips; }
 
-int TpuTopology_ChipBounds_X(const SE_TpuTopology* /*topology*/) { return places().chips_x; }
+int TpuTopology_ChipBounds_X(const SE_TpuTopology* /*topology*/) {
+  return places_or_none().chips_x;
+}
 
-int TpuTopology_ChipBounds_Y(const SE_TpuTopology* /*topology*/) { return places().chips_y; }
+int TpuTopology_ChipBounds_Y(const SE_TpuTopology* /*topology*/) {
+  return places_or_none().chips_y;
+}
 
 int TpuTopology_ChipBounds_Z(const SE_TpuTopology* /*topology*/) { return 1; }
 
 bool TpuTopology_HasChip(const SE_TpuTopology* /*topology*/, int x, int y, int z) {
-  return x >= 0 && x < places().chips_x && y >= 0 && y < places().chips_y && z == 0;
+  return x >= 0 && x < places_or_none().chips_x && y >= 0 && y < places_or_none().chips_y && z == 0;
 }
 
 SE_TpuTopology_Core* TpuTopology_CoreForId(const SE_TpuTopology* /*topology*/, TpuCoreTypeEnum type,
                                            int id) {
-  return id >= 0 && id < cores(type, all_cores()) ? &places().cores[static_cast<size_t>(id)]
+  return id >= 0 && id < cores(type, all_cores()) ? &places_or_none().cores[static_cast<size_t>(id)]
                                                   : nullptr;
 }
 
 SE_TpuTopology_Core* TpuTopology_Core(const SE_TpuTopology* topology, TpuCoreTypeEnum type, int x,
                                       int y, int z, int index) {
-  if (!TpuTopology_HasChip(topology, x, y, z) || index < 0 || index >= places().cores_per_chip) {
+  if (!TpuTopology_HasChip(topology, x, y, z) || index < 0 ||
+      index >= places_or_none().cores_per_chip) {
     return nullptr;
   }
-  const int chip = y * places().chips_x + x;
-  return TpuTopology_CoreForId(topology, type, chip * places().cores_per_chip + index);
+  const int chip = y * places_or_none().chips_x + x;
+  return TpuTopology_CoreForId(topology, type, chip * places_or_none().cores_per_chip + index);
 }
 
 int TpuTopology_NumCores(const SE_TpuTopology* /*topology*/, TpuCoreTypeEnum type) {
@@ -107,7 +114,7 @@ int TpuTopology_AvailableCoreCount(const XLA_TpuMeshState* /*state*/, TpuCoreTyp
 }
 
 int TpuTopology_AvailableCoresPerChip(TpuCoreTypeEnum type) {
-  return cores(type, places().cores_per_chip);
+  return cores(type, places_or_none().cores_per_chip);
 }
 
 void TpuCoreLocation_ChipCoordinates(SE_TpuTopology_Core* core, int* x, int* y, int* z) {

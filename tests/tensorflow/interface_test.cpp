@@ -1,7 +1,6 @@
 // The C interface of TensorFlow's TPU library without TensorFlow: memory, copies, streams and one
 // operation on cores of the board, and what the calls answer to faults.
 #include <algorithm>
-#include <atomic>
 #include <fstream>
 #include <thread>
 
@@ -83,44 +82,6 @@ TEST(TfInterface, CopiesBytesInTheOrderOfTheStream) {
   EXPECT_EQ(from_device(core, 4, memory).first, counted(4, 3));  // as an array of the core
 }
 
-TEST(TfInterface, AStreamWaitsForAnother) {
-  const Core core(0);
-  SE_Stream* const other = TPU_TF(TpuStream_New)(core.executor);
-  static std::atomic<int> done = 0;
-  done = 0;
-  const auto slow = [](void*) -> TF_Status* {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    done = 1;
-    return nullptr;
-  };
-  const auto behind = [](void* seen) -> TF_Status* {
-    *static_cast<int*>(seen) = done;
-    return nullptr;
-  };
-  int seen = -1;
-  TPU_TF(TpuExecutor_HostCallback)(core.executor, core.stream, slow, nullptr);
-  EXPECT_TRUE(TPU_TF(TpuExecutor_CreateStreamDependency)(core.executor, other, core.stream));
-  TPU_TF(TpuExecutor_HostCallback)(core.executor, other, behind, &seen);
-  const Status status;
-  TPU_TF(TpuExecutor_BlockHostUntilDone)(core.executor, other, status);
-  EXPECT_EQ(seen, 1);
-  TPU_TF(TpuStream_Free)(other);
-}
-
-TEST(TfInterface, AFailedCallbackIsTheStreamsUntilItIsTold) {
-  const Core core(0);
-  TPU_TF(TpuExecutor_HostCallback)
-  (
-      core.executor, core.stream,
-      [](void*) { return TPU_TF(TpuStatus_Create)(kInvalidArgument, "the callback says no"); },
-      nullptr);
-  const Status status;
-  TPU_TF(TpuExecutor_BlockHostUntilDone)(core.executor, core.stream, status);
-  EXPECT_EQ(status.code(), kInvalidArgument);
-  EXPECT_EQ(status.text(), "the callback says no");
-  core.wait();  // the next call is good
-}
-
 SE_Executable* compile(const Core& core, const std::string& module, const XLA_Shape& result,
                        TF_Status* status) {
   XLA_HloModule from{}, passed{};
@@ -136,9 +97,11 @@ SE_Executable* compile(const Core& core, const std::string& module, const XLA_Sh
   return executable;
 }
 
-// Runs a program of two arrays. `owned`: the first of them is given away.
+// Runs a program of two arrays. `owned`: the first of them is given away; `unowned`: the caller
+// keeps it all the same.
 SE_ExecutionOutput run(const Core& core, SE_Executable* executable, const XLA_Shape& shape,
-                       std::vector<SE_DeviceMemoryBase> arrays, bool owned, TF_Status* status) {
+                       std::vector<SE_DeviceMemoryBase> arrays, bool owned, TF_Status* status,
+                       XLA_ShapeIndex* unowned = nullptr) {
   std::vector<SE_MaybeOwningDeviceMemory> buffers;
   std::vector<SE_ExecutionInput> inputs(arrays.size());
   std::vector<SE_ExecutionInput*> pointers;
@@ -147,6 +110,10 @@ SE_ExecutionOutput run(const Core& core, SE_Executable* executable, const XLA_Sh
   }
   for (size_t i = 0; i < arrays.size(); ++i) {
     inputs[i].shape_tree = {shape, &buffers[i]};
+    if (i == 0 && unowned != nullptr) {
+      inputs[i].unowned_indices = unowned;
+      inputs[i].unowned_indices_size = 1;
+    }
     pointers.push_back(&inputs[i]);
   }
   SE_ExecutableRunOptions options{};
@@ -181,6 +148,76 @@ TEST(TfInterface, RunsAnOperationOnAnyCore) {
     }
   }
   TPU_TF(TpuExecutable_Free)(executable);
+}
+
+int64_t blocks_of(const Core& core) {
+  SE_AllocatorStats stats{};
+  TPU_TF(TpuExecutor_GetAllocatorStats)(core.executor, &stats);
+  return stats.num_allocs;
+}
+
+// TensorFlow keeps a variable that it also gives away, and expects the result in its memory.
+TEST(TfInterface, AnOperationUpdatesAVariableInItsMemory) {
+  const XLA_Shape shape = f32_shape(100);
+  const Core core(1);
+  const Status status;
+  SE_Executable* const executable = compile(core, sum_module(100, true), shape, status);
+  ASSERT_EQ(status.code(), kOk) << status.text();
+  const SE_DeviceMemoryBase x = core.allocate(400), y = core.allocate(400);
+  to_device(core, counted(100, 1), x);
+  to_device(core, counted(100, 1000), y);
+  const int64_t blocks = blocks_of(core);
+  XLA_ShapeIndex root{};
+  const SE_ExecutionOutput kept = run(core, executable, shape, {x, y}, true, status, &root);
+  ASSERT_EQ(status.code(), kOk) << status.text();
+  EXPECT_EQ(kept.result.bases[0].opaque, x.opaque);
+  EXPECT_EQ(kept.to_be_released_size, 0);  // it would be freed twice
+  ASSERT_EQ(kept.aliased_indices_size, 1);
+  EXPECT_EQ(kept.aliased_indices[0].count, 0);
+  EXPECT_EQ(from_device(core, 100, x).first[2], 1005.0F);
+  // Given away for good: the result has the memory.
+  const SE_ExecutionOutput given = run(core, executable, shape, {x, y}, true, status);
+  EXPECT_EQ(given.result.bases[0].opaque, x.opaque);
+  EXPECT_EQ(given.to_be_released_size, 0);
+  EXPECT_EQ(from_device(core, 100, x).first[2], 2007.0F);
+  // Not given away: it stays as it was.
+  const SE_ExecutionOutput copied = run(core, executable, shape, {x, y}, false, status);
+  EXPECT_NE(copied.result.bases[0].opaque, x.opaque);
+  EXPECT_EQ(from_device(core, 100, x).first[2], 2007.0F);
+  EXPECT_EQ(blocks_of(core), blocks + 1);
+  TPU_TF(TpuExecutable_Free)(executable);
+}
+
+TEST(TfInterface, AnOperationThatFailsKeepsNoMemory) {
+  const XLA_Shape shape = f32_shape(100);
+  const Core core(1);
+  const Status status, failed;
+  SE_Executable* const executable = compile(core, sum_module(100), shape, status);
+  const SE_DeviceMemoryBase x = core.allocate(400), unwritten = core.allocate(400);
+  to_device(core, counted(100, 1), x);
+  const int64_t blocks = blocks_of(core);
+  run(core, executable, shape, {x, unwritten}, true, failed);
+  EXPECT_EQ(failed.code(), kFailedPrecondition) << failed.text();
+  EXPECT_EQ(blocks_of(core), blocks - 1);  // x was given away, and the result is not there
+  TPU_TF(TpuExecutable_Free)(executable);
+}
+
+TEST(TfInterface, AReadAndACopyTakeWhatWasWritten) {
+  const Core core(2), other(3);
+  const SE_DeviceMemoryBase memory = core.allocate(400), target = other.allocate(400);
+  const Status copied;
+  TPU_TF(TpuStream_TpuEnqueueOnDeviceSendRecvLocal)(other.stream, memory, target, copied);
+  EXPECT_NE(copied.text().find("nothing has been written there"), std::string::npos);
+  to_device(core, counted(100, 1), memory);
+  std::vector<float> read(101, -1.0F);
+  const Status more, part;
+  TPU_TF(TpuExecutor_MemcpyToHost)(core.executor, core.stream, read.data(), &memory, 404, more);
+  EXPECT_NE(more.text().find("404 bytes are read, expected at most 400"), std::string::npos)
+      << more.text();
+  TPU_TF(TpuExecutor_MemcpyToHost)(core.executor, core.stream, read.data(), &memory, 8, part);
+  core.wait();
+  EXPECT_EQ(read[1], 2.0F);
+  EXPECT_EQ(read[2], -1.0F);
 }
 
 TEST(TfInterface, TakesMemoryOfTheCoreForWhatIsWritten) {
@@ -220,11 +257,12 @@ TEST(TfInterface, SaysWhatIsWrong) {
   ASSERT_EQ(few.code(), kOk) << few.text();
   run(core, executable, shape, {memory}, false, few);
   EXPECT_EQ(few.code(), kInvalidArgument);
-  EXPECT_NE(few.text().find("1 arguments, the program takes 2"), std::string::npos) << few.text();
+  EXPECT_NE(few.text().find("found 1 arguments, expected 2"), std::string::npos) << few.text();
   EXPECT_EQ(from_device(core, 100, memory).first, counted(100, 1));  // and goes on
 }
 
-// TensorFlow ends the process when a compilation fails: the launch has its error.
+// TensorFlow ends the process when a compilation fails without a program. Its status gets the error
+// when the program has been taken; with a version that does not look there, the launch has it.
 TEST(TfInterface, AFailedCompilationFailsItsLaunches) {
   const Core core(0);
   const Status status;
@@ -237,17 +275,30 @@ TEST(TfInterface, AFailedCompilationFailsItsLaunches) {
   TPU_TF(TpuProgram_GetExecutableInfo)(programs[0], &info, status);
   EXPECT_EQ(std::string(info.bytes, info.size), "\x12\x02\x10\x0d\x1a\x02\x10\x0d");  // two tuples
   delete[] info.bytes;
-  TpuExecutable_LoadProgramAndEnqueueToStream_Params params{};
-  params.program = programs[0];
-  params.stream = core.stream;
-  params.status = status;
-  TPU_TF(TpuExecutable_LoadProgramAndEnqueueToStream)(&params);
+  XLA_TpuProgram* const program = programs[0];
+  TPU_TF(TpuProgram_FreeArray)(programs);
   EXPECT_EQ(status.code(), kFailedPrecondition);
   EXPECT_NE(status.text().find("expected tensorflow-tpu"), std::string::npos) << status.text();
+  TpuExecutable_LoadProgramAndEnqueueToStream_Params params{};
+  params.program = program;
+  params.stream = core.stream;
+  const Status launched;
+  params.status = launched;
+  TPU_TF(TpuExecutable_LoadProgramAndEnqueueToStream)(&params);
+  EXPECT_EQ(launched.text(), status.text());
   const Status destroyed;
-  TPU_TF(TpuProgram_UnloadAndDestroy)(programs[0], destroyed);
+  TPU_TF(TpuProgram_UnloadAndDestroy)(program, destroyed);
   EXPECT_EQ(destroyed.code(), kOk);
-  TPU_TF(TpuProgram_FreeArray)(programs);
+}
+
+// Its numbers are functions of a seed, which the lowering library makes them.
+TEST(TfInterface, RandomNumbersNeedTheLoweringLibrary) {
+  const Status status;
+  spec::ProtoWriter random;
+  random.message(3, [&] { random.message(2, [&] { random.text(2, "rng"); }); });
+  EXPECT_EQ(compile(Core(0), random.take(), f32_shape(100), status), nullptr);
+  EXPECT_EQ(status.code(), kFailedPrecondition);
+  EXPECT_NE(status.text().find("expected tensorflow-tpu"), std::string::npos) << status.text();
 }
 
 TEST(TfInterface, ProfilesWhatTheBoardDoes) {
@@ -276,7 +327,26 @@ TEST(TfInterface, ProfilesWhatTheBoardDoes) {
   EXPECT_EQ(size, 0U);  // it was taken
   TPU_TF(TpuProfiler_Stop)(profiler, status);
   EXPECT_EQ(status.code(), kFailedPrecondition);
+  TPU_TF(TpuProfiler_Start)(profiler, status);
+  TPU_TF(TpuProfiler_Destroy)(profiler);  // ends it
+  TPU_TF(TpuProfiler_Create)(&profiler, status);
+  const Status again;
+  TPU_TF(TpuProfiler_Start)(profiler, again);
+  EXPECT_EQ(again.code(), kOk) << again.text();
   TPU_TF(TpuProfiler_Destroy)(profiler);
+}
+
+TEST(TfInterface, GivesOutCoresInTurn) {
+  for (const int cores : {1, 4, 16}) {
+    TfTpu_OrdinalSelector* selector = nullptr;
+    TPU_TF(TfTpuOrdinalSelector_Create)(&selector, cores);
+    int64_t request = -1, ordinal = -1;
+    TPU_TF(TfTpuOrdinalSelector_GetOrdinal)(selector, std::nullopt, &request, &ordinal);
+    EXPECT_EQ(ordinal, 0);
+    TPU_TF(TfTpuOrdinalSelector_GetOrdinal)(selector, 7, &request, &ordinal);
+    EXPECT_EQ(ordinal, cores == 1 ? 7 : cores == 4 ? 4 : 0);
+    TPU_TF(TfTpuOrdinalSelector_Destroy)(selector);
+  }
 }
 
 TEST(TfInterface, AnAllocationThatCannotBeLeavesTheCoreUsable) {
@@ -334,6 +404,19 @@ TEST(TfInterface, RefusedResultsAreEmpty) {
   function<void(XLA_Shape*, XLA_Shape*)>("TpuTransferManager_GetInfeedLayout")(&shape, &infeed);
   EXPECT_EQ(infeed.element_type, kF32);
   EXPECT_EQ(infeed.dimensions.inlined[0], 9);
+}
+
+// In a process of its own, since the board file is read once.
+TEST(TfInterfaceDeathTest, ABoardFileThatCannotBeReadIsNoTpuAndALine) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto look = [] {
+    ::setenv("TPUBOARD_BOARD", "/no/such/board.toml", 1);
+    const int found = static_cast<int>(TPU_TF(TpuPlatform_VisibleDeviceCount)(nullptr)) +
+                      TPU_TF(TpuTopology_NumCores)(nullptr, kTensorCore) +
+                      TPU_TF(TpuTopology_ChipsPerHost)(nullptr);
+    std::exit(found);
+  };
+  EXPECT_EXIT(look(), testing::ExitedWithCode(0), "finds no TPU: .*/no/such/board.toml");
 }
 
 TEST(TfInterface, RefusesByName) {

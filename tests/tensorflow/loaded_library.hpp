@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -128,23 +129,23 @@ inline std::pair<std::vector<float>, std::string> from_device(const Core& core, 
                                                               SE_DeviceMemoryBase memory) {
   std::vector<float> values(elements);
   Transfer transfer(values, memory);
-  std::string error;
+  std::promise<std::string> told;
   TPU_TF(TpuTransferManager_TransferLiteralFromDevice)
   (
       nullptr, core.stream, &transfer.buffer, &transfer.literal,
       [](void* context, TF_Status* status) {
-        if (!TPU_TF(TpuStatus_Ok)(status)) {
-          *static_cast<std::string*>(context) = TPU_TF(TpuStatus_Message)(status);
-        }
+        const std::string text = TPU_TF(TpuStatus_Message)(status);
         TPU_TF(TpuStatus_Free)(status);
+        static_cast<std::promise<std::string>*>(context)->set_value(text);
       },
-      &error);
-  core.wait();
+      &told);
+  const std::string error = told.get_future().get();
+  core.wait();  // an error is told once
   return {values, error};
 }
 
-/// HloModuleProto of the sum of two f32 arrays.
-inline std::string sum_module(int64_t elements) {
+/// HloModuleProto of the sum of two f32 arrays. `in_place`: it takes over the first of them.
+inline std::string sum_module(int64_t elements, bool in_place = false) {
   spec::ProtoWriter to;
   const auto shape = [&](uint32_t field) {
     to.message(field, [&] {
@@ -172,6 +173,9 @@ inline std::string sum_module(int64_t elements) {
     to.number(6, 3);
   });
   to.number(6, 7);
+  if (in_place) {
+    to.message(8, [&] { to.message(1, [&] { to.number(4, 1); }); });
+  }
   return to.take();
 }
 
