@@ -1,5 +1,6 @@
-"""Compares the headers of tf_plugin/abi with those of an installed tensorflow-tpu: each struct, field, enumerator and
-function of ours, by assertions that the C++ compiler checks; and the names that TensorFlow looks up with names.txt.
+"""Compares the headers of tf_plugin/abi and the functions of tf_plugin/refused_slots.cpp with the headers of an
+installed tensorflow-tpu: each struct, field and enumerator, and the type of each function, as the C++ compiler has
+them; and the names that TensorFlow looks up with names.txt.
 
 Usage: abi_test.py --venv FOLDER --compiler C++. Exits with 77 (skipped) if the environment is not there.
 """
@@ -19,6 +20,9 @@ TABLES = ("library", "executor", "profiler")
 SKIPPED = 77
 # Ours alone: templates and types behind the names of the interface.
 OWN = {"TpuList"}
+# Types of theirs, and what has the same place in a call.
+SAME = {"const XLA_Shape&": "const XLA_Shape*", "TpuExecutableSerializedProto*": "TpuSerializedProto*",
+        "CompilerMetadataSerializedProto*": "TpuSerializedProto*"}
 
 
 def own_structs(text: str) -> dict[str, list[str]]:
@@ -32,6 +36,19 @@ def own_functions(text: str) -> list[str]:
     return re.findall(r"^[\w*:<>, ]+?[ *](\w+)\([^;]*\);", text, re.MULTILINE)
 
 
+def refused_functions(text: str) -> tuple[dict[str, str], dict[str, int]]:
+    """The declarations of those with arguments of their own, and of the others the words in front of the status."""
+    structs = {name: int(words)
+               for name, words in re.findall(r"^TPU_TF_REFUSED_STRUCT\((\w+), (\d+)\)", text, re.MULTILINE)}
+    structs |= {name: int(words) for name, words in re.findall(r"(\w+)\(Params<(\d+)>\* params\) \{", text)}
+    declared = {name: f"void {name}{parameters};"
+                for name, parameters in re.findall(r"^TPU_TF_REFUSED\((\w+),\s*(\([^()]*\)),", text, re.MULTILINE)}
+    declared |= {name: f"{result}{name}({parameters});" for result, name, parameters in
+                 re.findall(r"^([\w*]+ |[\w*]+\* )(Tpu\w+)\(([^(){}]*)\) \{", text, re.MULTILINE)
+                 if name not in structs and result != "StatusOrInt "}
+    return declared, structs
+
+
 def names_of(include: Path) -> set[str]:
     """What TensorFlow looks up in the library."""
     names = {"TfTpu_Initialize"}
@@ -41,14 +58,28 @@ def names_of(include: Path) -> set[str]:
     return names
 
 
-def one_side(structs: dict[str, list[str]], enumerators: list[str], includes: list[str]) -> str:
+TYPES = """
+template <class T> const char* type_of() { return __PRETTY_FUNCTION__; }
+template <class R, class P> P params_of(R (*)(P*));
+"""
+
+
+def one_side(structs: dict[str, list[str]], enumerators: list[str], functions: list[str], includes: list[str]) -> str:
     """A program that prints what one side has."""
-    lines = [*includes, "#include <cstdio>", "#include <cstddef>", "int main() {"]
+    lines = [*includes, "#include <cstdio>", "#include <cstddef>", TYPES, "int main() {"]
     for name, fields in structs.items():
         lines.append(f'std::printf("{name} %zu\\n", sizeof({name}));')
         lines += [f'std::printf("{name}.{field} %zu %zu\\n", offsetof({name}, {field}), sizeof({name}::{field}));'
                   for field in fields]
     lines += [f'std::printf("{name} %d\\n", static_cast<int>({name}));' for name in enumerators]
+    lines += [f'std::printf("{name} %s\\n", type_of<decltype({name})>());' for name in functions]
+    return "\n".join([*lines, "}\n"])
+
+
+def words_side(functions: list[str], includes: list[str]) -> str:
+    """A program that prints how many words are in front of the status in the structs of these functions."""
+    lines = [*includes, "#include <cstdio>", "#include <cstddef>", TYPES, "int main() {"]
+    lines += [f'std::printf("%zu\\n", offsetof(decltype(params_of(&{name})), status) / 8);' for name in functions]
     return "\n".join([*lines, "}\n"])
 
 
@@ -76,18 +107,30 @@ def main() -> int:
                    for name in re.sub(r"= \d+", "", body).split(",")]
     functions = own_functions(text)
     assert len(structs) > 30 and len(functions) > 150, (len(structs), len(functions))
+    refused, words = refused_functions((ROOT / "tf_plugin/refused_slots.cpp").read_text("ascii"))
+    assert len(refused) > 20 and len(words) > 12, (len(refused), len(words))
+    functions += [name for name in refused if name not in functions]
+    missing = names - set(functions) - set(words) - {"TpuTopology_MaybeAvailableSparseCoresPerLogicalDevice"}
+    assert not missing, f"functions that no header of ours has: {sorted(missing)}"
     unknown = set(functions) - names
     assert not unknown, f"functions that the interface does not have: {sorted(unknown)}"
     theirs = [f'#include "xla/stream_executor/tpu/tpu_{part}_c_api.h"' for part in ("executor", "ops", "profiler")]
-    ours = [f'#include "abi/{header.name}"' for header in HEADERS]
+    theirs.append('#include "tensorflow/core/common_runtime/next_pluggable_device/c/outside_compilation_params.h"')
+    ours = [*(f'#include "abi/{header.name}"' for header in HEADERS), 'extern "C" {', *refused.values(), "}"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        expected = output_of(options.compiler, one_side(structs, enumerators, theirs), folder, ["-I", str(include)])
-        found = output_of(options.compiler, one_side(structs, enumerators, ours), folder,
+        expected = output_of(options.compiler, one_side(structs, enumerators, functions, theirs), folder,
+                             ["-I", str(include)])
+        found = output_of(options.compiler, one_side(structs, enumerators, functions, ours), folder,
                           ["-I", str(ROOT / "tf_plugin")])
+        counted = output_of(options.compiler, words_side(list(words), theirs), folder, ["-I", str(include)])
+    for theirs_named, ours_named in SAME.items():
+        expected = [line.replace(theirs_named, ours_named) for line in expected]
     different = [f"{theirs}, ours: {ours}" for theirs, ours in zip(expected, found, strict=True) if theirs != ours]
     assert not different, "\n".join(different)
-    print(f"{len(structs)} structs, {len(enumerators)} enumerators, {len(functions)} functions, {len(names)} names")
+    assert counted == [str(count) for count in words.values()], dict(zip(words, counted, strict=True))
+    print(f"{len(structs)} structs, {len(enumerators)} enumerators, {len(functions) + len(words)} functions, "
+          f"{len(names)} names")
     return 0
 
 
