@@ -15,7 +15,19 @@ struct TSL_Status {
 
 namespace tpu::tensorflow {
 
-/// Of the exception that is being handled. `status` may be null: the call log alone has it.
+/// An error with a code of TensorFlow's, which the driver may not have.
+class StatusError : public driver::Error {
+ public:
+  explicit StatusError(const TF_Status& status);
+  const TF_Status& status() const { return status_; }
+
+ private:
+  TF_Status status_;
+};
+
+/// Of the exception that is being handled.
+TF_Status status_of_exception();
+/// As status_of_exception(). `status` may be null: the call log alone has it.
 void set_from_exception(TF_Status* status, const char* name, const pjrt::CallLog::Line& line);
 
 /// Sets `status` to an error. Null: good.

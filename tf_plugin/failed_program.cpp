@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "answer.hpp"
 #include "format/proto_writer.hpp"
 #include "proto_wire.hpp"
 
@@ -99,7 +100,31 @@ void put_array(spec::ProtoWriter& to, uint32_t field, const Argument& argument) 
   });
 }
 
+struct Failing {
+  XLA_TpuProgram* const* programs = nullptr;
+  TF_Status* status = nullptr;
+  TF_Status error;
+};
+thread_local Failing failing;
+
 }  // namespace
+
+void fail_when_freed(XLA_TpuProgram* const* programs, TF_Status* status, const TF_Status& error) {
+  failing = {programs, status, error};
+}
+
+void array_is_freed(XLA_TpuProgram* const* programs) {
+  if (failing.status != nullptr && failing.programs == programs) {
+    *failing.status = failing.error;
+    failing = {};
+  }
+}
+
+void status_is_freed(const TF_Status* status) {
+  if (failing.status == status) {
+    failing = {};
+  }
+}
 
 std::string info_of_request(std::string_view request) {
   enum : uint32_t { kInputShapes = 2, kOutputShape = 3, kElementType = 2, kTupleShapes = 4 };

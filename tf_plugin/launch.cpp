@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "errors.hpp"
+#include "steps.hpp"
 
 namespace tpu::tensorflow {
 namespace {
@@ -11,8 +12,9 @@ pjrt::DeviceShare share_of(const exe::ExecutableT& program, int device,
                            const Program::Launch& launch) {
   const std::vector<uint64_t>& arguments = launch.arguments;
   if (arguments.size() + (launch.seed ? 1 : 0) != program.args.size()) {
-    pjrt::throw_invalid(program.name + ": " + std::to_string(arguments.size()) +
-                        " arguments, the program takes " + std::to_string(program.args.size()));
+    pjrt::throw_invalid(program.name + ": found " + std::to_string(arguments.size()) +
+                        " arguments, expected " +
+                        std::to_string(program.args.size() - (launch.seed ? 1 : 0)));
   }
   pjrt::DeviceShare share{device, {}};
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -47,6 +49,27 @@ std::vector<size_t> kept(const exe::ExecutableT& program, const Program::Launch&
   return keep;
 }
 
+// `done`: the end of the launch.
+void follow(Stream& stream, const Program::Launch& launch, const driver::Event& done) {
+  if (launch.on_failure) {
+    done.on_ready([told = launch.on_failure](const std::shared_ptr<const driver::Error>& error) {
+      if (error) {
+        told(*error);
+      }
+    });
+  }
+  if (launch.meets.empty()) {
+    stream.follow(done);
+  } else {
+    stream.follow(done, [meets = launch.meets] { return Steps::get().was_refused(meets); });
+    done.on_ready([meets = launch.meets](const std::shared_ptr<const driver::Error>& error) {
+      if (error) {
+        Steps::get().failed(meets);
+      }
+    });
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<const pjrt::DeviceProgram> Program::loaded_on(
@@ -69,13 +92,14 @@ void Program::launch(Stream& stream, const Launch& launch) const {
         launch.dynamic.empty() ? program.results.size() : launch.dynamic[0].first_size;
     if (launch.results.size() != known) {
       pjrt::throw_invalid(program.name + ": memory for " + std::to_string(launch.results.size()) +
-                          " results, the program has " + std::to_string(known));
+                          " results, expected for " + std::to_string(known));
     }
     request.shares.push_back(share_of(program, stream.device(), launch));
     request.keep = kept(program, launch);
     request.on_host_call = launch.on_host_call;
+    request.meets = launch.meets;
   } catch (...) {
-    refuse(stream, launch.devices);
+    refuse(stream, launch);
     throw;
   }
   const pjrt::LaunchResult result = loaded->launch(request);
@@ -94,21 +118,14 @@ void Program::launch(Stream& stream, const Launch& launch) const {
     const auto rank = static_cast<std::ptrdiff_t>(array->shape().size());
     System::get().memory().set(launch.results[dynamic.result], Sized{array, {sizes, sizes + rank}});
   }
-  stream.follow(result.done.at(0));
-  if (launch.on_failure) {
-    result.done.at(0).on_ready(
-        [told = launch.on_failure](const std::shared_ptr<const driver::Error>& error) {
-          if (error) {
-            told(*error);
-          }
-        });
-  }
+  follow(stream, launch, result.done.at(0));
 }
 
-void Program::refuse(const Stream& stream, const std::vector<int>& devices) const {
-  if (devices.size() > 1) {
-    System::get().runtime().refuse(executable().name, devices, {stream.device()}, "",
-                                   pjrt::error_of_exception());
+void Program::refuse(const Stream& stream, const Launch& launch) const {
+  if (launch.devices.size() > 1) {
+    Steps::get().refused(launch.meets);
+    System::get().runtime().refuse(executable().name, launch.devices, {stream.device()},
+                                   launch.meets, pjrt::error_of_exception());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "compiled_program.hpp"
@@ -34,6 +35,7 @@ class Program {
     /// Of the results; the program has their sizes behind those that have an address.
     std::span<const DynamicResult> dynamic = {};
     std::optional<uint32_t> seed = {};          ///< the last argument of the program
+    std::string meets = {};                     ///< name for the shares of the other cores (Steps)
     driver::HostCallHandler on_host_call = {};  ///< of a program with host calls
     /// Called when the launch fails after it has been accepted, by any thread.
     std::function<void(const driver::Error&)> on_failure = {};
@@ -43,7 +45,7 @@ class Program {
   void launch(Stream& stream, const Launch& launch) const;
   /// The stream's core cannot bring its share, because of the exception that is being handled: the
   /// launch fails for the others, too.
-  void refuse(const Stream& stream, const std::vector<int>& devices) const;
+  void refuse(const Stream& stream, const Launch& launch) const;
 
   void unload() const;
 

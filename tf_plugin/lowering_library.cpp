@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "abi/executor.h"
+#include "answer.hpp"
 #include "errors.hpp"
 #include "sync/mutex.hpp"
 
@@ -101,8 +102,7 @@ Library loaded_library() {
 
 Lowered checked(Lowered lowered) {
   if (lowered.error_code != 0) {
-    throw pjrt::error_of(static_cast<PJRT_Error_Code>(lowered.error_code), lowered.error.data(),
-                         lowered.error.size());
+    throw StatusError({lowered.error_code, lowered.error});
   }
   return lowered;
 }

@@ -19,11 +19,12 @@
 #include "lowering_library.hpp"
 #include "messages.hpp"
 #include "proto_wire.hpp"
+#include "steps.hpp"
 
 struct XLA_TpuProgram {
   std::shared_ptr<const tpu::tensorflow::Program> program;  // null: of TpuProgram_New, or failed
   tpu::tensorflow::Lowered lowered = {};                    // without its HLO
-  std::optional<tpu::driver::Error> failure = {};           // of its compilation: of each launch
+  std::optional<TF_Status> failure = {};                    // of its compilation: of each launch
   std::string fingerprint = {};
   size_t core = 0;  // of its replica, where the cores of one have different arrays
 };
@@ -94,25 +95,28 @@ std::vector<std::unique_ptr<XLA_TpuProgram>> by_core(std::unique_ptr<XLA_TpuProg
   return all;
 }
 
-std::unique_ptr<XLA_TpuProgram> failed_program(const driver::Error& error,
-                                               std::string_view request) {
+std::unique_ptr<XLA_TpuProgram> failed_program(const TF_Status& error, std::string_view request) {
   static std::atomic<int> failures = 0;
   auto failed = std::make_unique<XLA_TpuProgram>();
   failed->failure = error;
   failed->fingerprint = "failed " + std::to_string(++failures);
-  failed->lowered.executable_info = info_of_request(request);
+  try {
+    failed->lowered.executable_info = info_of_request(request);
+  } catch (...) {  // the request itself is damaged
+    failed->lowered.executable_info = info_of_request("");
+  }
   failed->lowered.metadata.assign(kNoModule, sizeof kNoModule);
-  pjrt::CallLog::note("the compilation failed: " + std::string(error.what()));
+  pjrt::CallLog::note("the compilation failed: " + error.message);
   return failed;
 }
 
-// The error of a compilation is that of its launches (failed_program.hpp).
+// The program has the error of a compilation (failed_program.hpp).
 std::unique_ptr<XLA_TpuProgram> compile_or_fail_later(std::string_view request) {
   const auto working = System::get().runtime().host_work();
   try {
     return compile(request);
   } catch (...) {
-    return failed_program(pjrt::error_of_exception(), request);
+    return failed_program(status_of_exception(), request);
   }
 }
 
@@ -180,6 +184,17 @@ std::vector<uint64_t> of_program(const std::vector<uint64_t>& own,
   return all;
 }
 
+// Empty: of one core, or TensorFlow does not say which launch it is.
+std::string meeting_of(const Launch& params, const std::vector<int>& devices) {
+  const SE_OutsideCompilationParams* const step = params.outside_compilation_params;
+  if (devices.size() == 1 || step == nullptr || step->rendezvous == nullptr ||
+      step->rendezvous_key == nullptr) {
+    return "";
+  }
+  return Steps::get().share({step->rendezvous->rendezvous, step->rendezvous_key},
+                            params.stream->stream.device(), devices.size());
+}
+
 void add_arguments(const Launch& params, Program::Launch& launch) {
   const XLA_TpuProgram& given = *params.program;
   if (given.lowered.seeded) {
@@ -227,19 +242,22 @@ void add_host(const Launch& params, Program::Launch& launch) {
 void launch(const Launch& params) {
   const XLA_TpuProgram& given = *params.program;
   if (given.failure) {
-    throw driver::Error(*given.failure);
+    throw StatusError(*given.failure);
   }
   if (given.program == nullptr) {
-    pjrt::throw_invalid("the launch of a program that was not compiled");
+    pjrt::throw_invalid(
+        "the launch of a program that was not compiled: expected one of "
+        "TpuCompile_CompileAndBuild");
   }
   Stream& stream = params.stream->stream;
   Program::Launch launch;
   launch.devices = devices_of(params);
+  launch.meets = meeting_of(params, launch.devices);
   try {
     add_arguments(params, launch);
     add_host(params, launch);
   } catch (...) {
-    given.program->refuse(stream, launch.devices);
+    given.program->refuse(stream, launch);
     throw;
   }
   given.program->launch(stream, launch);
@@ -251,9 +269,10 @@ std::string key_text(const CompilationCacheKeyProperty& property) {
     ids += (i == 0 ? "" : ",") + std::to_string(property.device_ids[i]);
   }
   std::string text;
+  const auto given = [](const char* bytes) { return std::string(bytes != nullptr ? bytes : ""); };
   for (const std::string& part :
-       {std::string(property.function_name), std::string(property.config_prefix),
-        std::string(property.shapes_prefix), std::to_string(property.mlir_module_fingerprint),
+       {given(property.function_name), given(property.config_prefix), given(property.shapes_prefix),
+        std::to_string(property.mlir_module_fingerprint),
         std::to_string(property.function_library_fingerprint),
         std::to_string(property.num_replicas), std::to_string(property.num_cores_per_replica),
         std::to_string(property.guaranteed_constants_size), ids}) {
@@ -274,9 +293,12 @@ bool TpuCompile_IsTpuCompilationEnabled() { return true; }
 // A compilation ends by itself: nothing ends the process for it.
 bool TpuCompile_ShouldTpuCompileOpIgnoreCancellation() { return true; }
 
+// Each step asks for the key of its program before it launches.
 CompilationCacheKeyResult TpuCompile_CreateCompilationCacheKey(
     CompilationCacheKeyProperty property) {
-  const std::string text = key_text(property);
+  Steps::get().begin();
+  std::string text;
+  answer(__func__, nullptr, [&] { text = key_text(property); });
   return {::strdup(text.c_str()), ::strdup(text.c_str())};
 }
 
@@ -301,6 +323,9 @@ void TpuCompile_CompileAndBuild(TpuSerializedProto request, const XLA_TpuMeshSta
   answer(__func__, status, [&] {
     auto made = by_core(compile_or_fail_later(view_of(request)));
     *programs = TpuProgram_NewArray(made.size());
+    if (made[0]->failure) {
+      fail_when_freed(*programs, status, *made[0]->failure);
+    }
     for (auto& program : made) {
       (*programs)[(*count)++] = program.release();
     }
@@ -315,15 +340,18 @@ XLA_TpuProgram** TpuProgram_NewArray(size_t count) {
   return new XLA_TpuProgram* [count] {};
 }
 
-void TpuProgram_FreeArray(XLA_TpuProgram* programs[]) { delete[] programs; }
+void TpuProgram_FreeArray(XLA_TpuProgram* programs[]) {
+  array_is_freed(programs);
+  delete[] programs;
+}
 
 // Launches in flight keep what they need.
 void TpuProgram_UnloadAndDestroy(XLA_TpuProgram* program, TF_Status* status) {
   answer(__func__, status, [&] {
-    if (program->program != nullptr) {
-      program->program->unload();
+    const std::unique_ptr<XLA_TpuProgram> last(program);
+    if (last->program != nullptr) {
+      last->program->unload();
     }
-    delete program;
   });
 }
 

@@ -1,5 +1,6 @@
 // The ops of TPU_SYSTEM (tf.tpu.experimental.initialize_tpu_system), and what belongs to a host.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -9,14 +10,18 @@
 #include "errors.hpp"
 #include "format/proto_writer.hpp"
 #include "process_board.hpp"
+#include "steps.hpp"
 #include "system.hpp"
 
 struct XLA_TpuMeshState {};
 struct XLA_TpuEmbeddingEngineState {};
-struct XLA_TpuNodeContext {};
+// While an operation of TensorFlow launches.
+struct XLA_TpuNodeContext {
+  tpu::tensorflow::Steps::Operation operation{tpu::tensorflow::Steps::get()};
+};
 
 // Gives out the cores in turn (TPUPartitionedCall).
-struct TfTpuOrdinalSelector {
+struct TfTpu_OrdinalSelector {
   tpu::base::Mutex mutex;
   int64_t next TPU_GUARDED_BY(mutex) = 0;
   int64_t requests TPU_GUARDED_BY(mutex) = 0;
@@ -26,7 +31,17 @@ struct TfTpuOrdinalSelector {
 namespace tpu::tensorflow {
 namespace {
 
-bool configured = false;
+std::atomic<bool> configured = false;
+
+// Cores that wait for the others get an error.
+void leave_all(const std::string& why) {
+  std::vector<int> all;
+  for (const SE_TpuTopology_Core& core : places().cores) {
+    all.push_back(core.id);
+  }
+  Steps::get().fail_all();
+  System::get().runtime().leave(all, {driver::ErrorCode::kCancelled, why});
+}
 
 void give_bytes(const std::string& bytes, char** to, size_t* size) {
   *to = static_cast<char*>(std::malloc(bytes.size() + 1));
@@ -72,7 +87,9 @@ void ConfigureDistributedTpuOp_DoWork(ConfigureDistributedTpuOp_DoWork_Params* p
                                      std::to_string(params->num_cores_per_host_size) +
                                      " hosts: expected one host");
     }
-    System::get();
+    // What another program has left goes, and what this one has. TensorFlow warns of that.
+    leave_all("the TPU system was initialized again");
+    System::get().memory().forget();
     configured = true;
     give_bytes("tpuboard", params->host_config_output, params->host_config_output_size);
   });
@@ -101,7 +118,10 @@ void SetGlobalTPUArrayOp_DoWork(size_t /*topology_size*/, const char* /*topology
                                 TF_Status* /*status*/) {}
 
 void DisconnectDistributedTpuChipsOp_DoWork(int32_t* chips, TF_Status* status) {
-  answer(__func__, status, [&] { *chips = places().chips; });
+  answer(__func__, status, [&] {
+    *chips = places().chips;
+    configured = false;
+  });
 }
 
 void TpuConfigurationApi_FreeCharArray(char* output) { std::free(output); }
@@ -171,16 +191,9 @@ void TpuNodeContext_Initialize(int device_ordinal, TF_Status* status) {
   answer(__func__, status, [&] { System::get().executor(device_ordinal); });
 }
 
-// TensorFlow cancels a step whose ops have failed: cores that wait for the others get an error.
+// TensorFlow cancels a step whose ops have failed.
 void TpuNodeContext_CloseTpuHost(TF_Status* status) {
-  answer(__func__, status, [] {
-    std::vector<int> all;
-    for (const SE_TpuTopology_Core& core : places().cores) {
-      all.push_back(core.id);
-    }
-    System::get().runtime().leave(all,
-                                  {tpu::driver::ErrorCode::kCancelled, "the step was cancelled"});
-  });
+  answer(__func__, status, [] { leave_all("the step was cancelled"); });
 }
 
 bool TpuNodeContext_CompactionSupported(int /*device_ordinal*/) { return false; }
@@ -193,16 +206,18 @@ void TfTpu_InitializeTpuModelServer() {}
 
 void TfTpu_GetTpuPartitionedCallParams(TpuPartitionedCall_Params* params) { *params = {}; }
 
-void TfTpuOrdinalSelector_Create(TfTpuOrdinalSelector** selector, int num_cores_per_replica) {
-  *selector = new TfTpuOrdinalSelector;
+void TfTpuOrdinalSelector_Create(TfTpu_OrdinalSelector** selector, int num_cores_per_replica) {
+  *selector = new TfTpu_OrdinalSelector;
   (*selector)->cores_per_replica = std::max(num_cores_per_replica, 1);
 }
 
-void TfTpuOrdinalSelector_Destroy(TfTpuOrdinalSelector* selector) { delete selector; }
+void TfTpuOrdinalSelector_Destroy(TfTpu_OrdinalSelector* selector) { delete selector; }
 
-void TfTpuOrdinalSelector_GetOrdinal(TfTpuOrdinalSelector* selector, std::optional<uint64_t> key,
+void TfTpuOrdinalSelector_GetOrdinal(TfTpu_OrdinalSelector* selector, std::optional<uint64_t> key,
                                      int64_t* request, int64_t* ordinal) {
-  const auto replicas = static_cast<int64_t>(places().cores.size()) / selector->cores_per_replica;
+  const auto cores = static_cast<int64_t>(places_or_none().cores.size());
+  // A replica of more cores than there are is an error where its program is compiled.
+  const int64_t replicas = std::max<int64_t>(cores / selector->cores_per_replica, 1);
   const tpu::base::MutexLock lock(selector->mutex);
   const int64_t replica = key ? static_cast<int64_t>(*key % static_cast<uint64_t>(replicas))
                               : selector->next++ % replicas;
@@ -210,7 +225,7 @@ void TfTpuOrdinalSelector_GetOrdinal(TfTpuOrdinalSelector* selector, std::option
   *ordinal = replica * selector->cores_per_replica;
 }
 
-void TfTpuOrdinalSelector_DequeueFromCoreSelector(TfTpuOrdinalSelector* /*selector*/,
+void TfTpuOrdinalSelector_DequeueFromCoreSelector(TfTpu_OrdinalSelector* /*selector*/,
                                                   int32_t /*device_ordinal*/, int64_t /*request*/) {
 }
 

@@ -6,7 +6,7 @@
 
 #include "abi/types.h"
 
-struct TfTpuOrdinalSelector;
+struct TfTpu_OrdinalSelector;
 struct TpuEmbedding_TensorBatchFixedState;
 
 enum TpuProgramShardingType { kInvalid = 0, kMain, kSharding, kUnsharding };
@@ -53,6 +53,20 @@ struct TpuPartitionedCall_Params {
   bool enable_auto_xla_input_sharding;
   int32_t auto_xla_input_sharding_dim;
   bool enable_variable_deduplication;
+};
+
+// tf_rendezvous_c_api.h of TensorFlow: the rendezvous of a step, and how tensors go through it.
+struct TF_RendezvousThunk {
+  void* rendezvous;
+  void* send_func;
+  void* async_recv_func;
+  void* start_abort_func;
+};
+struct SE_OutsideCompilationParams {
+  char* device_name;
+  char* rendezvous_key;  // of the operation that compiled the program, its frame and iteration
+  TF_RendezvousThunk* rendezvous;
+  TpuSerializedProto host_transfers;
 };
 
 struct TpuExecutable_LoadProgramAndEnqueueToStream_Params {
@@ -170,11 +184,11 @@ void TpuNetUtil_RecycleUnusedPort(int port);
 void TfTpu_InitializeTpuModelServer();
 void TfTpu_GetTpuPartitionedCallParams(TpuPartitionedCall_Params* params);
 
-void TfTpuOrdinalSelector_Create(TfTpuOrdinalSelector** selector, int num_cores_per_replica);
-void TfTpuOrdinalSelector_Destroy(TfTpuOrdinalSelector* selector);
-void TfTpuOrdinalSelector_GetOrdinal(TfTpuOrdinalSelector* selector, std::optional<uint64_t> key,
+void TfTpuOrdinalSelector_Create(TfTpu_OrdinalSelector** selector, int num_cores_per_replica);
+void TfTpuOrdinalSelector_Destroy(TfTpu_OrdinalSelector* selector);
+void TfTpuOrdinalSelector_GetOrdinal(TfTpu_OrdinalSelector* selector, std::optional<uint64_t> key,
                                      int64_t* request, int64_t* ordinal);
-void TfTpuOrdinalSelector_DequeueFromCoreSelector(TfTpuOrdinalSelector* selector,
+void TfTpuOrdinalSelector_DequeueFromCoreSelector(TfTpu_OrdinalSelector* selector,
                                                   int32_t device_ordinal, int64_t request);
 
 bool TpuCompile_IsTpuCompilationEnabled();

@@ -1,0 +1,36 @@
+// In the place of libtpuboard_tf.so: a request is the number of replicas, a byte, and an HLO module
+// behind it; or a text behind a zero, the error of the lowering.
+#include <string>
+
+#include "lowering/lowered.hpp"
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+void tpuboard_tf_lower(const char* request, size_t size, tpu::tensorflow::Lowered& lowered) {
+  const std::string bytes(request, size);
+  if (bytes.empty() || bytes[0] == 0) {
+    constexpr int kOutOfRange = 11;  // of absl::StatusCode, and none of the driver's
+    lowered.error_code = kOutOfRange;
+    lowered.error = bytes.empty() ? "an empty request" : bytes.substr(1);
+    return;
+  }
+  lowered.replicas = bytes[0];
+  lowered.hlo = bytes.substr(1);
+}
+
+void tpuboard_tf_seed(const char* module, size_t size, tpu::tensorflow::Lowered& lowered) {
+  lowered.hlo.assign(module, size);
+}
+
+void tpuboard_tf_host_side(const SE_OutsideCompilationParams& /*params*/,
+                           std::shared_ptr<tpu::tensorflow::HostSide>& made) {
+  made = nullptr;  // its graphs compute nothing on the host
+}
+
+const char* tpuboard_tf_version() { return "2.20.0"; }
+
+const char* tpuboard_tf_interface() { return TPU_LOWERING_INTERFACE; }
+
+}  // extern "C"
+#pragma GCC visibility pop
