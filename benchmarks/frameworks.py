@@ -1,12 +1,18 @@
-"""One training step of the same network by JAX, Keras (on JAX) and PyTorch/XLA: simulated time, and time of the host.
+"""One training step of the same network by several frameworks: simulated time, and time of the host.
 
-Usage: frameworks.py [--venv FOLDER] [--python FILE] [--library FILE] [--form default|stablehlo] [--optimizer sgd|adam]
-                     [--layers 784,1024,1024,10] [--batch N] [--steps N] [--rounds N] [--json FILE]
-  --venv     environment of PyTorch/XLA (default build/venv-torch-2.9); --python: that of JAX and Keras
+Usage: frameworks.py [--frameworks jax,keras,torch] [--optimizer sgd|adam] [--batch N] [--steps N] [--rounds N]
+                     [--layers 784,1024,1024,10 | --convnet FILTERS] [--python FILE] [--venv FOLDER]
+                     [--form default|stablehlo] [--tf-venv FOLDER] [--library FILE] [--json FILE]
+  --frameworks   keras: on JAX; torch: PyTorch/XLA; tensorflow: Keras 2 on TensorFlow; tensorflow3: Keras 3 on it.
+                 The first one is what the others are compared with
+  --python, --venv, --tf-venv   environments of JAX and Keras, of PyTorch/XLA, of TensorFlow
+  --layers       an MLP on one core
+  --convnet      the network of the guide "Use TPUs", which has 256 filters, on eight cores, with its metric: by
+                 TPUStrategy, and by DataParallel of Keras on JAX. Only for keras and tensorflow
 Each framework has a process and a board of its own, and runs a round of steps in turn with the others. All have the
 same weights and batches; each step gets its batch from the host, as a training does. The figures are of one step:
-simulated microseconds, which are the same in each run, and milliseconds of the host, of which the ratio to JAX is the
-median of the ratios within a round. Mean losses of the first round may differ by 1 %, or the exit code is 1.
+simulated microseconds, which are the same in each run, and milliseconds of the host, of which the ratio is the median
+of the ratios within a round. Mean losses of the first round may differ by 1 %, or the exit code is 1.
 """
 
 from __future__ import annotations
@@ -22,21 +28,32 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-FRAMEWORKS = ("jax", "keras", "torch")
+FRAMEWORKS = ("jax", "keras", "torch", "tensorflow", "tensorflow3")
+OF_CONVNET = ("keras", "tensorflow", "tensorflow3")
 RATES = {"sgd": 0.1, "adam": 1e-3}
 LOSS_BOUND = 0.01
+SIDE, CLASSES = 28, 10
 
 # A step for each batch; what the losses can be read from, later.
 Round = Callable[[list[tuple[Any, Any]]], list[Any]]
 
 
-def weights_of(layers: list[int]) -> list[tuple[Any, Any]]:
+def shapes_of(options: argparse.Namespace) -> list[tuple[int, ...]]:
+    """Of the weights of each layer, without its biases."""
+    if not options.convnet:
+        return list(zip(options.layers, options.layers[1:], strict=False))
+    filters = options.convnet
+    inside = (SIDE - 4) ** 2 * filters
+    return [(3, 3, 1, filters), (3, 3, filters, filters), (inside, 256), (256, 128), (128, CLASSES)]
+
+
+def weights_of(options: argparse.Namespace) -> list[tuple[Any, Any]]:
     """He-normal, the same for all frameworks."""
     import numpy as np
 
     chance = np.random.default_rng(0)
-    return [(chance.normal(0, (2 / rows) ** 0.5, (rows, columns)).astype(np.float32), np.zeros(columns, np.float32))
-            for rows, columns in zip(layers, layers[1:], strict=False)]
+    return [(chance.normal(0, (2 / np.prod(shape[:-1])) ** 0.5, shape).astype(np.float32),
+             np.zeros(shape[-1], np.float32)) for shape in shapes_of(options)]
 
 
 def batches_of(options: argparse.Namespace) -> list[tuple[Any, Any]]:
@@ -44,10 +61,11 @@ def batches_of(options: argparse.Namespace) -> list[tuple[Any, Any]]:
     import numpy as np
 
     chance = np.random.default_rng(1)
+    shape, classes = ((SIDE, SIDE, 1), CLASSES) if options.convnet else (options.layers[:1], options.layers[-1])
     found = []
     for _ in range(options.steps):
-        x = chance.normal(size=(options.batch, options.layers[0])).astype(np.float32)
-        found.append((x, x[:, :options.layers[-1]].argmax(1).astype(np.int32)))
+        x = chance.normal(size=(options.batch, *shape)).astype(np.float32)
+        found.append((x, x.reshape(options.batch, -1)[:, :classes].argmax(1).astype(np.int32)))
     return found
 
 
@@ -58,7 +76,7 @@ def jax_round(options: argparse.Namespace) -> Round:
 
     rate = RATES[options.optimizer]
     optimizer = optax.adam(rate) if options.optimizer == "adam" else optax.sgd(rate)
-    params = jax.device_put(weights_of(options.layers))
+    params = jax.device_put(weights_of(options))
     state = [params, optimizer.init(params)]
 
     def loss_of(params: list, x: jax.Array, y: jax.Array) -> jax.Array:
@@ -84,22 +102,57 @@ def jax_round(options: argparse.Namespace) -> Round:
     return run
 
 
+def keras_model(keras: Any, options: argparse.Namespace) -> Any:
+    """Of any Keras, compiled."""
+    layers, sizes = keras.layers, options.layers
+    if options.convnet:
+        parts = [layers.InputLayer((SIDE, SIDE, 1)), layers.Conv2D(options.convnet, 3, activation="relu"),
+                 layers.Conv2D(options.convnet, 3, activation="relu"), layers.Flatten(),
+                 layers.Dense(256, activation="relu"), layers.Dense(128, activation="relu"), layers.Dense(CLASSES)]
+    else:
+        parts = [layers.InputLayer((sizes[0],)), *(layers.Dense(columns, activation="relu") for columns in sizes[1:-1]),
+                 layers.Dense(sizes[-1])]
+    model = keras.Sequential(parts)
+    model.set_weights([array for pair in weights_of(options) for array in pair])
+    kind = keras.optimizers.Adam if options.optimizer == "adam" else keras.optimizers.SGD
+    model.compile(kind(RATES[options.optimizer]), keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+                  metrics=["sparse_categorical_accuracy"] if options.convnet else None)
+    return model
+
+
 def keras_round(options: argparse.Namespace) -> Round:
     """`fit` of a compiled model."""
     os.environ["KERAS_BACKEND"] = "jax"
     import keras
     import numpy as np
 
-    rate = RATES[options.optimizer]
-    layers = [keras.layers.Dense(columns, activation="relu") for columns in options.layers[1:-1]]
-    model = keras.Sequential([keras.Input((options.layers[0],)), *layers, keras.layers.Dense(options.layers[-1])])
-    model.set_weights([array for pair in weights_of(options.layers) for array in pair])
-    optimizer = keras.optimizers.Adam(rate) if options.optimizer == "adam" else keras.optimizers.SGD(rate)
-    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    if options.convnet:
+        keras.distribution.set_distribution(keras.distribution.DataParallel())
+    model = keras_model(keras, options)
 
     def run(batches: list[tuple[Any, Any]]) -> list[Any]:
         x, y = (np.concatenate([batch[i] for batch in batches]) for i in (0, 1))
         return model.fit(x, y, batch_size=options.batch, shuffle=False, verbose=0).history["loss"]
+
+    return run
+
+
+def tensorflow_round(options: argparse.Namespace) -> Round:
+    """`fit` of a compiled model, under TPUStrategy; the iterator lives as long as the training."""
+    import tensorflow as tf
+
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
+    tf.config.experimental_connect_to_cluster(resolver)
+    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+    cores = None if options.convnet else tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=1)
+    strategy = tf.distribute.TPUStrategy(resolver, experimental_device_assignment=cores)
+    with strategy.scope():
+        model = keras_model(tf.keras, options)
+
+    def run(batches: list[tuple[Any, Any]]) -> list[Any]:
+        x, y = (tf.concat([batch[i] for batch in batches], 0) for i in (0, 1))
+        data = tf.data.Dataset.from_tensor_slices((x, y)).batch(options.batch, drop_remainder=True)
+        return model.fit(data, verbose=0).history["loss"]
 
     return run
 
@@ -112,7 +165,7 @@ def torch_round(options: argparse.Namespace) -> Round:
     device = torch_xla.device()
     rate = RATES[options.optimizer]
     parts: list[torch.nn.Module] = []
-    for weight, bias in weights_of(options.layers):
+    for weight, bias in weights_of(options):
         layer = torch.nn.Linear(*weight.shape)
         layer.load_state_dict({"weight": torch.from_numpy(weight.T.copy()), "bias": torch.from_numpy(bias)})
         parts += [layer, torch.nn.ReLU()]
@@ -141,7 +194,8 @@ def serve(name: str, options: argparse.Namespace) -> None:
 
     import numpy as np
 
-    run = {"jax": jax_round, "keras": keras_round, "torch": torch_round}[name](options)
+    run = {"jax": jax_round, "keras": keras_round, "torch": torch_round, "tensorflow": tensorflow_round,
+           "tensorflow3": tensorflow_round}[name](options)
     batches = batches_of(options)
     for _ in sys.stdin:
         with tpuboard.measure(output=None) as figures:
@@ -158,6 +212,11 @@ def start(name: str, options: argparse.Namespace, arguments: list[str]) -> subpr
     if name == "torch":
         command = [sys.executable, str(ROOT / "tests/torch/run.py"), "--venv", str(options.venv),
                    "--library", str(options.library), "--form", options.form, *program]
+        variables = dict(os.environ)
+    elif name in ("tensorflow", "tensorflow3"):
+        command = [sys.executable, str(ROOT / "tests/tensorflow/run.py"), "--venv", str(options.tf_venv),
+                   "--library", str(options.library), "--set",
+                   f"TF_USE_LEGACY_KERAS={int(name == 'tensorflow')}", *program]
         variables = dict(os.environ)
     else:
         command = [str(options.python), *program]
@@ -179,26 +238,29 @@ def ask(process: subprocess.Popen) -> dict[str, float]:
 
 def compare(options: argparse.Namespace, arguments: list[str]) -> dict[str, dict[str, float]]:
     """Figures by framework; the first round of each compiles."""
-    processes = {name: start(name, options, arguments) for name in FRAMEWORKS}
+    processes = {name: start(name, options, arguments) for name in options.frameworks}
     first = {name: ask(process) for name, process in processes.items()}
     rounds = [{name: ask(process) for name, process in processes.items()} for _ in range(options.rounds)]
     for process in processes.values():
         process.stdin.close()
         process.wait()
     result = {}
-    for name in FRAMEWORKS:
+    base = options.frameworks[0]
+    for name in options.frameworks:
         result[name] = {
             "simulated_us": rounds[-1][name]["simulated_us"],
-            "simulated_ratio": rounds[-1][name]["simulated_us"] / rounds[-1]["jax"]["simulated_us"],
+            "simulated_ratio": rounds[-1][name]["simulated_us"] / rounds[-1][base]["simulated_us"],
             "host_ms": statistics.median(each[name]["host_ms"] for each in rounds),
-            "host_ratio": statistics.median(each[name]["host_ms"] / each["jax"]["host_ms"] for each in rounds),
+            "host_ratio": statistics.median(each[name]["host_ms"] / each[base]["host_ms"] for each in rounds),
             "programs": rounds[-1][name]["programs"] / options.steps, "loss": first[name]["loss"]}
     return result
 
 
 def options_of(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frameworks", type=lambda text: text.split(","), default=["jax", "keras", "torch"])
     parser.add_argument("--venv", type=Path, default=ROOT / "build/venv-torch-2.9")
+    parser.add_argument("--tf-venv", type=Path, default=ROOT / "build/venv-tensorflow-2.20")
     parser.add_argument("--python", type=Path, default=ROOT / "build/venv/bin/python")
     parser.add_argument("--library", type=lambda text: Path(text).resolve(),
                         default=ROOT / "build/release/lib/libtpuboard_pjrt.so")
@@ -206,12 +268,17 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--optimizer", choices=tuple(RATES), default="sgd")
     parser.add_argument("--layers", type=lambda text: [int(part) for part in text.split(",")],
                         default=[784, 1024, 1024, 10])
+    parser.add_argument("--convnet", type=int, default=0, metavar="FILTERS")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--framework", choices=FRAMEWORKS, help=argparse.SUPPRESS)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    possible = OF_CONVNET if options.convnet else FRAMEWORKS
+    if unknown := set(options.frameworks) - set(possible):
+        parser.error(f"--frameworks: found {', '.join(sorted(unknown))}, expected some of {', '.join(possible)}")
+    return options
 
 
 def main() -> int:
@@ -221,13 +288,13 @@ def main() -> int:
         serve(options.framework, options)
         return 0
     result = compare(options, sys.argv[1:])
-    print("framework  simulated us  ratio  host ms  ratio  programs      loss")
+    print("framework    simulated us  ratio  host ms  ratio  programs      loss")
     for name, figures in result.items():
-        print(f"{name:9} {figures['simulated_us']:13.1f} {figures['simulated_ratio']:6.3f} {figures['host_ms']:8.2f} "
+        print(f"{name:11} {figures['simulated_us']:13.1f} {figures['simulated_ratio']:6.3f} {figures['host_ms']:8.2f} "
               f"{figures['host_ratio']:6.3f} {figures['programs']:9.2f} {figures['loss']:9.5f}")
     if options.json:
         options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
-    loss = result["jax"]["loss"]
+    loss = result[options.frameworks[0]]["loss"]
     return 0 if all(abs(each["loss"] / loss - 1) <= LOSS_BOUND for each in result.values()) else 1
 
 
