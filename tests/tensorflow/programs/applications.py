@@ -41,6 +41,9 @@ def make_model(name: str, options: argparse.Namespace) -> tf.keras.Model:
     width = {"alpha": options.width} if options.width else {}
     base = getattr(tf.keras.applications, name)(include_top=False, weights=None, pooling="avg",
                                                 input_shape=(options.size, options.size, 3), **width)
+    for layer in base.layers:
+        if isinstance(layer, tf.keras.layers.Dropout):
+            layer.rate = 0.0  # which parts EfficientNet leaves out is random
     entry = tf.keras.Input((options.size, options.size, 3))
     model = tf.keras.Model(entry, tf.keras.layers.Dense(CLASSES)(base(entry, training=False)))
     return compile_for_both(model, tf.keras.optimizers.SGD(1e-3, momentum=0.9),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-from checks import check_equal, check_raises
+from checks import check_equal, check_raises, works
 
 resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
 tf.config.experimental_connect_to_cluster(resolver)
@@ -104,4 +104,6 @@ def of_ragged(rows: tf.RaggedTensor) -> tf.RaggedTensor:
 
 check_equal("rows of different lengths", strategy.experimental_local_results(
     of_ragged(tf.ragged.constant([[1.0, 2.0], [3.0]])))[7].values, [2.0, 4.0, 6.0])
+works("out of memory, too many replicas, no lowering for an operation, f16", "exceptions; the next step works")
+works("ragged tensors as arguments of a step; NaN in a step", "yes; results are NaN, as on a TPU")
 print("all passed")
