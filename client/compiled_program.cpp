@@ -316,6 +316,30 @@ JoinedPrograms first_for_all(const Programs& programs) {
   return joined;
 }
 
+// Of what the programs were made from, which their own fingerprints hold.
+std::string joined_key(const Programs& programs, const std::vector<int>& cores) {
+  std::string sources;
+  for (const auto& program : programs) {
+    sources += program->fingerprint + "\n";
+  }
+  return program_key(std::as_bytes(std::span(sources)), ProcessBoard::params(), cores, "joined");
+}
+
+// Compiled, or from the folder of the cache. To read and to join the programs, which the arguments
+// need in either case, takes little of a compilation.
+std::shared_ptr<const exe::ExecutableT> joined_executable(const std::string& key,
+                                                          compiler::Module module,
+                                                          const compiler::CompileOptions& options) {
+  if (auto kept = program_cache().find(key)) {
+    return std::make_shared<exe::ExecutableT>(std::move(*kept));
+  }
+  compiler::Compiled made = of_compiler(
+      [&] { return compiler::compile(std::move(module), ProcessBoard::params(), options); });
+  auto executable = std::make_shared<exe::ExecutableT>(std::move(made.executable));
+  program_cache().keep(key, *executable);
+  return executable;
+}
+
 }  // namespace
 
 JoinedPrograms join_programs(const Programs& programs, const std::vector<int>& cores) {
@@ -337,10 +361,11 @@ JoinedPrograms join_programs(const Programs& programs, const std::vector<int>& c
   compiler::CompileOptions options = usual_options();
   options.cores = named_cores(cores);
   options.import = programs.at(0)->import;
-  compiler::JoinedProgram made = of_compiler(
-      [&] { return compiler::compile_joined(artifacts, ProcessBoard::params(), options); });
+  compiler::JoinedReplicas made =
+      of_compiler([&] { return compiler::joined_program(artifacts, options.import); });
   JoinedPrograms joined;
-  joined.executable = std::make_shared<exe::ExecutableT>(std::move(made.compiled.executable));
+  joined.executable =
+      joined_executable(joined_key(programs, options.cores), std::move(made.module), options);
   for (const auto& passed : made.arguments) {
     auto& arguments = joined.arguments.emplace_back();
     for (size_t slot = 0; slot < passed.size(); ++slot) {

@@ -74,7 +74,8 @@ struct JoinedPrograms {
   std::vector<std::vector<Argument>> arguments;  // by replica and argument of the executable
 };
 // `cores`: of the board, by replica. Throws driver::Error (InvalidArgument) with the first
-// difference that one program cannot have; partitions must run the same.
+// difference that one program cannot have; partitions must run the same. What is compiled for them
+// is kept in the folder of the cache.
 JoinedPrograms join_programs(const std::vector<std::shared_ptr<const CompiledProgram>>& programs,
                              const std::vector<int>& cores);
 

@@ -225,13 +225,12 @@ Compiled compile(std::span<const std::byte> artifact, const std::string& name,
                  board, options);
 }
 
-JoinedProgram compile_joined(const std::vector<std::span<const std::byte>>& artifacts,
-                             const spec::BoardParams& board, const CompileOptions& options) {
+JoinedReplicas joined_program(const std::vector<std::span<const std::byte>>& artifacts,
+                              const ImportOptions& options) {
   std::vector<Module> programs;
   for (const auto artifact : artifacts) {
-    Module& program = programs.emplace_back(imported(artifact, "", options.import, {}));
-    if (program.num_cores != static_cast<int64_t>(artifacts.size()) ||
-        options.import.partitions > 1) {
+    Module& program = programs.emplace_back(imported(artifact, "", options, {}));
+    if (program.num_cores != static_cast<int64_t>(artifacts.size()) || options.partitions > 1) {
       throw Contradiction("programs of " + std::to_string(artifacts.size()) +
                           " replicas that differ must be of as many cores, found one of " +
                           std::to_string(program.num_cores));
@@ -240,7 +239,7 @@ JoinedProgram compile_joined(const std::vector<std::span<const std::byte>>& arti
   }
   JoinedReplicas joined = join_replicas(programs);
   verify(joined.module);
-  return {compile(std::move(joined.module), board, options), std::move(joined.arguments)};
+  return joined;
 }
 
 std::string core_program_text(std::span<const std::byte> artifact, const spec::BoardParams& board,

@@ -55,15 +55,11 @@ Compiled compile(std::span<const std::byte> artifact, const std::string& name,
                  const spec::BoardParams& board, const CompileOptions& options = {});
 
 // The programs of the replicas of one launch, by replica, as one program
-// (import/join_replicas.hpp): it takes its arguments from those of the replicas, or as constants.
-// `options.import` has the number of replicas. Throws Error with the first difference that one
-// program cannot have.
-struct JoinedProgram {
-  Compiled compiled;
-  std::vector<std::vector<JoinedArgument>> arguments;  // by replica and argument
-};
-JoinedProgram compile_joined(const std::vector<std::span<const std::byte>>& artifacts,
-                             const spec::BoardParams& board, const CompileOptions& options);
+// (import/join_replicas.hpp), to be compiled: it takes its arguments from those of the replicas, or
+// as constants. `options` has the number of replicas. Throws Error with the first difference that
+// one program cannot have.
+JoinedReplicas joined_program(const std::vector<std::span<const std::byte>>& artifacts,
+                              const ImportOptions& options);
 
 // The program of one core as StableHLO in MLIR's text: imported, partitioned and simplified, before
 // it becomes kernels (export/stablehlo_text.hpp), with the sums that cores exchange together as one

@@ -2,14 +2,18 @@
 #include "compiled_program.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
+#include <map>
 #include <set>
 #include <thread>
 
 #include "file/whole_file.hpp"
+#include "program_difference.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::client {
@@ -85,6 +89,58 @@ TEST(CompiledProgram, ThreadsThatWantAWrongProgramAllGetItsError) {
     thread.join();
   }
   EXPECT_EQ(refused, 8);
+}
+
+// Executables in the folder, by name, with the number of their inode: one that is written again has
+// another.
+std::map<std::string, ino_t> kept_in(const std::string& folder) {
+  std::map<std::string, ino_t> kept;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    struct stat status {};
+    if (entry.path().extension() == ".cached" && ::stat(entry.path().c_str(), &status) == 0) {
+      kept[entry.path().filename()] = status.st_ino;
+    }
+  }
+  return kept;
+}
+
+// The number of what fails; 0: nothing.
+int join_twice(const std::string& folder) {
+  ::setenv("TPUBOARD_CACHE", folder.c_str(), 1);
+  std::vector<std::shared_ptr<const CompiledProgram>> programs;
+  for (int r = 0; r < 4; ++r) {
+    programs.push_back(
+        compile_program(spec::read_whole_file(std::string(TPU_TEST_DATA) + "/replica_rank_" +
+                                              std::to_string(r) + ".mlirbc"),
+                        {.import = {.replicas = 4}}));
+  }
+  if (kept_in(folder).size() != 4) {
+    return 1;
+  }
+  const JoinedPrograms first = join_programs(programs, {0, 1, 2, 3});
+  const auto kept = kept_in(folder);
+  if (kept.size() != 5) {
+    return 2;
+  }
+  const JoinedPrograms second = join_programs(programs, {0, 1, 2, 3});
+  if (kept_in(folder) != kept) {
+    return 3;
+  }
+  if (program_difference(*first.executable, *second.executable) ||
+      first.arguments.size() != second.arguments.size()) {
+    return 4;
+  }
+  join_programs({programs[1], programs[0], programs[2], programs[3]}, {0, 1, 2, 3});
+  return kept_in(folder).size() == 6 ? 0 : 5;  // another order is another program
+}
+
+// In a process of its own, where the options of the cache have not been read yet.
+TEST(CompiledProgram, JoinedProgramsAreKeptInTheCache) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  std::string folder = testing::TempDir() + "/joined_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  EXPECT_EXIT(std::exit(join_twice(folder)), testing::ExitedWithCode(0), "");
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
