@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "emit/exchange/inflight.hpp"
 
@@ -78,51 +79,88 @@ static void finish_block(EmitContext& ctx, const Step& step, const DotPlan& p, B
   ctx.sink.copy(vmem_addr(from), to, bytes, dims, id);
 }
 
-// All blocks of one batch element.
-static void dot_batch(EmitContext& ctx, const Step& step, const DotPlan& p, BlockState& state,
-                      const Block& batch) {
-  const uint32_t id = step.op_id;
-  const Contraction& c = p.w.c;
-  const int64_t lhs_base = c.lhs_offset + offset_of(c.batch, batch, &CDim::lhs);
-  const int64_t rhs_base = c.rhs_offset + offset_of(c.batch, batch, &CDim::rhs);
-  const int64_t out_base = offset_of(c.batch, batch, &CDim::out);
-  std::array<const Block*, 2> left_of{nullptr, nullptr}, right_of{nullptr, nullptr};
-  Tile left, right;
+// A block of the sums, and of the contraction: what one round of commands on the matrix units works
+// on.
+struct Round {
+  const Block& batch;
+  const Block &m, &n, &k;
+};
+
+// In the order in which they run.
+static std::vector<Round> rounds_of(const DotPlan& p, const std::vector<Block>& batches) {
+  std::vector<Round> rounds;
   const bool rows_outside = p.choice.rows_outside;
   const std::vector<Block>&outside = rows_outside ? p.m : p.n, &inside = rows_outside ? p.n : p.m;
-  for (const Block& o : outside) {
-    for (const Block& i : inside) {
-      const Block &m = rows_outside ? o : i, &n = rows_outside ? i : o;
-      const Tile out = sum_tile(p, state.out, m, n, out_base);
-      for (const Block& d : p.k) {
-        if (left_of != std::array{&m, &d}) {
-          left_of = {&m, &d};
-          const size_t slot = state.lhs++ & 1;
-          const int64_t at =
-              lhs_base + offset_of(c.m, m, &CDim::lhs) + offset_of(c.k, d, &CDim::lhs);
-          left = left_tile(ctx, p, step.places, at, slot, m, d, id);
+  for (const Block& batch : batches) {
+    for (const Block& o : outside) {
+      for (const Block& i : inside) {
+        for (const Block& k : p.k) {
+          rounds.push_back({batch, rows_outside ? o : i, rows_outside ? i : o, k});
         }
-        if (right_of != std::array{&n, &d}) {
-          right_of = {&n, &d};
-          const size_t slot = state.rhs++ & 1;
-          const int64_t at =
-              rhs_base + offset_of(c.n, n, &CDim::rhs) + offset_of(c.k, d, &CDim::rhs);
-          right = operand_tile(ctx, step.places, c.rhs, at, p.limits.rhs_whole, p.rhs[slot],
-                               box_loops(c.n, n, c.k, d, &CDim::rhs), c.n.size(), id);
-        }
-        matmul(ctx, p, left, right, out, m, n, d, &d != &p.k.front(), id);
       }
-      finish_block(ctx, step, p, state, out, m, n, out_base);
-      ++state.out;
     }
   }
+  return rounds;
 }
 
-void emit_contraction(EmitContext& ctx, const Step& step, const DotPlan& plan) {
-  const std::vector<CDim>& batch = plan.w.c.batch;
+// A block of an operand in VMEM, and which one it is.
+struct HeldTile {
+  Tile tile;
+  std::array<const Block*, 3> of{};
+
+  // False: another one has to be brought.
+  bool holds(const Block& batch, const Block& free, const Block& k) {
+    return std::exchange(of, {&batch, &free, &k}) == of;
+  }
+};
+
+static void bring_left(EmitContext& ctx, const Step& step, const DotPlan& p, BlockState& state,
+                       const Round& r, HeldTile& left) {
+  const Contraction& c = p.w.c;
+  if (left.holds(r.batch, r.m, r.k)) {
+    return;
+  }
+  const int64_t at = c.lhs_offset + offset_of(c.batch, r.batch, &CDim::lhs) +
+                     offset_of(c.m, r.m, &CDim::lhs) + offset_of(c.k, r.k, &CDim::lhs);
+  left.tile = left_tile(ctx, p, step.places, at, state.lhs++ & 1, r.m, r.k, step.op_id);
+}
+
+static void bring_right(EmitContext& ctx, const Step& step, const DotPlan& p, BlockState& state,
+                        const Round& r, HeldTile& right) {
+  const Contraction& c = p.w.c;
+  if (right.holds(r.batch, r.n, r.k)) {
+    return;
+  }
+  const int64_t at = c.rhs_offset + offset_of(c.batch, r.batch, &CDim::rhs) +
+                     offset_of(c.n, r.n, &CDim::rhs) + offset_of(c.k, r.k, &CDim::rhs);
+  right.tile = operand_tile(ctx, step.places, c.rhs, at, p.limits.rhs_whole, p.rhs[state.rhs++ & 1],
+                            box_loops(c.n, r.n, c.k, r.k, &CDim::rhs), c.n.size(), step.op_id);
+}
+
+void emit_contraction(EmitContext& ctx, const Step& step, const DotPlan& p) {
+  const std::vector<CDim>& batch = p.w.c.batch;
+  const std::vector<Block> batches = blocks_of(batch, {batch.empty() ? 0 : batch.size() - 1, 1});
+  const std::vector<Round> rounds = rounds_of(p, batches);
+  // The transpose unit works in order, and sums that it turns wait for their matmul. So the rows
+  // of the next round pass it before the sums of this one.
+  const bool rows_first = p.w.transpose_out && (p.w.transposes() || p.w.transposes_box());
   BlockState state;
-  for (const Block& b : blocks_of(batch, {batch.empty() ? 0 : batch.size() - 1, 1})) {
-    dot_batch(ctx, step, plan, state, b);
+  HeldTile left, right;
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    const Round& r = rounds[i];
+    bring_left(ctx, step, p, state, r, left);
+    bring_right(ctx, step, p, state, r, right);
+    const int64_t out_base = offset_of(p.w.c.batch, r.batch, &CDim::out);
+    const Tile out = sum_tile(p, state.out, r.m, r.n, out_base);
+    matmul(ctx, p, left.tile, right.tile, out, r.m, r.n, r.k, &r.k != &p.k.front(), step.op_id);
+    if (&r.k != &p.k.back()) {
+      continue;
+    }
+    if (rows_first && i + 1 < rounds.size()) {
+      bring_left(ctx, step, p, state, rounds[i + 1], left);
+    }
+    finish_block(ctx, step, p, state, out, r.m, r.n, out_base);
+    ++state.out;
   }
 }
 

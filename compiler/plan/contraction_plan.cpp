@@ -226,6 +226,10 @@ class Chooser {
     const double transpose = w_.transposes()       ? static_cast<double>(rows * depth) / width
                              : w_.transposes_box() ? static_cast<double>(left.bytes / l) / width
                                                    : 0;
+    const double transpose_out =
+        w_.transpose_out
+            ? static_cast<double>(Contraction::count(c_.m) * Contraction::count(c_.n)) / width
+            : 0;
     const double epilogue = static_cast<double>(Contraction::count(c_.m) *
                                                 Contraction::count(c_.n) * limits_.epilogue_bytes) *
                             waste(out_run(m, n) * kNarrow) / hbm_;
@@ -244,7 +248,8 @@ class Chooser {
       const double commands = static_cast<double>(mb * nb * kb) + (left.bytes > 0 ? lhs_loads : 0) +
                               (right.bytes > 0 ? rhs_loads : 0);
       t.rows_outside = rows_outside;
-      t.cycles = std::max({mxu, dma, lhs_loads * transpose}) + first + 60 * commands;
+      t.cycles =
+          std::max({mxu, dma, lhs_loads * transpose + transpose_out}) + first + 60 * commands;
       found_.push_back({t, commands, lhs_loads * left.runs + rhs_loads * right.runs + out_runs});
     }
   }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "board/board_loader.hpp"
+#include "graph_builder.hpp"
 #include "import/file.hpp"
 #include "import/hlo/hlo_bytes.hpp"
 
@@ -61,6 +62,22 @@ TEST(Compile, ShowsTheStagesThatSomebodyAsksForInOrder) {
   options.dump_after = stages();
   compile(artifact("dense"), "dense", board(), options);
   EXPECT_EQ(seen, stages());
+}
+
+// The gradient of a weight that is kept as [columns, rows], as PyTorch has it: the transpose unit
+// turns rows in front of the matrix units, and sums behind them.
+TEST(Compile, TransposedSumsDoNotHoldUpTheMatrixUnits) {
+  for (const int64_t columns : {1024, 2048}) {
+    test::GraphBuilder b;
+    Value* x = b.arg(test::f32({1024, 784}));
+    Value* g = b.arg(test::f32({1024, columns}));
+    const DotAttrs rows{{}, {}, {0}, {0}, Precision::kDefault, Precision::kDefault};
+    b.done({b.op(Kind::kDotGeneral, {g, x}, test::f32({columns, 784}), rows)});
+    const exe::ExecutableT made = compile(std::move(b.module()), board()).executable;
+    const double flops_of_cycle = 2.0 * 128 * 128 * static_cast<double>(board().core.mxus);
+    const double bound = static_cast<double>(made.matmul_flops) / flops_of_cycle;
+    EXPECT_LT(static_cast<double>(made.estimated_cycles), 1.9 * bound) << columns;
+  }
 }
 
 TEST(Compile, ShowsStagesInFrontOfAnError) {
