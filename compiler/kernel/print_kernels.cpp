@@ -9,8 +9,9 @@ namespace {
 
 std::string print_program(const KernelProgram& program, const std::string& indent) {
   static constexpr std::array kNames = {
-      "loop",     "contract",      "concatenate",    "pad",   "all_reduce", "copy_out", "indexed",
-      "exchange", "dynamic_slice", "dynamic_update", "while", "branch",     "yield"};
+      "loop",     "contract",      "concatenate",    "pad",  "all_reduce", "copy_out", "indexed",
+      "exchange", "dynamic_slice", "dynamic_update", "host", "while",      "branch",   "yield"};
+  static_assert(kNames.size() == static_cast<size_t>(KernelClass::kYield) + 1);
   std::string out;
   for (const Kernel& k : program.kernels) {
     out += indent + std::to_string(k.order) + ": " + kNames[static_cast<size_t>(k.kind)];

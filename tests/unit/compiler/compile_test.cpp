@@ -64,6 +64,17 @@ TEST(Compile, ShowsTheStagesThatSomebodyAsksForInOrder) {
   EXPECT_EQ(seen, stages());
 }
 
+TEST(Compile, ShowsKernelsByTheNamesOfTheirClasses) {
+  CompileOptions options;
+  std::string kernels;
+  options.dump_after = {"form"};
+  options.dump = [&](const std::string&, const std::string& text) { kernels = text; };
+  compile(artifact("control"), "control", board(), options);
+  for (const std::string name : {": while (", ": yield (", ": branch (", ": copy_out ("}) {
+    EXPECT_NE(kernels.find(name), std::string::npos) << name << kernels;
+  }
+}
+
 // The gradient of a weight that is kept as [columns, rows], as PyTorch has it: the transpose unit
 // turns rows in front of the matrix units, and sums behind them.
 TEST(Compile, TransposedSumsDoNotHoldUpTheMatrixUnits) {
