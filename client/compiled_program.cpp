@@ -293,11 +293,15 @@ using Programs = std::vector<std::shared_ptr<const CompiledProgram>>;
 
 // How they differ; nothing: all run the same, and the first does for all.
 std::optional<std::string> difference(const Programs& programs) {
+  std::optional<ProgramParts> first;
   for (size_t p = 1; p < programs.size(); ++p) {
     if (programs[p]->executable == programs[0]->executable) {
       continue;
     }
-    if (const auto what = program_difference(*programs[0]->executable, *programs[p]->executable)) {
+    if (!first) {
+      first.emplace(*programs[0]->executable);
+    }
+    if (const auto what = first->difference(ProgramParts(*programs[p]->executable))) {
       return fmt::format("those of partition 0 ({}) and of partition {} ({}) have different {}",
                          programs[0]->executable->name, p, programs[p]->executable->name, *what);
     }

@@ -1,4 +1,8 @@
+// Executables are compared by the digests of their parts: constants may be gigabytes, and of each
+// executable there is one copy and one serialized part at a time.
 #include "program_difference.hpp"
+
+#include <openssl/sha.h>
 
 #include <utility>
 
@@ -21,40 +25,40 @@ ExecutableT bare(const ExecutableT& executable) {
   return made;
 }
 
-// Of one part that executables have.
+ProgramParts::Digest digest_of(const ExecutableT& executable) {
+  const std::vector<std::byte> bytes = exe::write_executable(executable);
+  ProgramParts::Digest digest;
+  ::SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
+  return digest;
+}
+
+// Of one part, which is taken from the executable.
 template <class Part>
-bool differs(ExecutableT& one, ExecutableT& other, Part ExecutableT::*part) {
-  ExecutableT a;
-  ExecutableT b;
-  a.*part = std::move(one.*part);
-  b.*part = std::move(other.*part);
-  return exe::write_executable(a) != exe::write_executable(b);
+ProgramParts::Digest taken(ExecutableT& from, Part ExecutableT::*part) {
+  ExecutableT alone;
+  alone.*part = std::exchange(from.*part, {});
+  return digest_of(alone);
 }
 
 }  // namespace
 
-std::optional<std::string> program_difference(const ExecutableT& one, const ExecutableT& other) {
-  ExecutableT a = bare(one);
-  ExecutableT b = bare(other);
-  if (exe::write_executable(a) == exe::write_executable(b)) {
-    return std::nullopt;
+ProgramParts::ProgramParts(const ExecutableT& executable) {
+  ExecutableT rest = bare(executable);
+  digests_.emplace_back("number of partitions", taken(rest, &ExecutableT::partitions));
+  digests_.emplace_back("arguments", taken(rest, &ExecutableT::args));
+  digests_.emplace_back("results", taken(rest, &ExecutableT::results));
+  digests_.emplace_back("calls of the host", taken(rest, &ExecutableT::host_calls));
+  digests_.emplace_back("constants", taken(rest, &ExecutableT::constants));
+  digests_.emplace_back("code", digest_of(rest));
+}
+
+std::optional<std::string> ProgramParts::difference(const ProgramParts& other) const {
+  for (size_t i = 0; i < digests_.size(); ++i) {
+    if (digests_[i].second != other.digests_[i].second) {
+      return digests_[i].first;
+    }
   }
-  if (a.partitions != b.partitions) {
-    return "number of partitions";
-  }
-  if (differs(a, b, &ExecutableT::args)) {
-    return "arguments";
-  }
-  if (differs(a, b, &ExecutableT::results)) {
-    return "results";
-  }
-  if (differs(a, b, &ExecutableT::host_calls)) {
-    return "calls of the host";
-  }
-  if (differs(a, b, &ExecutableT::constants)) {
-    return "constants";
-  }
-  return "code";
+  return std::nullopt;
 }
 
 }  // namespace tpu::client

@@ -2,16 +2,29 @@
 // names and lines of the source that it was traced from.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "exe/executable.hpp"
 
 namespace tpu::client {
 
-// What one has otherwise than the other ("arguments", "results", "constants", "code", ...), the
-// first of what a reader would look for; nothing: they run the same.
-std::optional<std::string> program_difference(const exe::ExecutableT& one,
-                                              const exe::ExecutableT& other);
+/// What an executable has, to compare it with others.
+class ProgramParts {
+ public:
+  using Digest = std::array<unsigned char, 32>;
+
+  explicit ProgramParts(const exe::ExecutableT& executable);
+
+  /// What one has otherwise than the other ("arguments", "results", "constants", "code", ...), the
+  /// first of what a reader would look for; nothing: they run the same.
+  std::optional<std::string> difference(const ProgramParts& other) const;
+
+ private:
+  std::vector<std::pair<std::string, Digest>> digests_;  // by part
+};
 
 }  // namespace tpu::client

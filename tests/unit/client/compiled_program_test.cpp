@@ -126,7 +126,7 @@ int join_twice(const std::string& folder) {
   if (kept_in(folder) != kept) {
     return 3;
   }
-  if (program_difference(*first.executable, *second.executable) ||
+  if (ProgramParts(*first.executable).difference(ProgramParts(*second.executable)) ||
       first.arguments.size() != second.arguments.size()) {
     return 4;
   }

@@ -2,6 +2,7 @@
 #include "program_difference.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstdlib>
 
@@ -18,6 +19,16 @@ std::shared_ptr<const CompiledProgram> program(const std::string& name) {
       spec::read_whole_file(std::string(TPU_TEST_DATA) + "/one_op/" + name + ".mlirbc"));
 }
 
+std::optional<std::string> difference(const exe::ExecutableT& one, const exe::ExecutableT& other) {
+  return ProgramParts(one).difference(ProgramParts(other));
+}
+
+size_t peak_kib() {
+  rusage use{};
+  ::getrusage(RUSAGE_SELF, &use);
+  return static_cast<size_t>(use.ru_maxrss);
+}
+
 exe::ExecutableT added() { return *program("add")->executable; }
 
 TEST(ProgramDifference, NamesAndLinesAreNone) {
@@ -28,14 +39,29 @@ TEST(ProgramDifference, NamesAndLinesAreNone) {
   other.ops[0]->line += 7;
   other.args[0]->name = "left";
   other.notes.emplace_back("a remark");
-  EXPECT_EQ(program_difference(added(), other), std::nullopt);
+  EXPECT_EQ(difference(added(), other), std::nullopt);
+}
+
+// The copy, and what serializing its largest part takes.
+TEST(ProgramDifference, CopiesOneExecutableAtATime) {
+  constexpr size_t kBytes = size_t{64} << 20;
+  exe::ExecutableT one = added();
+  one.constants.push_back(std::make_unique<exe::ConstantT>());
+  one.constants.back()->data.assign(kBytes, 1);
+  const size_t before = peak_kib();
+  const ProgramParts parts(one);
+  const ProgramParts again(one);
+  EXPECT_EQ(parts.difference(again), std::nullopt);
+  one.constants.back()->data[kBytes / 2] = 2;
+  EXPECT_EQ(parts.difference(ProgramParts(one)), "constants");
+  EXPECT_LT(peak_kib() - before, 4 * kBytes / 1024);
 }
 
 TEST(ProgramDifference, TheFirstPartThatDiffersIsNamed) {
   const auto with = [](const auto& change) {
     exe::ExecutableT other = added();
     change(other);
-    return program_difference(added(), other).value_or("nothing");
+    return difference(added(), other).value_or("nothing");
   };
   EXPECT_EQ(with([](auto& e) { e.image.back() ^= 1; }), "code");
   EXPECT_EQ(with([](auto& e) { e.results[0]->donated_to = 0; }), "results");
@@ -47,7 +73,7 @@ TEST(ProgramDifference, TheFirstPartThatDiffersIsNamed) {
             }),
             "arguments");
   EXPECT_EQ(with([](auto& e) { e.partitions = 2; }), "number of partitions");
-  EXPECT_EQ(program_difference(added(), *program("multiply")->executable), "code");
+  EXPECT_EQ(difference(added(), *program("multiply")->executable), "code");
 }
 
 // As two processes have it that call a function from different lines.
