@@ -14,8 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import run
+
 BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks/frameworks.py"
-SKIPPED = 77
 MOST = 0.05  # of the time with JAX
 # With fewer filters what happens once an epoch is more than that: metrics are set to zero and read, array by array.
 STEP = ("--convnet", "64", "--batch", "64", "--optimizer", "adam", "--steps", "12", "--rounds", "1")
@@ -27,9 +28,7 @@ def main() -> int:
     for name in ("venv", "lowering", "python", "library"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     options = parser.parse_args()
-    if not (options.venv / "bin/python").exists() or not options.lowering.exists():
-        print(f"skipped: {options.venv} or {options.lowering} is not there; make them as docs/tensorflow.md says")
-        return SKIPPED
+    run.check_environment(options.venv, options.lowering, None)
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures.json"
         done = subprocess.run([options.python, BENCHMARK, "--frameworks", "keras,tensorflow",

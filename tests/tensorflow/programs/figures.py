@@ -6,7 +6,7 @@ import tpuboard
 
 import numpy as np
 import tensorflow as tf
-from checks import check_equal, open_board
+from checks import check_equal, open_board, works
 
 STEPS, SIDE = 3, 256
 strategy = tf.distribute.TPUStrategy(open_board())
@@ -49,3 +49,4 @@ check_equal("the core of an operation", figures.cores, [5])
 with tpuboard.measure(output=None) as figures, tf.device("/CPU:0"):
     mean(tf.ones((8, 8))).numpy()
 check_equal("programs of the CPU", (figures.programs, figures.cycles), (0, 0))
+works("`tpuboard.measure()`", "programs, cores, operations and time; in the process that has the board")
