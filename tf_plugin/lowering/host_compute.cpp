@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "host_shapes.hpp"
+#include "lowering/host_shapes.hpp"
 #include "tensorflow/compiler/tf2xla/shape_util.h"
 #include "tensorflow/compiler/tf2xla/side_effect_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"

@@ -1,4 +1,4 @@
-#include "host_shapes.hpp"
+#include "lowering/host_shapes.hpp"
 
 #include "tensorflow/core/common_runtime/function_utils.h"
 #include "tensorflow/core/common_runtime/lower_function_call_op.h"

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "lowering/lowered.hpp"
-#include "mlir_form.hpp"
-#include "model_parallel.hpp"
-#include "random.hpp"
+#include "lowering/mlir_form.hpp"
+#include "lowering/model_parallel.hpp"
+#include "lowering/random.hpp"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/core/framework/function.h"
@@ -252,6 +252,13 @@ absl::Status lower(absl::string_view bytes, Lowered& lowered) {
   add_devices(request.metadata().device_assignment(), lowered);
   xla::HloModuleProto made = result.computation->proto();
   TF_RETURN_IF_ERROR(number_transfers(made, lowered.host_transfers));
+  if (shardings.cores > 1 && !lowered.host_transfers.empty()) {
+    return absl::UnimplementedError(
+        absl::StrCat("a part of a step on the host (", lowered.host_transfers[0].name,
+                     ") in a replica on ", shardings.cores,
+                     " cores: expected replicas on one core each; compute it outside of "
+                     "strategy.run"));
+  }
   set_shardings(shardings, made);
   TF_ASSIGN_OR_RETURN(const auto module, made_static(made, shardings, lowered));
   for (const auto& update : result.resource_updates) {

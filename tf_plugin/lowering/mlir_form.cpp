@@ -1,4 +1,4 @@
-#include "mlir_form.hpp"
+#include "lowering/mlir_form.hpp"
 
 #include <memory>
 

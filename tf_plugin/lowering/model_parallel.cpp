@@ -1,4 +1,4 @@
-#include "model_parallel.hpp"
+#include "lowering/model_parallel.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,9 +1,9 @@
 // The state of the generator is two words: how many numbers have been drawn, and the seed. It goes
 // through the program as a value: into the branches of a conditional and the body of a loop, and
 // out of them.
-//   while (x) cond, body          =>   while (x, state) cond, body' with the state that it leaves
-//   conditional(i, a, b)          =>   conditional(i, (a, state), (b, state)), gives (result, state)
-#include "random.hpp"
+//   while (x) cond, body      =>   while (x, state) cond, body' with the state that it leaves
+//   conditional(i, a, b)      =>   conditional(i, (a, state), (b, state)), gives (result, state)
+#include "lowering/random.hpp"
 
 #include <algorithm>
 #include <map>

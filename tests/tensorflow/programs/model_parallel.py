@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import tensorflow as tf
-from checks import check_close, check_equal, works
+from checks import check_close, check_equal, check_raises, works
 
 SPMD = "spmd" in sys.argv
 resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
@@ -90,5 +90,18 @@ def random_numbers() -> tf.Tensor:
 
 drawn = [np.asarray(part) for part in strategy.experimental_local_results(random_numbers())]
 check_equal("random numbers of each replica differ", len({part.tobytes() for part in drawn}), 4)
+
+
+@tf.function
+def with_host(a: tf.Tensor) -> tf.Tensor:
+    def body(value: tf.Tensor) -> tf.Tensor:
+        product = tf.matmul(value, value, transpose_b=True)
+        return 3.0 * tf.compat.v1.tpu.outside_compilation(lambda part: part + 1.0, product)
+
+    return strategy.run(body, args=(a,))
+
+
+check_raises("a part on the host", tf.errors.UnimplementedError, ("on the host", "2 cores"),
+             lambda: strategy.experimental_local_results(with_host(tf.constant(x)))[0].numpy())
 works("several cores for one replica", "[one program](#several-cores-for-one-replica) for all of them")
 print("all passed")
