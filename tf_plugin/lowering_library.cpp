@@ -14,6 +14,7 @@ namespace tpu::tensorflow {
 namespace {
 
 constexpr char kTensorFlow[] = "libtensorflow_cc.so.2";
+constexpr char kInterface[] = "2.20.";  // of abi/types.h; 2.19 has more lists in a layout
 constexpr char kLibrary[] = "libtpuboard_tf.so";
 constexpr char kAdvice[] =
     "install tensorflow-tpu of that version, or build tpuboard with -DTPU_TENSORFLOW=ENVIRONMENT "
@@ -108,6 +109,16 @@ Lowered checked(Lowered lowered) {
 }
 
 }  // namespace
+
+void check_interface() {
+  const std::string running = version_of_process();
+  if (!running.empty() && !running.starts_with(kInterface)) {
+    fail(
+        fmt::format("TensorFlow {}: expected {}, whose TPU interface this library has; install "
+                    "tensorflow-tpu of that version",
+                    running, std::string(kInterface, sizeof kInterface - 2)));
+  }
+}
 
 Lowered lower(std::string_view request) {
   Lowered lowered;

@@ -7,6 +7,10 @@
 
 namespace tpu::tensorflow {
 
+/// Throws driver::Error (FailedPrecondition) if the structs of this process's TensorFlow are not
+/// those of abi/types.h. Nothing is checked in a process without TensorFlow.
+void check_interface();
+
 /// Loads the library at the first call. Throws driver::Error: FailedPrecondition when it is missing
 /// or was built for another version of TensorFlow than the process has, and what the lowering
 /// failed with.

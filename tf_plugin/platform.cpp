@@ -9,6 +9,7 @@
 #include "answer.hpp"
 #include "board/chip_kind.hpp"
 #include "errors.hpp"
+#include "lowering_library.hpp"
 #include "process_board.hpp"
 #include "system.hpp"
 #include "tpu/version.hpp"
@@ -89,6 +90,7 @@ void TpuPlatform_Free(SE_Platform* platform) { delete platform; }
 
 void TpuPlatform_Initialize(SE_Platform* platform, TF_Status* status) {
   answer(__func__, status, [&] {
+    check_interface();
     System::get();
     platform->initialized = true;
   });

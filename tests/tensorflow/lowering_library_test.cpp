@@ -54,5 +54,14 @@ TEST(TfLoweringLibrary, IsOfTheTensorFlowAndOfTheBuild) {
   fs::remove(place);
 }
 
+// The structs of the interface differ by version: nothing of it is used.
+TEST(TfLoweringLibrary, TheInterfaceIsOfTheTensorFlow) {
+  ASSERT_NE(::dlopen(LIBRARY_FOR_OTHER_VERSION, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
+  const Status status;
+  TPU_TF(TpuPlatform_Initialize)(TPU_TF(TpuPlatform_New)(), status);
+  EXPECT_EQ(status.code(), kFailedPrecondition);
+  EXPECT_EQ(status.text().find("TensorFlow 2.18.1: expected 2.20, "), 0U) << status.text();
+}
+
 }  // namespace
 }  // namespace tpu::test
