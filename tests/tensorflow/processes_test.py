@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import run
 
 PROGRAM = run.ROOT / "tests/tensorflow/programs/long_run.py"
 SECONDS = 120.0  # for what takes seconds on a host that does nothing else
+VARIABLE = 4 << 20  # bytes of the program's, on each core
 ENDLESS = ("--steps", "100000000")
 OPTIONS = argparse.Namespace()
 
@@ -78,11 +80,25 @@ class Node(unittest.TestCase):
         with program(self.variables) as following:
             self.assertEqual(following.end(), (0, "ready\nsum 4\n"), following.error())
 
+    def memory_in_use(self) -> int:
+        """Bytes in the HBM of a core, as the monitor of the node sees them."""
+        done = subprocess.run([OPTIONS.tpuboard, "monitor", "--once", "--json", "--pid", str(self.node.pid)],
+                              check=True, capture_output=True, text=True)
+        return max(core["hbm_used"] for core in json.loads(done.stdout)["cores"])
+
+    def check_memory_is_free(self) -> None:
+        """Of variables. The monitor looks once a second, and the node frees what an ended program leaves."""
+        deadline = time.monotonic() + SECONDS
+        while (used := self.memory_in_use()) >= VARIABLE and time.monotonic() < deadline:
+            time.sleep(0.5)
+        self.assertLess(used, VARIABLE)
+
     def test_killed_processes(self) -> None:
         with program(self.variables, *ENDLESS) as killed:
             killed.wait_for_steps()
             killed.process.kill()
         self.check_next()
+        self.check_memory_is_free()  # the next program's start has freed what was left
         with program(self.variables, *ENDLESS) as left:
             left.wait_for_steps()
             self.assertIsNone(self.node.poll())
@@ -90,6 +106,15 @@ class Node(unittest.TestCase):
             code, _ = left.end()
             self.assertEqual(code, 1, left.error())
             self.assertIn("UnavailableError", left.error())
+
+    def test_a_second_program_while_one_runs(self) -> None:
+        with program(self.variables, *ENDLESS) as first:
+            first.wait_for_steps()
+            self.check_next()
+            code, _ = first.end()
+            self.assertEqual(code, 1)
+            self.assertIn("was written before the TPU system was initialized again", first.error())
+        self.check_next()
 
     def test_an_interrupt_in_fit(self) -> None:
         with program(self.variables, "--fit") as training:
