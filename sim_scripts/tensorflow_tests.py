@@ -83,7 +83,8 @@ REASONS = [
     ("dynamic shape", r"dynamic shapes are not supported"),
     ("size", r"program grows beyond \d+ instructions"),
     ("other version", r"AttributeError: tpu_use_tfrt"),
-    ("package", r"ModuleNotFoundError|No module named|ImportError: "),
+    ("package", r"ModuleNotFoundError|No module named|ImportError: |module 'tf_keras\.\S+' has no attribute"),
+    ("graph mode", r"experimental_connect_to_cluster` can only be called in eager mode"),
     # What XLA's kernels have not for any device that is not theirs, and TensorFlow's own refusals.
     ("TensorFlow", r"Support for TensorList crossing the XLA/TF boundary|No registered '\S+' OpKernel|"
                    r"Could not find compiler for platform|not compiled with XLA support|"

@@ -89,6 +89,8 @@ class TensorflowTests(unittest.TestCase):
         for text, reason in [
             ("UnimplementedError: mhlo.add: element type f16 is not supported by the TPU", "type"),
             ("AttributeError: tpu_use_tfrt", "other version"),
+            ("AttributeError: module 'tf_keras.optimizers.legacy' has no attribute 'rmsprop'", "package"),
+            ("`tf.config.experimental_connect_to_cluster` can only be called in eager mode.", "graph mode"),
             ("No registered 'AsString' OpKernel for XLA_TPU_JIT", "TensorFlow"),
             ("ModuleNotFoundError: No module named 'tensorflow.python.x'", "package"),
             ("UNIMPLEMENTED: an array of element type 23 (number in xla_data.proto): expected one of pred", "type"),
