@@ -13,6 +13,8 @@ bool is_there(const Instruction& at) {
   return at.opcode == "parameter" || at.opcode == "constant" || at.opcode == "get-tuple-element";
 }
 
+bool is_scalar(const Instruction& at) { return !at.shape.is_tuple() && at.shape.dims.empty(); }
+
 // Instructions whose order among each other means something: they stay.
 bool stays(const Instruction& at) {
   static constexpr std::string_view kKinds[] = {
@@ -24,19 +26,23 @@ bool stays(const Instruction& at) {
 
 class Order {
  public:
-  explicit Order(const Computation& computation) : c_(computation), done_(size()) {}
+  explicit Order(const Computation& computation) : c_(computation), early_(size()), done_(size()) {}
 
   std::vector<uint32_t> run() {
     find_moved();
+    const bool has_sums = std::ranges::any_of(c_.instructions, is_sum);
     std::vector<std::vector<uint32_t>> behind(size());
     std::vector<int64_t> last(size(), -1);  // of what is computed for the instruction
     for (uint32_t i = 0; i < size(); ++i) {
       const Instruction& at = c_.instructions[i];
       for (const uint32_t operand : at.operands) {
-        const bool later = moved_[operand] || is_there(c_.instructions[operand]);
+        const bool later = moved_[operand] || early_[operand] || is_there(c_.instructions[operand]);
         last[i] = std::max(last[i], later ? last[operand] : operand);
       }
-      if (moved_[i] && last[i] >= 0) {
+      early_[i] = has_sums && last[i] < 0 && !at.operands.empty() && is_scalar(at) && !stays(at);
+      if (early_[i]) {
+        emit(i);
+      } else if (moved_[i] && last[i] >= 0) {
         behind[static_cast<size_t>(last[i])].push_back(i);
       }
     }
@@ -81,7 +87,7 @@ class Order {
   }
 
   const Computation& c_;
-  std::vector<bool> moved_, done_;
+  std::vector<bool> moved_, early_, done_;
   std::vector<uint32_t> out_;
 };
 

@@ -4,7 +4,9 @@
 //   dx = dot(dy, w); .. all else that follows from dx; dw = dot(x, dy); s = all-reduce(dw)
 //   =>   dw = dot(x, dy); dx = dot(dy, w); ..; s = all-reduce(dw)
 //
-// An all_reduce starts when its operand is there, wherever it is itself (kernel/buckets.hpp).
+// An all_reduce starts when its operand is there, wherever it is itself (kernel/buckets.hpp). Where
+// the cores divide an update behind it, it waits for the update's other operands, too: scalars that
+// depend on arguments alone, such as a learning rate of this step, come first.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +16,7 @@
 
 namespace tpu::compiler::hlo {
 
-/// Positions of all instructions. What only an all-reduce uses, if by way of others, is behind the
-/// last of its operands; all else is in the order of the computation.
+/// Positions of all instructions. Without an all-reduce they are in the order of the computation.
 std::vector<uint32_t> order_of(const Computation& computation);
 
 }  // namespace tpu::compiler::hlo

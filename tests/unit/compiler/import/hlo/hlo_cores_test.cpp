@@ -132,6 +132,29 @@ TEST(HloCollectives, WhatOnlyASumUsesComesAsSoonAsItCan) {
   EXPECT_LT(at("cosine"), at("sine"));  // as in the module
 }
 
+TEST(HloCollectives, ScalarsOfArgumentsComeInFrontOfSums) {
+  const auto kinds_of = [](bool sum) {
+    const Module m = load(program({parameter(0, kVector),
+                                   {"tanh", kVector, {1}},
+                                   sum ? Instruction{"all-reduce", kVector, {2}, calls({1})}
+                                       : Instruction{"negate", kVector, {2}},
+                                   parameter(1, kScalar),
+                                   {"exponential", kScalar, {4}},
+                                   {"sine", kScalar, {5}},
+                                   {"tuple", tuple_shape({kVector, kScalar}), {3, 6}}}));
+    std::vector<std::string> kinds;
+    walk(m.main->body, [&](const Op& op) { kinds.emplace_back(kind_name(op.kind)); });
+    return kinds;
+  };
+  const auto at = [](const std::vector<std::string>& kinds, const std::string& kind) {
+    return std::ranges::find(kinds, kind) - kinds.begin();
+  };
+  const std::vector<std::string> with = kinds_of(true), without = kinds_of(false);
+  EXPECT_LT(at(with, "exponential"), at(with, "sine"));
+  EXPECT_LT(at(with, "sine"), at(with, "tanh"));
+  EXPECT_LT(at(without, "tanh"), at(without, "exponential"));
+}
+
 // Of two arrays in one parameter all replicas have the same first one, whose memory a result takes.
 TEST(HloReplicas, ArraysThatAreTheSameOnAllHaveNoEntryForEach) {
   const std::string pair = tuple_shape({kVector, kVector});
