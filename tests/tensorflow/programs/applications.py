@@ -121,5 +121,5 @@ strategy = tf.distribute.TPUStrategy(open_board())
 tf.keras.utils.set_random_seed(9)
 for name in options.models:
     check(name, options, strategy)
-works("Xception, EfficientNet, MobileNet of `keras.applications`", "predictions, losses, weights of the CPU")
+works("Xception of `keras.applications`", "predictions, losses, weights of the CPU")
 print("all passed")
