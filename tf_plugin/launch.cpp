@@ -115,7 +115,7 @@ void Program::launch(Stream& stream, const Launch& launch) const {
     }
     const pjrt::DeviceArrayPtr& array = outputs[dynamic.result];
     const auto sizes = outputs.begin() + static_cast<std::ptrdiff_t>(dynamic.first_size);
-    const auto rank = static_cast<std::ptrdiff_t>(array->shape().size());
+    const auto rank = static_cast<std::ptrdiff_t>(dynamic.rank);
     System::get().memory().set(launch.results[dynamic.result], Sized{array, {sizes, sizes + rank}});
   }
   follow(stream, launch, result.done.at(0));

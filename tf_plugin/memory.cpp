@@ -39,9 +39,24 @@ void copy_box(const std::vector<std::byte>& from, const driver::Shape& bounds,
   }
 }
 
-Untyped box_of(const pjrt::Runtime& runtime, const pjrt::DeviceArray& array,
-               const driver::Shape& dims) {
+// An array of a replicated program has a dimension of one in front, for its replica.
+driver::Shape without_front(const driver::Shape& dims, size_t rank) {
+  auto first = dims.begin();
+  while (dims.end() - first > static_cast<std::ptrdiff_t>(rank) && *first == 1) {
+    ++first;
+  }
+  return {first, dims.end()};
+}
+
+bool is_all_of(const pjrt::DeviceArray& array, const driver::Shape& dims) {
   const driver::Shape& bounds = array.shape();
+  return without_front(bounds, dims.size()) == without_front(dims, bounds.size());
+}
+
+Untyped box_of(const pjrt::Runtime& runtime, const pjrt::DeviceArray& array,
+               const driver::Shape& wanted) {
+  const driver::Shape bounds = without_front(array.shape(), wanted.size());
+  const driver::Shape dims = without_front(wanted, bounds.size());
   if (dims.size() != bounds.size() || !std::ranges::equal(dims, bounds, std::less_equal{})) {
     pjrt::throw_invalid("an array of " + driver::type_text(array.dtype(), bounds) + " is read as " +
                         driver::type_text(array.dtype(), dims) +
@@ -195,7 +210,7 @@ pjrt::DeviceArrayPtr Memory::array(uint64_t address, driver::DType dtype,
   } else if (const auto* untyped = std::get_if<Untyped>(&there.contents)) {
     source = *untyped;
   } else if (const auto* sized = std::get_if<Sized>(&there.contents)) {
-    if (sized->array->dtype() == dtype && sized->array->shape() == dims) {
+    if (sized->array->dtype() == dtype && is_all_of(*sized->array, dims)) {
       return sized->array;
     }
     source = box_of(runtime_, *sized->array, dims);
@@ -217,7 +232,7 @@ driver::Event Memory::read(uint64_t address, driver::DType dtype, const driver::
                            std::span<std::byte> out) {
   const Contents there = contents(address);
   const auto* sized = std::get_if<Sized>(&there);
-  if (sized == nullptr || sized->array->dtype() != dtype || sized->array->shape() == dims) {
+  if (sized == nullptr || sized->array->dtype() != dtype || is_all_of(*sized->array, dims)) {
     return array(address, dtype, dims)->read(0, out);
   }
   const Untyped box = box_of(runtime_, *sized->array, dims);

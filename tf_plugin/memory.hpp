@@ -30,7 +30,8 @@ struct Untyped {
 };
 
 /// A result with dynamic sizes: `array` has their bounds, and the result is the first elements of
-/// each dimension. `sizes` has an s32 for each.
+/// each dimension. `sizes` has an s32 for each, and none for the dimension that a replicated
+/// program has in front.
 struct Sized {
   pjrt::DeviceArrayPtr array;
   std::vector<pjrt::DeviceArrayPtr> sizes;

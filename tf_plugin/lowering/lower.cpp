@@ -175,7 +175,7 @@ absl::Status move_sizes(xla::HloModule& module, std::vector<DynamicResult>& dyna
     if (!marked->IsCustomCall(kMark)) {
       continue;
     }
-    dynamic.push_back({i, results.size()});
+    dynamic.push_back({i, results.size(), static_cast<size_t>(marked->operand_count() - 1)});
     results[i] = marked->mutable_operand(0);
     for (int64_t d = 1; d < marked->operand_count(); ++d) {
       results.push_back(not_negative(marked->mutable_operand(d)));

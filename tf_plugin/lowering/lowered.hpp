@@ -17,7 +17,7 @@ namespace tpu::tensorflow {
 /// A result whose sizes are known at run time only: an array of the bounds, and behind all results
 /// that TensorFlow knows of, the size of each of its dimensions as an s32.
 struct DynamicResult {
-  size_t result = 0, first_size = 0;
+  size_t result = 0, first_size = 0, rank = 0;
 };
 
 /// An array that travels between a program and the host while it runs.

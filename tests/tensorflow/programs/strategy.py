@@ -94,6 +94,39 @@ check_equal("results of dynamic size", tf.concat(parts, 0), 2 * inputs)
 check_equal("columns of dynamic size", tf.concat(strategy.experimental_local_results(turned), 1), inputs.T)
 
 
+@tf.function
+def shared(iterator: tf.data.Iterator) -> tuple[tf.Tensor, tf.Tensor]:
+    def body(batch: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        total = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.shape(batch[0])[0])
+        return tf.transpose(batch[0]) + tf.cast(total, tf.float32), batch[1][:, 0]
+
+    return strategy.run(body, args=(next(iterator),))
+
+
+@tf.function
+def halved(values: tf.Tensor) -> tf.Tensor:
+    return strategy.run(lambda own: own / 2.0, args=(values,))
+
+
+@tf.function
+def meant(values: tf.Tensor) -> tf.Tensor:
+    def body(own: tf.Tensor) -> tf.Tensor:
+        return own - tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.reduce_sum(own))
+
+    return strategy.run(body, args=(values,))
+
+
+# The same of a program that the cores run together; then as arguments of others.
+columns, last = shared(iterator)
+check_equal("columns of dynamic size, with a sum over the cores",
+            tf.concat(strategy.experimental_local_results(columns), 1), inputs.T + 83.0)
+check_equal("the result behind them", tf.concat(strategy.experimental_local_results(last), 0), targets[:, 0])
+check_equal("results of dynamic size as arguments",
+            tf.concat(strategy.experimental_local_results(halved(columns)), 1), (inputs.T + 83.0) / 2.0)
+check_close("results of dynamic size as arguments, with a sum over the cores",
+            tf.concat(strategy.experimental_local_results(meant(twice)), 0), 2 * inputs - 2 * inputs.sum(), 1e-2)
+
+
 works("loops with `tf.range`", "a step is one program of the board")
 works("batches and results whose size is known at run time", "padded to a bound, as on a TPU")
 
