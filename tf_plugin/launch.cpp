@@ -84,10 +84,10 @@ std::shared_ptr<const pjrt::DeviceProgram> Program::loaded_on(
 
 void Program::launch(Stream& stream, const Launch& launch) const {
   const exe::ExecutableT& program = executable();
-  std::shared_ptr<const pjrt::DeviceProgram> loaded;
-  pjrt::LaunchRequest request;
+  pjrt::LaunchResult result;
   try {
-    loaded = loaded_on(launch.devices);
+    const std::shared_ptr<const pjrt::DeviceProgram> loaded = loaded_on(launch.devices);
+    pjrt::LaunchRequest request;
     const size_t known =
         launch.dynamic.empty() ? program.results.size() : launch.dynamic[0].first_size;
     if (launch.results.size() != known) {
@@ -98,11 +98,11 @@ void Program::launch(Stream& stream, const Launch& launch) const {
     request.keep = kept(program, launch);
     request.on_host_call = launch.on_host_call;
     request.meets = launch.meets;
+    result = loaded->launch(request);
   } catch (...) {
     refuse(stream, launch);
     throw;
   }
-  const pjrt::LaunchResult result = loaded->launch(request);
   const std::vector<pjrt::DeviceArrayPtr>& outputs = result.outputs.at(0);
   for (size_t i = 0; i < launch.results.size(); ++i) {
     if (launch.results[i] != Program::Launch::kElsewhere) {
