@@ -102,7 +102,7 @@ def end_by(number: int) -> None:
     """This process ends as one that has no handlers."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
 
 
 def main() -> None:
@@ -117,7 +117,8 @@ def main() -> None:
     os.environ["TPU_LIBRARY_PATH"] = str(library)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     # TensorFlow takes SIGTERM when a program connects, and does not end. Its threads inherit what is blocked.
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    ends = ENDS if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else ENDS - {signal.SIGHUP}  # nohup
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     tf = import_tensorflow()
     check_lowering(library.with_name(LOWERING), tf.__version__)
     server = serve(tf, port)
@@ -125,7 +126,7 @@ def main() -> None:
     print(f"tpu_worker: port {port} is open on all addresses of this host; who reaches it can run code as you",
           file=sys.stderr)
     print(f"export TPU_NAME=grpc://{HOST}:{port} {PROGRAM_VARIABLES}", flush=True)
-    end_by(signal.sigwait(ENDS))
+    end_by(signal.sigwait(ends))
 
 
 if __name__ == "__main__":

@@ -72,6 +72,7 @@ class Node(unittest.TestCase):
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
         variables = run.environment(OPTIONS.library.resolve())
+        self.addCleanup(signal.signal, signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_IGN))  # as nohup does
         self.node, line = stack.enter_context(run.node(OPTIONS.venv / "bin/python", variables))
         self.variables = run.environment_of_client(variables, line)
 
@@ -129,7 +130,8 @@ class Node(unittest.TestCase):
         self.check_next()
 
     def test_a_node_that_is_told_to_end(self) -> None:
-        self.check_next()  # TensorFlow has taken the signal by then
+        self.node.send_signal(signal.SIGHUP)  # is ignored
+        self.check_next()  # TensorFlow has taken SIGTERM by then
         self.node.terminate()
         self.assertEqual(self.node.wait(SECONDS), -signal.SIGTERM)
 
