@@ -72,7 +72,9 @@ void BoardServer::accept_one() {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       wait_for_room(std::strerror(errno));
     }
-    return;  // else: whoever wanted to connect has gone
+    // Else whoever wanted to connect has gone. Any other error must not keep a processor busy.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return;
   }
   auto accepted = std::make_shared<FrameSocket>(std::move(socket));
   if (accepted->peer().user == ::geteuid()) {
