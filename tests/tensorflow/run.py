@@ -101,8 +101,11 @@ def check_environment(venv: Path, lowering: Path | None, client: Path | None) ->
 
 
 def untold(log: Path) -> int:
-    """1, and the lines of the call log about errors that no status had room for; 0: none."""
-    lines = log.read_text("utf-8", errors="replace").splitlines() if log.exists() else []
+    """1, and the lines of the call log about errors that no status had room for, or no log; 0: none."""
+    if not log.exists():
+        print("the program, or its node, has left no call log")
+        return 1
+    lines = log.read_text("utf-8", errors="replace").splitlines()
     found = [index for index, line in enumerate(lines) if "has no status for this error" in line]
     for index in found[:10]:
         print("an error that nobody is told:", *lines[max(0, index - 1):index + 1], sep="\n  ")
