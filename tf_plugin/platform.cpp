@@ -70,6 +70,7 @@ void read_bytes(Stream& stream, const SE_DeviceMemoryBase& from, void* to, uint6
 
 using tpu::tensorflow::address_of;
 using tpu::tensorflow::answer;
+using tpu::tensorflow::check_interface;
 using tpu::tensorflow::System;
 
 extern "C" {
