@@ -131,14 +131,15 @@ struct Gangs::Group {
       });
     }
   }
-  template <class Visit>
-  void each(const Visit& visit) {
+  std::vector<Gang*> all() {
+    std::vector<Gang*> found;
     for (Gang& gang : gangs) {
-      visit(gang);
+      found.push_back(&gang);
     }
     for (auto& [name, gang] : named) {
-      visit(gang);
+      found.push_back(&gang);
     }
+    return found;
   }
 };
 

@@ -86,10 +86,10 @@ Gangs::~Gangs() {
     changed_.notify_all();
     watch.swap(watch_);
     for (auto& [devices, group] : groups_) {
-      group->each([&](Gang& gang) TPU_REQUIRES(mutex_) {
-        fail(gang, {driver::ErrorCode::kCancelled, gang.text() + ": the runtime was closed"},
+      for (Gang* gang : group->all()) {
+        fail(*gang, {driver::ErrorCode::kCancelled, gang->text() + ": the runtime was closed"},
              failed);
-      });
+      }
     }
     while (joiners_ > 0 || !joining_.empty()) {
       changed_.wait(mutex_);
@@ -265,9 +265,9 @@ void Gangs::leave(const std::vector<int>& devices, const driver::Error& error) {
       if (std::ranges::none_of(members, leaves)) {
         continue;
       }
-      group->each([&](Gang& gang) TPU_REQUIRES(mutex_) {
-        fail(gang, {error.code(), gang.text() + ": " + error.message(), error.place()}, failed);
-      });
+      for (Gang* gang : group->all()) {
+        fail(*gang, {error.code(), gang->text() + ": " + error.message(), error.place()}, failed);
+      }
       group->count_anew();
     }
   }
@@ -297,17 +297,17 @@ std::optional<Gangs::Clock::time_point> Gangs::look(Failed& failed) {
   const auto limit = std::chrono::duration_cast<Clock::duration>(limit_);
   std::optional<Clock::time_point> earliest;
   for (auto& [devices, group] : groups_) {
-    group->each([&](Gang& gang) TPU_REQUIRES(mutex_) {
-      if (!gang.is_late()) {
-        return;
+    for (Gang* gang : group->all()) {
+      if (!gang->is_late()) {
+        continue;
       }
-      const Clock::time_point end = waiting_since(gang) + limit;
+      const Clock::time_point end = waiting_since(*gang) + limit;
       if (end <= Clock::now()) {
-        fail(gang, {driver::ErrorCode::kTimeout, gang.late_text(limit_.count())}, failed);
+        fail(*gang, {driver::ErrorCode::kTimeout, gang->late_text(limit_.count())}, failed);
       } else {
         earliest = std::min(earliest.value_or(end), end);
       }
-    });
+    }
   }
   return earliest;
 }
