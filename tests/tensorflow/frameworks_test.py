@@ -1,8 +1,7 @@
 """The guide's convnet takes the same simulated time by Keras on TensorFlow and on JAX (benchmarks/frameworks.py).
 
 Usage: frameworks_test.py --venv FOLDER --lowering LIBRARY --python FILE --library FILE
---venv: TensorFlow's environment; --python: that of JAX. Simulated time does not depend on the host. Exits with 77
-(skipped) without TensorFlow.
+--venv: TensorFlow's environment; --python: that of JAX. Exits with 77 (skipped) without TensorFlow.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import run
 BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks/frameworks.py"
 MOST = 0.05  # of the time with JAX
 # With fewer filters what happens once an epoch is more than that: metrics are set to zero and read, array by array.
-STEP = ("--convnet", "64", "--batch", "64", "--optimizer", "adam", "--steps", "12", "--rounds", "1")
+STEP = ("--convnet", "64", "--batch", "64", "--optimizer", "adam", "--steps", "12", "--rounds", "3")
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """The same training step by JAX, Keras and PyTorch/XLA takes the same simulated time (benchmarks/frameworks.py).
 
 Usage: frameworks_test.py --venv FOLDER --python FILE --library FILE
-Simulated time does not depend on the host. Exits with 77 (skipped) without the environment of PyTorch/XLA.
+Exits with 77 (skipped) without the environment of PyTorch/XLA.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks/frameworks.py"
 SKIPPED = 77
 MOST = 0.05  # of the time with JAX
-STEP = ("--layers", "784,1024,1024,10", "--batch", "1024", "--steps", "8", "--rounds", "1")
+STEP = ("--layers", "784,1024,1024,10", "--batch", "1024", "--steps", "8", "--rounds", "3")
 
 
 def main() -> int:
