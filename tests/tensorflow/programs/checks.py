@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,10 +11,26 @@ import tensorflow as tf
 
 def open_board() -> tf.distribute.cluster_resolver.TPUClusterResolver:
     """As a program on a TPU VM does it, or, where TPU_NAME names one, with a TPU node."""
+    tune_no_inputs()
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="" if "TPU_NAME" in os.environ else "local")
     tf.config.experimental_connect_to_cluster(resolver)
     tf.tpu.experimental.initialize_tpu_system(resolver)
     return resolver
+
+
+def tune_no_inputs() -> None:
+    """No data set gets the thread that tunes it, not even those that Keras makes: TensorFlow waits up to 60 s for that
+    one when an iterator is deleted (docs/tensorflow.md)."""
+    distribute = tf.distribute.Strategy.experimental_distribute_dataset
+
+    def distribute_steady(self: tf.distribute.Strategy, dataset: tf.data.Dataset, *arguments: Any,
+                          **named: Any) -> object:
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        return distribute(self, dataset.with_options(options), *arguments, **named)
+
+    if distribute.__name__ != distribute_steady.__name__:
+        tf.distribute.Strategy.experimental_distribute_dataset = distribute_steady
 
 
 def works(what: str, state: str) -> None:
