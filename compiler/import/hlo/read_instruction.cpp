@@ -270,7 +270,7 @@ bool read_collective(const Message& m, Instruction& to) {
       to.sharding = read_sharding(m.message("OpSharding"));
       return true;
     case 49:
-      to.groups.push_back(read_replica_group(m.message("ReplicaGroup")));
+      to.groups.push_back(read_numbers(m.message("ReplicaGroup")));
       return true;
     case 52:
       to.pairs.push_back(read_numbers<2>(m.message("SourceTarget")));
@@ -288,16 +288,6 @@ bool read_collective(const Message& m, Instruction& to) {
     default:
       return false;
   }
-}
-
-Ints read_flags(Message m) {
-  Ints flags;
-  while (m.next()) {
-    if (m.field() == 1) {
-      m.integers(flags);
-    }
-  }
-  return flags;
 }
 
 void read_message(const Message& m, Instruction& to) {
@@ -339,7 +329,7 @@ void read_message(const Message& m, Instruction& to) {
       to.triangular = read_triangular(m.message("TriangularSolveOptions"));
       break;
     case 61:
-      to.same = read_flags(m.message("ParameterReplication"));
+      to.same = read_numbers(m.message("ParameterReplication"));
       break;
     case 62:
       to.lower = read_numbers<1>(m.message("CholeskyOptions"))[0] != 0;

@@ -142,14 +142,14 @@ class Named {
 
 }  // namespace
 
-Ints read_replica_group(Message m) {
-  Ints group;
+Ints read_numbers(Message m) {
+  Ints numbers;
   while (m.next()) {
     if (m.field() == 1) {
-      m.integers(group);
+      m.integers(numbers);
     }
   }
-  return group;
+  return numbers;
 }
 
 namespace {
@@ -206,7 +206,7 @@ std::vector<Ints> read_device_list(Message m) {
   std::vector<Ints> groups;
   while (m.next()) {
     if (m.field() == 1) {
-      groups.push_back(read_replica_group(m.message("ReplicaGroup")));
+      groups.push_back(read_numbers(m.message("ReplicaGroup")));
     } else if (m.field() == 2) {
       groups = read_iota_groups(m.message("IotaReplicaGroupListProto"));
     }

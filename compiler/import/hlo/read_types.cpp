@@ -52,16 +52,6 @@ constexpr std::array kLiteralFields = std::to_array<LiteralField>({
     {36, 36, Kept::kBytes},
 });
 
-Ints read_layout(Message m) {
-  Ints minor_to_major;
-  while (m.next()) {
-    if (m.field() == 1) {
-      m.integers(minor_to_major);
-    }
-  }
-  return minor_to_major;
-}
-
 void append(const Ints& numbers, size_t bytes_each, std::vector<std::byte>& to) {
   for (const int64_t n : numbers) {
     for (size_t i = 0; i < bytes_each; ++i) {
@@ -117,7 +107,7 @@ Shape read_shape(Message m) {
         shape.members.push_back(read_shape(m.message("ShapeProto")));
         break;
       case 5:
-        shape.minor_to_major = read_layout(m.message("LayoutProto"));
+        shape.minor_to_major = read_numbers(m.message("LayoutProto"));
         break;
       case 6:
         m.integers(dynamic);
