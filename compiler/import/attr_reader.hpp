@@ -40,6 +40,8 @@ class Tables {
   std::optional<std::vector<uint32_t>> array(uint32_t attr_index) const;
   // Entry of a dictionary attribute, kNone if missing (or no dictionary).
   uint32_t entry(uint32_t dictionary, std::string_view key) const;
+  // A property of an op that is a string; "" if it is missing or another attribute.
+  std::string_view property_text(const bytecode::RawOp& op, std::string_view property) const;
 
  private:
   void collect_frames(uint32_t attr_index, const std::string& function, int depth, int& steps,

@@ -81,6 +81,15 @@ uint32_t Tables::entry(uint32_t dictionary, std::string_view key) const {
   return kNone;
 }
 
+std::string_view Tables::property_text(const bytecode::RawOp& op, std::string_view property) const {
+  for (const auto& [name, value] : op.properties) {
+    if (name == property) {
+      return text(value).value_or("");
+    }
+  }
+  return "";
+}
+
 LocRef Tables::loc(uint32_t attr_index) {
   if (attr_index == kNone) {
     return unknown_loc();

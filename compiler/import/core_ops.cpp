@@ -35,13 +35,13 @@ CoreOps::CoreOps(const Tables& tables, const RawOp& module) : tables_(tables) {
   std::vector<std::string_view> next;
   for (const RawRegion& region : module.regions) {
     for (const RawOp& function : region.ops) {
-      const std::string_view name = text(function, "sym_name");
+      const std::string_view name = tables.property_text(function, "sym_name");
       bool has_border = false, has_core_op = false;
       std::vector<std::string_view> callees;
       each_inside(function, [&](const RawOp& op) {
         has_border = has_border || is_border(op);
         has_core_op = has_core_op || is_one(op);
-        if (const std::string_view callee = text(op, "callee"); !callee.empty()) {
+        if (const std::string_view callee = tables.property_text(op, "callee"); !callee.empty()) {
           callees.push_back(callee);
         }
       });
@@ -80,22 +80,12 @@ bool CoreOps::is_one(const RawOp& op) const {
   }
   const auto kind = kind_from_name(base_name(op.name));
   return (kind && (is_collective(*kind) || *kind == Kind::kPartitionId)) ||
-         functions_.contains(text(op, "callee"));
+         functions_.contains(tables_.property_text(op, "callee"));
 }
 
 bool CoreOps::is_border(const RawOp& op) const {
   const std::string_view target = custom_call_target(tables_, op);
   return target == kGspmdEnter || target == kGspmdLeave;
-}
-
-// "" where it is missing.
-std::string_view CoreOps::text(const RawOp& op, std::string_view property) const {
-  for (const auto& [name, attr] : op.properties) {
-    if (name == property) {
-      return tables_.text(attr).value_or("");
-    }
-  }
-  return "";
 }
 
 }  // namespace tpu::compiler::frontend

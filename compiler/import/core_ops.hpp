@@ -21,7 +21,6 @@ class CoreOps {
  private:
   bool is_one(const bytecode::RawOp& op) const;
   bool is_border(const bytecode::RawOp& op) const;
-  std::string_view text(const bytecode::RawOp& op, std::string_view property) const;
 
   const Tables& tables_;
   std::set<std::string_view> functions_;

@@ -274,14 +274,7 @@ GspmdSharding read_gspmd(std::string_view text, size_t rank, int64_t cores, Mesh
 }
 
 std::string_view custom_call_target(const Tables& tables, const RawOp& op) {
-  if (op.name.starts_with("custom_call_v")) {
-    for (const auto& [key, value] : op.properties) {
-      if (key == "call_target_name") {
-        return tables.text(value).value_or("");
-      }
-    }
-  }
-  return "";
+  return op.name.starts_with("custom_call_v") ? tables.property_text(op, "call_target_name") : "";
 }
 
 GspmdShardMaps::GspmdShardMaps(const Tables& tables, const RawOp& module) {
