@@ -105,15 +105,25 @@ struct Gangs::Group {
       return at->second;
     }
     forget_failed();
+    return named.emplace(meets, new_gang(++named_so_far, program, spare)).first->second;
+  }
+  /// The next launch of the partition, with a number.
+  Gang& with_next_number(size_t partition, const Program& program, Spare& spare) {
+    const uint64_t number = asked[partition]++;
+    if (first + gangs.size() <= number) {
+      gangs.push_back(new_gang(first + gangs.size() + 1, program, spare));
+    }
+    return gangs[number - first];
+  }
+  static Gang new_gang(uint64_t number, const Program& program, Spare& spare) {
     const size_t devices = program.devices.size();
-    Gang gang{.program = program,
-              .number = ++named_so_far,
-              .launch = std::move(spare),
-              .asked = std::vector<bool>(devices),
-              .last = Clock::now(),
-              .error = {},
-              .programs = Programs(devices)};
-    return named.emplace(meets, std::move(gang)).first->second;
+    return {.program = program,
+            .number = number,
+            .launch = std::move(spare),
+            .asked = std::vector<bool>(devices),
+            .last = Clock::now(),
+            .error = {},
+            .programs = Programs(devices)};
   }
   /// Of those that have failed, whose other shares may never come: the oldest.
   void forget_failed() {

@@ -130,30 +130,14 @@ void Gangs::with_spare(const std::string& name, const Program& program,
 // The launch that comes next for a partition; it has asked for it from here on.
 Gangs::Gang& Gangs::next_of(Group& group, size_t partition, const Program& program,
                             const std::string& meets, Spare& spare) {
-  if (!meets.empty()) {
-    Gang& gang = group.with_name(meets, program, spare);
-    if (gang.asked[partition]) {
-      throw driver::Error(driver::ErrorCode::kInvalidArgument,
-                          fmt::format("{}: TPU:{} launches it again, expected one share of each "
-                                      "device",
-                                      gang.text(), program.devices[partition]));
-    }
-    gang.asked[partition] = true;
-    gang.last = Clock::now();
-    return gang;
+  Gang& gang = meets.empty() ? group.with_next_number(partition, program, spare)
+                             : group.with_name(meets, program, spare);
+  if (gang.asked[partition]) {
+    throw driver::Error(driver::ErrorCode::kInvalidArgument,
+                        fmt::format("{}: TPU:{} launches it again, expected one share of each "
+                                    "device",
+                                    gang.text(), program.devices[partition]));
   }
-  const uint64_t number = group.asked[partition]++;
-  if (group.first + group.gangs.size() <= number) {
-    const size_t devices = program.devices.size();
-    group.gangs.push_back({.program = program,
-                           .number = group.first + group.gangs.size() + 1,
-                           .launch = std::move(spare),
-                           .asked = std::vector<bool>(devices),
-                           .last = Clock::now(),
-                           .error = {},
-                           .programs = Programs(devices)});
-  }
-  Gang& gang = group.gangs[number - group.first];
   gang.asked[partition] = true;
   gang.last = Clock::now();
   return gang;
