@@ -6,38 +6,23 @@ Usage: demo_test.py --venv FOLDER --build FOLDER --work FOLDER. Exits with 77 (s
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib.util
-import io
 import re
 import subprocess
 import sys
-import tempfile
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from unittest import mock
 
 import run
 
+sys.path.insert(0, str(run.ROOT / "tests/support"))
+
+import demo_setup  # noqa: E402
+
 
 def check_order() -> None:
-    """The environment comes before the build, which needs its headers: noted instead of run."""
-    sys.dont_write_bytecode = True
-    sys.path.insert(0, str(run.ROOT / "sim_scripts"))
-    demo = SourceFileLoader("demo_tf", str(run.ROOT / "sim_scripts/demo_tf"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("demo_tf", demo))
-    sys.modules["demo_tf"] = module
-    demo.exec_module(module)
-    for given, expected in ([], ["setup", "tensorflow_venv", "cmake", "cmake"]), \
-            (["--venv", "x"], ["setup", "cmake", "cmake"]), (["--build-dir", "x"], ["setup", "tensorflow_venv"]):
-        called: list[str] = []
-        module.call = lambda what, command, log, called=called: called.append(Path(command[0]).name)
-        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(SystemExit), \
-                contextlib.redirect_stderr(io.StringIO()):
-            module.PLUGIN = "no/library"  # ends there
-            with mock.patch.object(sys, "argv", ["demo_tf", "--out", folder, *given]):
-                module.main()
-        assert called == expected, (given, called)
+    """The environment comes before the build, which needs its headers."""
+    demo_setup.check_calls("demo_tf", "PLUGIN", {
+        (): ["setup", "tensorflow_venv", "cmake", "cmake"], ("--venv", "x"): ["setup", "cmake", "cmake"],
+        ("--build-dir", "x"): ["setup", "tensorflow_venv"]})
 
 
 def main() -> int:

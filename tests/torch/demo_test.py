@@ -6,39 +6,24 @@ Usage: demo_test.py --venv FOLDER --build FOLDER --work FOLDER. Exits with 77 (s
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib.util
-import io
 import re
 import subprocess
 import sys
-import tempfile
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+
+import demo_setup  # noqa: E402
+
 SKIPPED = 77
 
 
 def check_order() -> None:
-    """Debian packages come before the environment, which needs python3-venv and g++: noted instead of run."""
-    sys.dont_write_bytecode = True
-    sys.path.insert(0, str(ROOT / "sim_scripts"))
-    demo = SourceFileLoader("demo_torch", str(ROOT / "sim_scripts/demo_torch"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("demo_torch", demo))
-    sys.modules["demo_torch"] = module
-    demo.exec_module(module)
-    for given, expected in ([], ["setup", "torch_venv", "cmake"]), (["--venv", "x"], ["setup", "cmake"]), \
-            (["--build-dir", "x"], ["setup", "torch_venv"]):
-        called: list[str] = []
-        module.call = lambda what, command, log, called=called: called.append(Path(command[0]).name)
-        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(SystemExit), \
-                contextlib.redirect_stderr(io.StringIO()):
-            module.LIBRARY = "no/library"  # ends there
-            with mock.patch.object(sys, "argv", ["demo_torch", "--out", folder, *given]):
-                module.main()
-        assert called == expected, (given, called)
+    """Debian packages come before the environment, which needs python3-venv and g++."""
+    demo_setup.check_calls("demo_torch", "LIBRARY", {
+        (): ["setup", "torch_venv", "cmake"], ("--venv", "x"): ["setup", "cmake"],
+        ("--build-dir", "x"): ["setup", "torch_venv"]})
 
 
 def main() -> int:

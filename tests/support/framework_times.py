@@ -1,0 +1,24 @@
+"""Simulated times of a training step by several frameworks, compared (benchmarks/frameworks.py)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks/frameworks.py"
+
+
+def compare(python: Path, arguments: list[str | Path], most: float) -> int:
+    """Prints the benchmark's table; 1 if it fails or a time differs by more than `most` of the first framework's."""
+    with tempfile.TemporaryDirectory() as folder:
+        figures = Path(folder) / "figures.json"
+        done = subprocess.run([python, BENCHMARK, "--python", python, *arguments, "--json", figures], check=False)
+        if done.returncode != 0:
+            return 1
+        ratios = {name: each["simulated_ratio"] for name, each in json.loads(figures.read_text("utf-8")).items()}
+    far = {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > most}
+    if far:
+        print(f"simulated time differs by more than {most:.0%} of that with JAX: {far}")
+    return 1 if far else 0
