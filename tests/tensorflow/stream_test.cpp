@@ -1,4 +1,4 @@
-// Streams of TensorFlow: their order, who waits for them, and who is told of an error.
+// Streams of TensorFlow: their order, what a wait covers, and which call gets an error.
 #include <gmock/gmock.h>
 
 #include <array>
