@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,18 +18,13 @@ def open_board() -> tf.distribute.cluster_resolver.TPUClusterResolver:
 
 
 def tune_no_inputs() -> None:
-    """No data set gets the thread that tunes it, not even those that Keras makes: TensorFlow waits up to 60 s for that
-    one when an iterator is deleted (docs/tensorflow.md)."""
-    distribute = tf.distribute.Strategy.experimental_distribute_dataset
-
-    def distribute_steady(self: tf.distribute.Strategy, dataset: tf.data.Dataset, *arguments: Any,
-                          **named: Any) -> object:
-        options = tf.data.Options()
-        options.autotune.enabled = False
-        return distribute(self, dataset.with_options(options), *arguments, **named)
-
-    if distribute.__name__ != distribute_steady.__name__:
-        tf.distribute.Strategy.experimental_distribute_dataset = distribute_steady
+    """No iterator gets the thread that tunes its data set, also none of those that Keras makes: TensorFlow waits up to
+    60 s for that one when an iterator is deleted (docs/tensorflow.md)."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    # Each kind of iterator calls it for its data set; there is no public place for all of them.
+    assert hasattr(tf.data.Dataset, "_apply_debug_options")
+    tf.data.Dataset._apply_debug_options = lambda dataset: dataset.with_options(options)
 
 
 def works(what: str, state: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 from checks import check_close, check_equal, open_board, works
-from twins import IS_2, check_weights, classes, highest_precision, steady, twins
+from twins import IS_2, check_weights, classes, highest_precision, twins
 
 layers = tf.keras.layers
 EXAMPLES, BATCH, STEPS = 256, 64, 12
@@ -35,7 +35,7 @@ class Loop:
             self.top = tf.keras.metrics.SparseTopKCategoricalAccuracy(2, name="top", dtype=tf.float32)
             self.optimizer.build(model.trainable_variables)
         dataset = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(BATCH, drop_remainder=True).repeat()
-        self.iterator = iter(over.experimental_distribute_dataset(steady(dataset)))
+        self.iterator = iter(over.experimental_distribute_dataset(dataset))
 
     def step(self, batch: tuple[tf.Tensor, tf.Tensor]) -> None:
         x, y = batch

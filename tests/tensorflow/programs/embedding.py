@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from checks import check_close, check_equal, check_raises, open_board, works
-from twins import highest_precision, steady
+from twins import highest_precision
 
 tpu_embedding = tf.tpu.experimental.embedding
 USERS, MOVIES, WIDTH, BATCH, STEPS = 20, 50, 8, 64, 6
@@ -66,7 +66,7 @@ class Trained:
             self.optimizer.build(self.values)
         dataset = tf.data.Dataset.from_tensor_slices((features, ratings)).batch(BATCH, drop_remainder=True).repeat()
         options = tf.distribute.InputOptions(experimental_fetch_to_device=False)
-        self.iterator = iter(strategy.experimental_distribute_dataset(steady(dataset), options=options))
+        self.iterator = iter(strategy.experimental_distribute_dataset(dataset, options=options))
 
     def step(self, ids: dict[str, tf.Tensor], rating: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:

@@ -23,13 +23,6 @@ def highest_precision() -> Iterator[None]:
         tf.config.experimental.enable_tensor_float_32_execution(True)
 
 
-def steady(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Without the thread that tunes it: TensorFlow waits up to 60 s for that one when an iterator is deleted."""
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.with_options(options)
-
-
 def twins(strategy: tf.distribute.Strategy,
           make: Callable[[], tf.keras.Model]) -> tuple[tf.keras.Model, tf.keras.Model]:
     """The model under the strategy, and without one."""
