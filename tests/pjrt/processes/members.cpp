@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <thread>
 
 namespace tpu::test {
@@ -20,9 +19,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Empty for a process that has ended, also one that ends meanwhile: then a read fails with ESRCH.
 std::string command_line(const std::filesystem::path& process) {
   std::ifstream file(process / "cmdline", std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::string words(size_t{64} << 10, '\0');
+  file.read(words.data(), static_cast<std::streamsize>(words.size()));
+  words.resize(static_cast<size_t>(file.gcount()));
+  return words;
 }
 
 }  // namespace
