@@ -15,6 +15,7 @@ Needs tests/requirements.txt. Usage: bert.py --out FILE.mlirbc [--cores 1|8] [--
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from network import Sizes, add_options, export_step, from_options, make_step  # sets up JAX
@@ -88,16 +89,22 @@ def shapes_of(config: Config, optimizer: optax.GradientTransformation, count: in
     return (params, jax.eval_shape(optimizer.init, params)), (tokens, masked, masked)
 
 
-def export(config: Config, batch: int, cores: int, platform: str = "tpu") -> jax.export.Exported:
-    """The training step with `batch` sequences a core."""
-    model, optimizer = Bert(config), make_optimizer()
+def make_loss(config: Config) -> Callable:
+    """(params, key, tokens, positions, labels) -> the mean loss over all masked tokens."""
+    model = Bert(config)
 
     def loss_of(params, key, tokens, positions, labels):
         logits = model.apply({"params": params}, tokens, positions, rngs={"dropout": key})
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
 
+    return loss_of
+
+
+def export(config: Config, batch: int, cores: int, platform: str = "tpu") -> jax.export.Exported:
+    """The training step with `batch` sequences a core."""
+    optimizer = make_optimizer()
     state, examples = shapes_of(config, optimizer, cores * batch)
-    return export_step(make_step(loss_of, optimizer, cores), state, examples, cores, platform)
+    return export_step(make_step(make_loss(config), optimizer, cores), state, examples, cores, platform)
 
 
 def main() -> None:

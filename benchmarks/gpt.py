@@ -101,17 +101,23 @@ def shapes_of(config: Config, optimizer: optax.GradientTransformation, count: in
     return (params, jax.eval_shape(optimizer.init, params)), (tokens,)
 
 
-def export(config: Config, batch: int, cores: int, platform: str = "tpu") -> jax.export.Exported:
-    """The training step with `batch` sequences a core."""
-    model, optimizer = Gpt(config), make_optimizer()
+def make_loss(config: Config) -> Callable:
+    """(params, key, tokens) -> the mean loss over all tokens but the first of each sequence."""
+    model = Gpt(config)
 
     def loss_of(params, key, tokens):
         logits = model.apply({"params": params}, tokens, rngs={"dropout": key})
         losses = optax.softmax_cross_entropy_with_integer_labels(logits[:, :-1], tokens[:, 1:])
         return jnp.mean(losses)
 
+    return loss_of
+
+
+def export(config: Config, batch: int, cores: int, platform: str = "tpu") -> jax.export.Exported:
+    """The training step with `batch` sequences a core."""
+    optimizer = make_optimizer()
     state, examples = shapes_of(config, optimizer, cores * batch)
-    return export_step(make_step(loss_of, optimizer, cores), state, examples, cores, platform)
+    return export_step(make_step(make_loss(config), optimizer, cores), state, examples, cores, platform)
 
 
 def make_generate(config: Config, end: int) -> Callable:

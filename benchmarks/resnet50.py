@@ -75,11 +75,12 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """7x7/2, max pool 3x3/2, stages of bottlenecks with 64, 128, ... features, mean over the image, dense layer."""
+    """7x7/2, max pool 3x3/2, stages of blocks with 64, 128, ... features, mean over the image, dense layer."""
 
     stages: tuple[int, ...] = STAGES
     classes: int = CLASSES
     dtype: jnp.dtype = jnp.bfloat16  # of activations
+    block: type[nn.Module] = Bottleneck  # (features, stride, dtype)
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -89,7 +90,7 @@ class ResNet(nn.Module):
         x = nn.max_pool(x, (3, 3), (2, 2), padding="SAME")
         for stage, blocks in enumerate(self.stages):
             for block in range(blocks):
-                x = Bottleneck(64 << stage, 2 if stage > 0 and block == 0 else 1, self.dtype)(x)
+                x = self.block(64 << stage, 2 if stage > 0 and block == 0 else 1, self.dtype)(x)
         x = jnp.mean(x, axis=(1, 2))
         return nn.Dense(self.classes, dtype=self.dtype)(x).astype(jnp.float32)
 
