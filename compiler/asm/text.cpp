@@ -100,7 +100,8 @@ spec::Addr parse_address(std::string_view s) {
   spec::Addr a{};
   size_t i = s.find_first_of("[+-");
   if (i == std::string_view::npos) {
-    fail("expected an address such as hbm[0]+64 or vmem+0+r5, found " + std::string(s));
+    fail("expected an address such as hbm[0]+64, hbm[0+r4]+64 or vmem+0+r5, found " +
+         std::string(s));
   }
   a.space = static_cast<uint8_t>(parse_name(s.substr(0, i), spec::kSpaceNames, "memory"));
   if (s[i] == '[') {
@@ -108,7 +109,12 @@ spec::Addr parse_address(std::string_view s) {
     if (end == std::string_view::npos) {
       fail("missing ] in address " + std::string(s));
     }
-    a.slot = static_cast<uint16_t>(in_range(s.substr(i + 1, end - i - 1), 65536, "slot"));
+    std::string_view slot = s.substr(i + 1, end - i - 1);
+    if (const size_t plus = slot.find('+'); plus != std::string_view::npos) {
+      a.slot_reg = static_cast<uint8_t>(parse_register(slot.substr(plus + 1)));
+      slot = slot.substr(0, plus);
+    }
+    a.slot = static_cast<uint16_t>(in_range(slot, 65536, "slot"));
     i = end + 1;
   }
   std::string_view rest = s.substr(i);

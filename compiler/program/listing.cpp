@@ -103,12 +103,13 @@ spec::Addr hbm_addr(int slot, int64_t offset) {
 
 namespace {
 
-// The tightest range that MemRange can say. Windows stand in for operands whose address depends on
-// a register; what another core holds is not here.
+// The tightest range that MemRange can say. Windows stand in for operands whose slot or address
+// depends on a register; what another core holds is not here.
 void add(const spec::CommandOperand& operand, std::vector<MemRange>& out) {
   MemRange range;
   range.space = static_cast<Space>(operand.address.space);
-  if (operand.address.reg != 0 || operand.remote || range.space == Space::kNone) {
+  if (operand.address.reg != 0 || operand.address.slot_reg != 0 || operand.remote ||
+      range.space == Space::kNone) {
     return;
   }
   range.slot = range.space == Space::kHbm ? operand.address.slot : 0;

@@ -41,7 +41,8 @@ struct Command {
       body;
   std::vector<spec::VpuAccess> accesses;  // vpu_kernel only
   int program = -1;                       // vpu_kernel: index into Listing::programs
-  // Ranges in place of operands whose address depends on a register, and of what other cores do.
+  // Ranges in place of operands whose slot or address depends on a register, and of what other
+  // cores do.
   std::vector<MemRange> windows;
   // Indices of commands on another queue that are done when this one starts, by waits that are
   // already in the header (answers of another core).

@@ -14,6 +14,9 @@ namespace tpu::spec {
 
 inline bool is_hbm(const Addr& a) { return a.space == static_cast<uint8_t>(Space::kHbm); }
 
+/// Only the first operands of a command may be in HBM.
+inline constexpr size_t kHbmOperands = 2;
+
 struct CommandOperand {
   Addr address{};
   StridePattern bytes;  ///< from the address on

@@ -27,6 +27,9 @@ class Rules {
   }
   void address(const Addr& a) {
     broken(a.reg >= 32, fault::kDetailRegister, "address register above 31");
+    broken(a.slot_reg >= 32, fault::kDetailRegister, "slot register above 31");
+    broken(a.slot_reg != 0 && !is_hbm(a), fault::kDetailSpace,
+           "slot register of an operand that is not in HBM");
     broken(a.offset > kOffsetLimit || a.offset < -kOffsetLimit, fault::kDetailType,
            "operand offset out of any range");
   }

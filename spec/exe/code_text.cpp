@@ -133,8 +133,9 @@ bool is_signed(FieldType t) {
 std::string print_address(const spec::Addr& a) {
   std::string out = a.space < spec::kSpaceCount ? std::string(spec::kSpaceNames[a.space])
                                                 : std::to_string(a.space);
-  if (a.space == static_cast<uint8_t>(spec::Space::kHbm) || a.slot != 0) {
-    out += "[" + std::to_string(a.slot) + "]";
+  if (a.space == static_cast<uint8_t>(spec::Space::kHbm) || a.slot != 0 || a.slot_reg != 0) {
+    out += "[" + std::to_string(a.slot) +
+           (a.slot_reg == 0 ? "" : "+r" + std::to_string(a.slot_reg)) + "]";
   }
   out += (a.offset < 0 ? "" : "+") + std::to_string(a.offset);
   if (a.reg != 0) {

@@ -31,6 +31,12 @@ class SimFailure : public ::testing::Test {
     return text.replace(at, from.size(), to);
   }
 
+  void expect_copies(const std::string& text) {
+    const Executable good = load(text);
+    const HostArray sent = counting(DType::kI32, {1024});
+    EXPECT_EQ(good.run({good.put(0, sent)}).outputs[0].to_host().bytes, sent.bytes);
+  }
+
   // Runs `text`, expects a fault that says `part`, and that the argument and the board live on.
   std::shared_ptr<const Error> expect_fault(const std::string& text, const std::string& part) {
     const Executable bad = load(text);
@@ -55,14 +61,23 @@ class SimFailure : public ::testing::Test {
   Board board_;
 };
 
-TEST_F(SimFailure, GoodProgramCopies) {
-  const Executable good = load(copy_program());
-  const HostArray sent = counting(DType::kI32, {1024});
-  EXPECT_EQ(good.run({good.put(0, sent)}).outputs[0].to_host().bytes, sent.bytes);
-}
+TEST_F(SimFailure, GoodProgramCopies) { expect_copies(copy_program()); }
 
 TEST_F(SimFailure, AccessOutsideOfASlotNamesIt) {
   expect_fault(changed("dst=hbm[1]+0", "dst=hbm[1]+64"), "SLOT_RANGE");
+}
+
+TEST_F(SimFailure, ASlotRegisterThatLeavesTheTableIsNamed) {
+  std::string text = changed("dst=hbm[1]+0", "dst=hbm[1+r7]+0");
+  expect_copies(text);  // r7 is 0
+  const size_t first = text.find("  dma_in.dma");
+  ASSERT_NE(first, std::string::npos) << text;
+  const auto error = expect_fault(text.insert(first, "  li r7, 40\n"), "SLOT_RANGE");
+  ASSERT_NE(error, nullptr);
+  EXPECT_NE(
+      error->message().find(": the slot register holds 40, 0 at most is in the launch's table"),
+      std::string::npos)
+      << error->what();
 }
 
 // What the record does not hold comes over the debug port.

@@ -259,7 +259,7 @@ TEST_F(FirmwareTest, ProgramsAreRegisteredOnlyWhenGood) {
   EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);  // a refused load holds nothing
   EXPECT_FALSE(fw.programs[5].loaded);
   load = host_.image(3, 1, 5, 0x4000);
-  load.isa_version = 2;
+  load.isa_version = TPU_ISA_VERSION + 1;
   EXPECT_EQ(status_of(load, TPU_OP_LOAD_PROGRAM), TPU_STATUS_ISA_MISMATCH);
   load = host_.image(3, 1, 64, 0x4000);
   EXPECT_EQ(status_of(load, TPU_OP_LOAD_PROGRAM), TPU_STATUS_BAD_FIELD);

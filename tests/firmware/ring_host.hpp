@@ -10,6 +10,7 @@
 #include "mock_device.hpp"
 #include "tpu/spec/core_page_regs.h"
 #include "tpu/spec/irq_regs.h"
+#include "tpu/spec/isa.h"
 #include "tpu/spec/program_image.h"
 #include "tpu/spec/sysctl_regs.h"
 
@@ -108,7 +109,7 @@ class RingHost {
   tpu_command_load_t image(uint32_t slots, uint32_t cores, uint16_t id, uint64_t hbm_dst) {
     tpu_program_image_header_t header{};
     header.magic = TPU_PROGRAM_MAGIC;
-    header.isa_version = 1;
+    header.isa_version = TPU_ISA_VERSION;
     header.header_bytes = sizeof header;
     header.code_bytes = 64;
     header.slots = slots;
@@ -120,7 +121,7 @@ class RingHost {
     load.bytes = sizeof header + 64;
     load.image_crc = crc32c(std::span(device_.host).subspan(kImage, load.bytes));
     load.program_id = id;
-    load.isa_version = 1;
+    load.isa_version = TPU_ISA_VERSION;
     return load;
   }
 

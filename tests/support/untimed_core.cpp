@@ -78,6 +78,9 @@ void UntimedMachine::State::init(Core& c) const {
 std::vector<uint8_t>& UntimedMachine::State::memory(Core& c, const spec::Addr& a) {
   switch (static_cast<Space>(a.space)) {
     case Space::kHbm:
+      if (a.slot >= c.slots.size()) {
+        throw UntimedError("slot " + std::to_string(a.slot) + " is not bound");
+      }
       return c.slots[a.slot];
     case Space::kVmem:
       return c.vmem;
@@ -110,6 +113,21 @@ bool UntimedMachine::State::ready(const Core& c, int queue) const {
   return true;
 }
 
+// The addresses of a command that may be in HBM.
+template <typename Fn>
+static void for_each_place(Command& command, Fn&& fn) {
+  if (auto* d = std::get_if<spec::DmaCommand>(&command.body)) {
+    fn(d->src);
+    fn(d->dst);
+  } else if (auto* i = std::get_if<spec::DmaIndexedCommand>(&command.body)) {
+    fn(i->src);
+    fn(i->dst);
+    fn(i->list);
+  } else if (auto* f = std::get_if<spec::FillCommand>(&command.body)) {
+    fn(f->dst);
+  }
+}
+
 void UntimedMachine::State::execute(Core& c, int queue) {
   const Queued q = c.queue[static_cast<size_t>(queue)].front();
   c.queue[static_cast<size_t>(queue)].pop_front();
@@ -129,7 +147,9 @@ void UntimedMachine::State::execute(Core& c, int queue) {
   }
   const int number = c.issued[static_cast<size_t>(queue)]++;
   check(c, core, agent, number, q, clock);
-  std::visit([&](const auto& body) { work(c, q, body); }, q.decoded->body.body);
+  Command placed = q.decoded->body;
+  for_each_place(placed, [&](spec::Addr& a) { a = q.placed(a); });
+  std::visit([&](const auto& body) { work(c, q, body); }, placed.body);
   clock[agent] = number;
   for (const spec::Signal& s : head.signal) {
     if (!s.valid()) {
@@ -150,29 +170,22 @@ void UntimedMachine::State::check(Core& c, size_t core, size_t agent, int number
   }
   Command resolved = q.decoded->body;
   const auto fix = [&](spec::Addr& a) {
+    a = q.placed(a);
     a.offset = q.address(a);
     a.reg = 0;
   };
   for (spec::VpuAccess& a : resolved.accesses) {
     fix(a.addr);
   }
-  if (auto* d = std::get_if<spec::DmaCommand>(&resolved.body)) {
-    fix(d->src);
-    fix(d->dst);
-    if (queue_is_remote(resolved)) {
-      // The destination is memory of the peer.
-      Command there = resolved;
-      auto& t = std::get<spec::DmaCommand>(there.body);
-      t.head.queue = static_cast<uint8_t>(spec::Queue::kDmaOut);
-      t.src.space = static_cast<uint8_t>(Space::kNone);
-      const size_t peer = partition_on(q.regs[d->peer_reg]);
-      note(cores[peer], peer, agent, number, there, clock);
-    }
-  }
-  if (auto* d = std::get_if<spec::DmaIndexedCommand>(&resolved.body)) {
-    fix(d->src);
-    fix(d->dst);
-    fix(d->list);
+  for_each_place(resolved, fix);
+  if (queue_is_remote(resolved)) {
+    // The destination is memory of the peer.
+    Command there = resolved;
+    auto& t = std::get<spec::DmaCommand>(there.body);
+    t.head.queue = static_cast<uint8_t>(spec::Queue::kDmaOut);
+    t.src.space = static_cast<uint8_t>(Space::kNone);
+    const size_t peer = partition_on(q.regs[t.peer_reg]);
+    note(cores[peer], peer, agent, number, there, clock);
   }
   note(c, core, agent, number, resolved, clock);
 }

@@ -62,6 +62,12 @@ struct UntimedCommand {
   spec::ScalarRegisters regs{};
   UntimedClock issued;  // what the sequencer knew
 
+  // With the slot that its register leads to.
+  spec::Addr placed(spec::Addr a) const {
+    a.slot = static_cast<uint16_t>(a.slot + regs[a.slot_reg]);
+    a.slot_reg = 0;
+    return a;
+  }
   int64_t address(const spec::Addr& a) const {
     return a.offset + static_cast<int64_t>(regs[a.reg]);
   }

@@ -230,6 +230,14 @@ FaultInfo Engine::fault_at(const Flight& flight, uint16_t code) const {
   return fault_of(*flight.queued.command, code, unit_);
 }
 
+uint32_t Engine::slot_of(const Flight& flight, size_t index, const Operand& operand) {
+  if (index >= spec::kHbmOperands ||
+      operand.address.space != static_cast<uint8_t>(spec::Space::kHbm)) {
+    return operand.address.slot;
+  }
+  return static_cast<uint32_t>(std::clamp<int64_t>(flight.queued.slot[index], 0, UINT32_MAX));
+}
+
 FaultInfo Engine::range_fault_at(const Flight& flight, uint16_t code, size_t index,
                                  const Operand& operand, uint64_t size) const {
   FaultInfo info = fault_at(flight, code);
@@ -237,7 +245,7 @@ FaultInfo Engine::range_fault_at(const Flight& flight, uint16_t code, size_t ind
   info.address = operand_first(
       operand, static_cast<uint64_t>(operand.address.offset) + static_cast<uint64_t>(addend));
   info.length = operand_length(operand);
-  info.slot = operand.address.slot;
+  info.slot = slot_of(flight, index, operand);
   if (operand.address.reg != 0) {
     info.detail = spec::fault::kDetailAddress;
     info.data = addend;

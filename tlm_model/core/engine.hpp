@@ -79,6 +79,8 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   virtual uint64_t earliest_start(const QueuedCommand& /*queued*/) const { return 0; }
 
   FaultInfo fault_at(const Flight& flight, uint16_t code) const;
+  // The slot of an operand in HBM; `index`: as in addend.
+  static uint32_t slot_of(const Flight& flight, size_t index, const Operand& operand);
   // An operand outside of a memory or slot of `size` bytes; `index`: as in addend.
   FaultInfo range_fault_at(const Flight& flight, uint16_t code, size_t index,
                            const Operand& operand, uint64_t size) const;

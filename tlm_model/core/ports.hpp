@@ -7,6 +7,7 @@
 #include <string>
 #include <systemc>
 
+#include "command/operands.hpp"
 #include "file/archive.hpp"
 #include "probe/events.hpp"
 #include "tpu/spec/isa.hpp"
@@ -25,6 +26,7 @@ struct QueuedCommand {
   uint64_t sequence = 0;  // of the core's commands
   uint64_t issued_at = 0;
   std::array<int64_t, kMaxOperands> addend{};         // added to the offset of operand i
+  std::array<int64_t, spec::kHbmOperands> slot{};     // of operand i, if it is in HBM
   std::array<uint32_t, spec::kVpuScalars> scalars{};  // vpu_kernel
   uint32_t peer = 0;                                  // dma_remote
   std::array<uint32_t, 2> signal_peer{};

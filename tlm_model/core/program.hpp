@@ -20,6 +20,7 @@
 #include "arith/mxu_shape.hpp"
 #include "arith/mxu_timing.hpp"
 #include "command/cost.hpp"
+#include "command/operands.hpp"
 #include "command/stride_pattern.hpp"
 #include "core/strided_box.hpp"
 #include "mxu/mxu_engine.hpp"
@@ -94,6 +95,8 @@ struct DecodedCommand {
   std::string bad_text;
   int operands = 0;  // addresses in the order of the struct
   std::array<uint8_t, 24> operand_reg{};
+  std::array<uint16_t, spec::kHbmOperands> slot{};     // of operand i, if it is in HBM
+  std::array<uint8_t, spec::kHbmOperands> slot_reg{};  // added to it
   std::array<uint8_t, 4> scalar_reg{};
   std::array<spec::Wait, 2> wait{};
   std::array<spec::Signal, 2> signal{};

@@ -43,7 +43,12 @@ Operand operand_of(const spec::CommandOperand& operand) {
 
 void add_operands(DecodedCommand& command, std::initializer_list<const spec::Addr*> addresses) {
   for (const spec::Addr* address : addresses) {
-    command.operand_reg[static_cast<size_t>(command.operands++)] = address->reg;
+    const auto i = static_cast<size_t>(command.operands++);
+    command.operand_reg[i] = address->reg;
+    if (i < spec::kHbmOperands) {
+      command.slot[i] = address->slot;
+      command.slot_reg[i] = address->slot_reg;
+    }
   }
 }
 

@@ -23,6 +23,9 @@ void fill_slot(const DecodedCommand& command, const spec::ScalarRegisters& x, Qu
   for (size_t i = 0; i < static_cast<size_t>(command.operands); ++i) {
     slot.addend[i] = static_cast<int64_t>(x[command.operand_reg[i]]);
   }
+  for (size_t i = 0; i < slot.slot.size(); ++i) {
+    slot.slot[i] = static_cast<int64_t>(command.slot[i] + x[command.slot_reg[i]]);
+  }
   if (command.opcode == spec::Opcode::kVpuKernel) {
     for (size_t i = 0; i < slot.scalars.size(); ++i) {
       slot.scalars[i] = static_cast<uint32_t>(x[command.scalar_reg[i]]);

@@ -27,11 +27,11 @@ class Slots : public LocalMemory {
         hbm_bytes_(hbm_bytes) {}
 
   // Where slot `index` lies in this step; not ok when it is unbound.
-  Range resolve(const LaunchState& launch, uint32_t index) const {
-    if (index >= launch.slot_count) {
+  Range resolve(const LaunchState& launch, int64_t index) const {
+    if (index < 0 || index >= int64_t{launch.slot_count}) {
       return {};
     }
-    const tpu_slot_entry_t e = entry(launch.slot_bank, index);
+    const tpu_slot_entry_t e = entry(launch.slot_bank, static_cast<uint32_t>(index));
     switch (e.mode) {
       case TPU_SLOT_FIXED:
         return {true, e.base, e.size};

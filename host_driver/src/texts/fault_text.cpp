@@ -148,6 +148,11 @@ std::string detail_text(const tpu_fault_record_t& record) {
   if (detail == 0) {
     return about_ranges(record.code) ? constant_text(record) : std::string();
   }
+  if (record.code == TPU_FAULT_SLOT_RANGE && detail == spec::fault::kDetailSlot) {
+    return fmt::format(
+        ": the slot register holds {}, {} in the launch's table", record.value,
+        record.value > record.limit ? limit_text(record) : "and the slot that it leads to is not");
+  }
   if (about_ranges(record.code) && (detail & spec::fault::kDetailAddress) != 0) {
     return fmt::format(
         ": a value from data left the range that the program allows: the address register holds "

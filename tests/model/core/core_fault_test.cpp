@@ -19,9 +19,9 @@ const std::vector<std::string> kOneCore = {"board.chips=1", "board.torus_x=1",
 class CoreFault : public ::testing::Test {
  protected:
   // Runs the program; slot 0 has 4 KiB.
-  void run(ProgramBuilder& p) {
+  void run(ProgramBuilder& p, uint32_t slots = 1) {
     bench.bind_slot(0, 0, 0x10000, 4096);
-    bench.load(0, p.image(1), 1, 1);
+    bench.load(0, p.image(1), slots, 1);
     bench.write32(0, CoreBench::kSeq, spec::seq::kLaunch, 55);
     bench.write32(0, CoreBench::kSeq, spec::seq::kStep, 3);
     bench.start(0);
@@ -124,8 +124,24 @@ TEST_F(CoreFault, DescriptorRules) {
        [](ProgramBuilder& p) { p.nop(Queue::kXlu, Sync().remote(1, 0)); }},
       {spec::fault::kDetailRegister,
        [](ProgramBuilder& p) { p.copy(Queue::kDmaIn, hbm(0, 0), vmem(0, 40), 4, Sync()); }},
+      {spec::fault::kDetailRegister,
+       [](ProgramBuilder& p) { p.copy(Queue::kDmaIn, hbm(0, 0, 0, 40), vmem(0), 4, Sync()); }},
       {spec::fault::kDetailSpace,
        [](ProgramBuilder& p) { p.copy(Queue::kDmaIn, vmem(0), hbm(0, 0), 4, Sync()); }},
+      {spec::fault::kDetailSpace,  // VMEM has no slots
+       [](ProgramBuilder& p) {
+         spec::Addr dst = vmem(0);
+         dst.slot_reg = 5;
+         p.copy(Queue::kDmaIn, hbm(0, 0), dst, 4, Sync());
+       }},
+      {spec::fault::kDetailSpace,
+       [](ProgramBuilder& p) {
+         spec::MatmulCommand c{};
+         c.out = vmem(0), c.lhs = vmem(4096), c.rhs = vmem(8192);
+         c.rhs.slot_reg = 5;
+         c.m = {1, 1, 1, 8}, c.t = {1, 1, 1}, c.k = {1, 1, 128}, c.n = {1, 128};
+         p.command(c, spec::Opcode::kMatmul, Queue::kMxu0, Sync());
+       }},
       {spec::fault::kDetailType,
        [](ProgramBuilder& p) {
          spec::FillCommand c;
@@ -449,6 +465,38 @@ TEST_F(CoreFault, AddressesFromRegistersNameValueAndLimit) {
   q.halt();
   run(q);
   expect(TPU_FAULT_VMEM_RANGE, -8, bench.params.core.vmem_kib * 1024 - 256);
+}
+
+// A slot that a register brings: not in the table, or too small for the access. The record names
+// the slot that is meant.
+TEST_F(CoreFault, SlotsFromRegistersNameTheSlotThatIsMeant) {
+  const auto expect = [this](uint32_t detail, uint32_t slot, int64_t value, int64_t limit) {
+    const tpu_fault_record_t record = bench.fault_record(0);
+    EXPECT_EQ(record.code, TPU_FAULT_SLOT_RANGE) << bench.cores[0]->fault().text();
+    EXPECT_EQ(record.detail, detail);
+    EXPECT_EQ(record.slot, slot);
+    EXPECT_EQ(record.value, value);
+    EXPECT_EQ(record.limit, limit);
+  };
+  bench.bind_slot(0, 1, 0x20000, 64);
+  bench.bind_slot(0, 2, 0, 0, TPU_SLOT_NULL);
+  const auto run_with = [this](int32_t reg, spec::Addr src) {
+    ProgramBuilder p;
+    p.li(5, reg);
+    p.copy(Queue::kDmaIn, src, vmem(0), 100, Sync());
+    p.halt();
+    run(p, 3);
+  };
+  run_with(4, hbm(1, 0, 0, 5));
+  expect(spec::fault::kDetailSlot, 5, 4, 1);
+  run_with(-3, hbm(1, 0, 0, 5));  // below slot 0
+  expect(spec::fault::kDetailSlot, 0, -3, 1);
+  run_with(2, hbm(0, 0, 0, 5));  // in the table, without memory
+  expect(spec::fault::kDetailSlot, 2, 2, 2);
+  run_with(1, hbm(0, 0, 0, 5));  // 100 bytes fit slot 0, not slot 1
+  expect(0, 1, 0, 64 - 100);
+  run_with(-1, hbm(1, 0, 0, 5));
+  EXPECT_EQ(bench.state(0), spec::seq::kStateDone);
 }
 
 // A constant of the program has no detail. The record has its value and the largest valid one.

@@ -41,6 +41,13 @@ TEST_F(CoreRemote, MessagesGiveEqualBitsAndTimes) {
   }
 }
 
+// Its own slots and those of the receiver: equal bits, and no cycle more.
+TEST_F(CoreRemote, SlotsFromRegistersAreThoseThatAreMeant) {
+  const Seen wanted = direct(exchange_program(1));
+  EXPECT_TRUE(by_messages(exchange_program(1, true)) == wanted);
+  EXPECT_EQ(direct(exchange_program(1, true)).results, wanted.results);
+}
+
 // The receiver's tables decide; the sender faults. What goes to a core that has faulted is dropped.
 TEST_F(CoreRemote, WritesOutsideTheReceiversMemoryFaultAlike) {
   for (const bool in_hbm : {true, false}) {
@@ -56,6 +63,19 @@ TEST_F(CoreRemote, WritesOutsideTheReceiversMemoryFaultAlike) {
     EXPECT_EQ(seen.faults, wanted.faults);
     EXPECT_EQ(messages_.fault_record(1).length, direct_.fault_record(1).length);
   }
+}
+
+// The slot is the number of the partner; of slots 0 to 2, core 2 means 3.
+TEST_F(CoreRemote, ASlotRegisterThatLeavesTheTableFaultsAtTheSender) {
+  ProgramBuilder p;
+  p.scalar(spec::ScalarOp::kRid, 1);
+  p.scalar(spec::ScalarOp::kXori, 1, 1, 0, 1);
+  p.copy(Queue::kDmaRemote, vmem(0), hbm(0, 0, 0, 1), 16, Sync(), 1);
+  p.halt();
+  EXPECT_EQ(direct(p).faults, (std::vector<uint32_t>{0, 0, TPU_FAULT_SLOT_RANGE, 0}));
+  EXPECT_EQ(direct_.fault_record(2).detail, spec::fault::kDetailSlot);
+  EXPECT_EQ(direct_.fault_record(2).slot, 3u);
+  EXPECT_EQ(by_messages(p).faults, (std::vector<uint32_t>{0, 0, TPU_FAULT_SLOT_RANGE, 0}));
 }
 
 // A message is looked at when it comes, too: what no longer fits then is dropped and counted.

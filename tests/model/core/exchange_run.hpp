@@ -15,14 +15,19 @@ inline constexpr uint32_t kCores = 4;
 inline constexpr uint32_t kBytes = 192 * 1024;
 
 // Sends rows with gaps into the partner's HBM and dense bytes into its VMEM, both ways at once,
-// then a signal alone; brings home what came.
-inline ProgramBuilder exchange_program(uint32_t partner_mask) {
+// then a signal alone; brings home what came. `slot_registers`: slots 1 and 2 come from a register.
+inline ProgramBuilder exchange_program(uint32_t partner_mask, bool slot_registers = false) {
+  const auto slot = [slot_registers](uint16_t number, int64_t offset) {
+    return slot_registers ? hbm(static_cast<uint16_t>(number - 1), offset, 0, 2)
+                          : hbm(number, offset);
+  };
   ProgramBuilder p;
+  p.li(2, 1);
   p.copy(Queue::kDmaIn, hbm(0, 0), vmem(0), kBytes, Sync().signal(1));
   p.scalar(spec::ScalarOp::kRid, 1);
   p.scalar(spec::ScalarOp::kXori, 1, 1, 0, static_cast<int32_t>(partner_mask));
   spec::DmaCommand rows;
-  rows.src = vmem(64), rows.dst = hbm(1, 100), rows.elem_bytes = 4, rows.peer_reg = 1;
+  rows.src = vmem(64), rows.dst = slot(1, 100), rows.elem_bytes = 4, rows.peer_reg = 1;
   rows.counts = {1, 3, 5, 7, 300};
   rows.src_strides = {0, 40'000, 8'000, 1'200, 4};
   rows.dst_strides = {0, 60'000, 9'000, -1'204, 4};
@@ -31,9 +36,9 @@ inline ProgramBuilder exchange_program(uint32_t partner_mask) {
   p.copy(Queue::kDmaRemote, vmem(0), vmem(0x100000), kBytes, Sync().remote(3, 1), 1);
   p.nop(Queue::kDmaRemote, Sync().remote(4, 1));
   p.nop(Queue::kDmaIn, Sync().wait(2));
-  p.copy(Queue::kDmaIn, hbm(1, 0), vmem(0x200000), kBytes, Sync().wait(4).signal(5));
-  p.copy(Queue::kDmaOut, vmem(0x100000), hbm(2, 0), kBytes, Sync().wait(3));
-  p.copy(Queue::kDmaOut, vmem(0x200000), hbm(2, kBytes), kBytes, Sync().wait(5));
+  p.copy(Queue::kDmaIn, slot(1, 0), vmem(0x200000), kBytes, Sync().wait(4).signal(5));
+  p.copy(Queue::kDmaOut, vmem(0x100000), slot(2, 0), kBytes, Sync().wait(3));
+  p.copy(Queue::kDmaOut, vmem(0x200000), slot(2, kBytes), kBytes, Sync().wait(5));
   p.halt();
   return p;
 }

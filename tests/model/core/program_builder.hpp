@@ -21,9 +21,12 @@ inline spec::Addr vmem(int64_t offset, uint8_t reg = 0) {
 inline spec::Addr smem(int64_t offset, uint8_t reg = 0) {
   return {.space = static_cast<uint8_t>(spec::Space::kSmem), .reg = reg, .offset = offset};
 }
-inline spec::Addr hbm(uint16_t slot, int64_t offset, uint8_t reg = 0) {
-  return {
-      .space = static_cast<uint8_t>(spec::Space::kHbm), .reg = reg, .slot = slot, .offset = offset};
+inline spec::Addr hbm(uint16_t slot, int64_t offset, uint8_t reg = 0, uint8_t slot_reg = 0) {
+  return {.space = static_cast<uint8_t>(spec::Space::kHbm),
+          .reg = reg,
+          .slot = slot,
+          .slot_reg = slot_reg,
+          .offset = offset};
 }
 
 inline spec::VpuInsn vpu_insn(spec::VpuOp op, uint8_t rd, uint8_t rs1, uint8_t rs2, uint32_t imm) {

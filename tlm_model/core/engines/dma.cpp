@@ -103,12 +103,22 @@ bool Dma::range_fault(const Flight& flight, uint16_t code, size_t index, const O
   return false;
 }
 
+bool Dma::unbound_slot_fault(const Flight& flight, size_t index, const Operand& operand) {
+  const int64_t first = operand.address.slot;
+  FaultInfo info = range_fault_at(flight, TPU_FAULT_SLOT_RANGE, index, operand, 0);
+  info.detail = spec::fault::kDetailSlot;
+  info.data = flight.queued.slot[index] - first;
+  info.limit = int64_t{context().launch.slot_count} - 1 - first;
+  fault_port->raise(info, "the slot register of a DMA operand leads to a slot that is not bound");
+  return false;
+}
+
 bool Dma::overlap_fault(const Flight& flight, const Operand& dst, uint64_t base) {
   FaultInfo info = fault_at(flight, TPU_FAULT_DESCRIPTOR);
   info.detail = spec::fault::kDetailOverlap;
   info.address = operand_first(dst, base);
   info.length = operand_length(dst);
-  info.slot = dst.address.slot;
+  info.slot = slot_of(flight, 1, dst);
   fault_port->raise(info, "the destination of the transfer overlaps its source");
   return false;
 }
@@ -153,7 +163,11 @@ bool Dma::place_local(const Flight& flight, size_t index, const Operand& operand
       place->flat = resources_.smem + at;
       break;
     default: {
-      const Slots::Range slot = resources_.slots->resolve(context().launch, operand.address.slot);
+      const Slots::Range slot =
+          resources_.slots->resolve(context().launch, flight.queued.slot[index]);
+      if (!slot.ok && operand.address.slot_reg != 0) {
+        return unbound_slot_fault(flight, index, operand);
+      }
       if (!slot.ok || !operand_in(operand, addend, slot.size, &at)) {
         return range_fault(flight, TPU_FAULT_SLOT_RANGE, index, operand, slot.size);
       }
@@ -192,6 +206,13 @@ bool Dma::place_remote(const Flight& flight, size_t index, const DmaPlan& plan, 
            .run_bytes = plan.box.run_bytes,
            .bytes = plan.box.total_bytes};
   write.address.offset += flight.queued.addend[index];
+  if (plan.dst.address.slot_reg != 0) {
+    const int64_t slot = flight.queued.slot[index];
+    if (slot < 0 || slot >= int64_t{context().launch.slot_count}) {
+      return unbound_slot_fault(flight, index, plan.dst);
+    }
+    write.address.slot = static_cast<uint16_t>(slot);
+  }
   RemotePlace target;
   const RemoteAnswer answer = ici_port->peer(peer).remote_open(write, &target);
   switch (answer.status) {

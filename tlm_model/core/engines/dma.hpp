@@ -167,6 +167,8 @@ class Dma : public Engine, private FlowListener {
   bool place_remote(const Flight& flight, size_t index, const DmaPlan& plan, Transfer& transfer,
                     Place* place);
   bool overlap_fault(const Flight& flight, const Operand& dst, uint64_t base);
+  // The slot that the operand's register leads to is not in the launch's table.
+  bool unbound_slot_fault(const Flight& flight, size_t index, const Operand& operand);
   bool apart(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
              Transfer& transfer);
   bool indexed_apart(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst);

@@ -45,7 +45,7 @@ bool Dma::read_list(const Flight& flight, const IndexedPlan& plan, uint64_t at,
   FaultInfo info = fault_at(flight, range_code(indexed));
   info.address = indexed_base + static_cast<uint64_t>(box.list[bad] * box.unit + plan.window.low);
   info.length = static_cast<uint64_t>(plan.window.high - plan.window.low);
-  info.slot = indexed.address.slot;
+  info.slot = slot_of(flight, plan.scatter ? 1 : 0, indexed);
   info.detail = spec::fault::kDetailRecord + static_cast<uint32_t>(bad);
   info.data = box.list[bad];
   info.limit = plan.unit == 0 ? 0 : (plan.span - plan.window.high) / int64_t{plan.unit};

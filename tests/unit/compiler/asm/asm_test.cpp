@@ -80,6 +80,22 @@ TEST(Assembler, ExampleOfTheManualRuns) {
   }
 }
 
+TEST(Assembler, TheManualsLoopOverSlotsRuns) {
+  const spec::BoardParams board = spec::load_board("v3_8");
+  const exe::ExecutableT e = assemble(manual_example("three_arrays"), "three_arrays.s", board);
+  const std::string text = disassemble(e);
+  EXPECT_NE(text.find("src=hbm[0+r5]+0"), std::string::npos) << text;
+  EXPECT_EQ(exe::write_executable(e), exe::write_executable(assemble(text, "again", board)));
+  test::UntimedMachine machine(e, board);
+  for (uint8_t i = 0; i < 3; ++i) {
+    machine.set_argument(0, i, std::vector<uint8_t>(4096, i));
+  }
+  machine.run();
+  for (uint8_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(machine.result(0, i), std::vector<uint8_t>(4096, i));
+  }
+}
+
 // Each semaphore has one waiting queue; nobody waits for ever.
 TEST(Assembler, TheManualsExampleOfTwoWaitingQueuesRuns) {
   const spec::BoardParams board = spec::load_board("v3_8");
