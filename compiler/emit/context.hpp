@@ -31,6 +31,7 @@ struct EmitContext {
   Channels channels;
   std::map<const Value*, int64_t> counters;  // argument of a loop's body -> address in SMEM
   std::unique_ptr<InflightExchange> inflight;
+  bool overlap = true;  // commands of one kernel or iteration may run beside those of the next
 };
 
 // emit.cpp

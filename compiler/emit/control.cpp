@@ -6,6 +6,7 @@
 //   L: body; -> homes           drain; leave if 0
 //     drain; counter += step   body; -> homes; drain
 //     back to L                back to L
+// The drains of a counted loop go where its commands allow that (program/loop_fences.hpp).
 // Carried values and results live in homes (plan/regions.hpp). Trace marks around every iteration
 // tell traces and fault reports where a loop is.
 #include "emit/context.hpp"
@@ -77,7 +78,11 @@ void emit_counted(EmitContext& ctx, const Step& step, const WhilePlan& plan) {
   ctx.sink.insn(ScalarOp::kSts32, 0, 0, kScalarRegister, at);
   ctx.sink.control(Control::Kind::kDrain);
   ctx.sink.control(Control::Kind::kLabel, top);
-  ctx.sink.control(Control::Kind::kLoop, -1, loop.trips);
+  Control around;
+  around.kind = Control::Kind::kLoop;
+  around.trips = loop.trips;
+  around.flows = ctx.overlap;
+  ctx.sink.listing.append(around);
   mark(ctx, ScalarOp::kMarkb, step.op_id);
   if (plan.counter_vmem >= 0) {
     ctx.sink.run(plan.counter_moves);

@@ -265,6 +265,7 @@ EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
     plan.memory.keep_nothing();
   }
   try {
+    ctx.overlap = rules.overlap;
     emit_all(ctx, progress, rules);
   } catch (const ListingFull&) {
     throw too_long(ctx);

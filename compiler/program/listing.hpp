@@ -35,6 +35,15 @@ struct VpuProgram {
   bool operator==(const VpuProgram&) const = default;
 };
 
+// A nop that insert_semaphores puts at the entry or behind the end of a loop (loop_fences.hpp).
+enum class Fence : uint8_t {
+  kNone,
+  kCredit,  // entry: signals what the first iteration takes of the one before
+  kEnter,   // entry: waits for what stands in front of the loop
+  kLeave,   // end: signals for what stands behind the loop
+  kSettle   // end: takes what the last iteration has signalled
+};
+
 struct Command {
   std::variant<spec::NopCommand, spec::MatmulCommand, spec::VpuKernelCommand,
                spec::TransposeCommand, spec::DmaCommand, spec::FillCommand, spec::DmaIndexedCommand>
@@ -47,6 +56,7 @@ struct Command {
   // Indices of commands on another queue that are done when this one starts, by waits that are
   // already in the header (answers of another core).
   std::vector<int> implies;
+  Fence fence = Fence::kNone;
 
   spec::CommandHeader& head();
   const spec::CommandHeader& head() const;
@@ -64,7 +74,8 @@ struct Control {
     kLoop,    // opens the scope of a loop of `trips` iterations (-1: not known)
     kChoice,  // opens a scope of alternatives, each behind its kArm
     kArm,
-    kEnd  // closes a scope
+    kEnd,  // closes a scope
+    kNone  // nothing: the place of a fence that orders nothing
   };
   Kind kind = Kind::kDrain;
   int label = -1;
@@ -73,6 +84,9 @@ struct Control {
   // Of a label or branch: of a loop of one queue whose commands wait for nothing and signal nothing
   // (a drain stands before it, a nop of that queue with its accesses behind it). It is not drained.
   bool tight = false;
+  // Of a loop: its engines may stay busy from one iteration to the next. Of a drain: at the entry
+  // or the back edge of such a loop. Nothing waits there; semaphores between commands order.
+  bool flows = false;
   spec::ScalarInsn insn{};
 };
 

@@ -6,11 +6,10 @@
 #include <array>
 #include <limits>
 #include <map>
-#include <numeric>
-#include <span>
 
 #include "ir/error.hpp"
 #include "program/access_history.hpp"
+#include "program/loop_fences.hpp"
 
 namespace tpu::compiler {
 
@@ -26,64 +25,127 @@ void join(Clock& a, const Clock& b) {
   }
 }
 
+struct TooFewSemaphores {};
+
+// A place of the walk over the items; what is known and remembered has these numbers. Without loops
+// they are the items; the body of a loop with fences is walked twice.
+class Walk {
+ public:
+  Walk(size_t items, const std::vector<FlowingLoop>& loops) {
+    auto loop = loops.begin();
+    for (int i = 0; i < static_cast<int>(items); ++i) {
+      if (loop != loops.end() && i == loop->last) {
+        const int body = loop->last - loop->first - 1;
+        turns_.push_back({size() - body, size(), size() + body, &*loop});
+        for (int again = loop->first + 1; again < loop->last; ++again) {
+          item_.push_back(again);
+        }
+        ++loop;
+      }
+      item_.push_back(i);
+    }
+  }
+
+  struct Turns {
+    int first, second, end;  // places of the first and the second iteration, and behind them
+    const FlowingLoop* loop;
+  };
+
+  int size() const { return static_cast<int>(item_.size()); }
+  int item(int place) const { return item_[static_cast<size_t>(place)]; }
+  // Of the loop whose body the place is in, or null.
+  const Turns* turns(int place) const {
+    const auto next = std::ranges::upper_bound(turns_, place, {}, &Turns::first);
+    return next == turns_.begin() || place >= std::prev(next)->end ? nullptr : &*std::prev(next);
+  }
+
+ private:
+  std::vector<int> item_;
+  std::vector<Turns> turns_;
+};
+
 class Inserter {
  public:
-  Inserter(Listing& listing, int limit) : listing_(listing), limit_(limit) {
+  Inserter(Listing& listing, int limit, const std::vector<FlowingLoop>& loops)
+      : listing_(listing),
+        limit_(limit),
+        loops_(loops),
+        walk_(listing.items.size(), loops),
+        place_(listing.items.size(), -1) {
     for (Clock& c : known_) {
       c.fill(-1);
     }
     last_.fill(-1);
     final_.fill(-1);
     pair_.fill(-1);
-    for (size_t i = 0; i < listing.items.size(); ++i) {
-      if (const auto* command = std::get_if<Command>(&listing.items[i])) {
-        final_[static_cast<size_t>(command->queue())] = static_cast<int>(i);
+    carried_pair_.fill(-1);
+    for (int place = 0; place < walk_.size(); ++place) {
+      if (const auto* command = std::get_if<Command>(&item_at(place))) {
+        final_[static_cast<size_t>(command->queue())] = place;
       }
     }
   }
 
   SyncResult run(const std::function<void(double done)>& progress) {
-    const size_t n = listing_.items.size();
-    clock_.resize(n);
-    for (size_t i = 0; i < n; ++i) {
-      constexpr size_t kBetween = 4096;
-      if (progress && i % kBetween == 0) {
-        progress(static_cast<double>(i) / static_cast<double>(n));
+    clock_.resize(static_cast<size_t>(walk_.size()));
+    for (int place = 0; place < walk_.size(); ++place) {
+      constexpr int kBetween = 4096;
+      if (progress && place % kBetween == 0) {
+        progress(static_cast<double>(place) / static_cast<double>(walk_.size()));
       }
-      if (const auto* command = std::get_if<Command>(&listing_.items[i])) {
-        visit(static_cast<int>(i), *command);
-      } else if (const auto* control = std::get_if<Control>(&listing_.items[i])) {
-        visit(static_cast<int>(i), *control);
+      turns_ = walk_.turns(place);
+      place_[static_cast<size_t>(walk_.item(place))] = place;
+      if (const auto* command = std::get_if<Command>(&item_at(place))) {
+        visit(place, *command);
+      } else if (const auto* control = std::get_if<Control>(&item_at(place))) {
+        visit(place, *control);
       }
     }
-    rewrite();
+    write_edges(listing_, result_.edges, semaphore_of_);
     result_.semaphores = next_;
     return std::move(result_);
   }
 
  private:
-  int queue_of(int item) const {
-    const auto& c = std::get<Command>(listing_.items[static_cast<size_t>(item)]);
-    return static_cast<int>(c.queue());
+  const Item& item_at(int place) const {
+    return listing_.items[static_cast<size_t>(walk_.item(place))];
+  }
+  int queue_at(int place) const {
+    return static_cast<int>(std::get<Command>(item_at(place)).queue());
+  }
+
+  // Behind a loop, the fence that stands for a command of its body.
+  int seen(int place) const {
+    const Walk::Turns* turns = walk_.turns(place);
+    if (turns == nullptr || turns == turns_) {
+      return place;
+    }
+    const int leave = turns->loop->leave[static_cast<size_t>(queue_at(place))];
+    return place_[static_cast<size_t>(leave)];
   }
 
   // Boundaries and waits of the sequencer. What it knows, all later commands know.
-  void visit(int item, const Control& control) {
+  void visit(int place, const Control& control) {
     switch (control.kind) {
       case Control::Kind::kDrain:
-        drain(item);
+        if (control.flows) {
+          drained_ = true;
+        } else {
+          drain(place);
+        }
         break;
       case Control::Kind::kWait: {
-        const int p = queue_of(control.item);
-        if (known_[kSequencer][static_cast<size_t>(p)] < control.item) {
-          order(control.item, item, semaphore(p, kSequencer));
-          join(known_[kSequencer], clock_[static_cast<size_t>(control.item)]);
+        const int from = seen(place_[static_cast<size_t>(control.item)]);
+        const int p = queue_at(from);
+        if (known_[kSequencer][static_cast<size_t>(p)] < from) {
+          order(from, place, semaphore(p, kSequencer));
+          join(known_[kSequencer], clock_[static_cast<size_t>(from)]);
         }
         break;
       }
       case Control::Kind::kLabel:
       case Control::Kind::kBranch:
-        if (!drained_ && !control.tight) {
+        if (!drained_ && !control.tight && turns_ == nullptr) {
           throw Error("internal: a branch or label inside a straight-line piece");
         }
         break;
@@ -93,7 +155,7 @@ class Inserter {
   }
 
   // One wait for the last commands of all queues, without those that another one of them knows.
-  void drain(int item) {
+  void drain(int place) {
     std::array<size_t, kQueues> latest_first{};
     for (size_t q = 0; q < kQueues; ++q) {
       latest_first[q] = q;
@@ -106,7 +168,7 @@ class Inserter {
         if (drain_ < 0) {
           drain_ = take_semaphore();
         }
-        order(last_[q], item, drain_);
+        order(last_[q], place, drain_);
         join(known, clock_[static_cast<size_t>(last_[q])]);
       }
     }
@@ -114,12 +176,19 @@ class Inserter {
     drained_ = true;
   }
 
+  // Edges of the second iteration of a loop are those of the first one.
   void order(int from, int to, int sem) {
-    result_.edges.push_back({from, to});
+    if (turns_ == nullptr || to < turns_->second) {
+      add_edge({walk_.item(from), walk_.item(to)}, sem);
+    }
+  }
+
+  void add_edge(const SyncEdge& edge, int sem) {
+    result_.edges.push_back(edge);
     semaphore_of_.push_back(sem);
   }
 
-  // What `queue` knows before item `item`.
+  // What `queue` knows by now.
   Knowledge knowledge_of(size_t queue) const {
     Knowledge knowledge{known_[queue], std::numeric_limits<int>::max()};
     for (size_t p = 0; p < kQueues; ++p) {
@@ -130,12 +199,12 @@ class Inserter {
     return knowledge;
   }
 
-  // What all queues know that have commands behind `item`.
-  Clock settled_behind(int item) const {
+  // What all queues know that have commands behind `place`.
+  Clock settled_behind(int place) const {
     Clock settled;
     settled.fill(std::numeric_limits<int>::max());
     for (size_t q = 0; q < kQueues; ++q) {
-      if (final_[q] <= item) {
+      if (final_[q] <= place) {
         continue;
       }
       for (size_t p = 0; p < kQueues; ++p) {
@@ -145,179 +214,139 @@ class Inserter {
     return settled;
   }
 
-  // Commands in front of `item` for which it must wait, from the last one on; perhaps some that
+  // Commands for which an access of `ranges` must wait, from the last one on; perhaps some that
   // others of them know.
   void find_before(const std::vector<MemRange>& ranges, const Knowledge& knowledge) {
     before_.clear();
     for (const MemRange& r : ranges) {
       history_[{r.space, r.slot}].conflicts(r, knowledge, before_);
     }
+    for (PastItem& past : before_) {
+      past.item = seen(past.item);
+    }
     std::ranges::sort(before_, std::greater<>(), &PastItem::item);
     const auto again = std::ranges::unique(before_, {}, &PastItem::item);
     before_.erase(again.begin(), again.end());
   }
 
-  void visit(int item, const Command& command) {
+  void visit(int place, const Command& command) {
     drained_ = false;
     const auto q = static_cast<size_t>(command.queue());
-    Clock& known = known_[q];
-    join(known, known_[kSequencer]);
+    join(known_[q], known_[kSequencer]);
     for (const int answered : command.implies) {
-      join(known, clock_[static_cast<size_t>(answered)]);
+      join(known_[q], clock_[static_cast<size_t>(place_[static_cast<size_t>(answered)])]);
+    }
+    if (command.fence == Fence::kEnter) {
+      wait_for_conflicts(place, q, ranges_of_body(place, q));
+    } else if (command.fence == Fence::kSettle) {
+      settle(place, q);
     }
     const std::vector<MemRange> ranges = memory_ranges(listing_, command);
+    wait_for_conflicts(place, q, ranges);
+    known_[q][q] = place;
+    last_[q] = place;
+    clock_[static_cast<size_t>(place)] = known_[q];
+    const Clock settled = settled_behind(place);
+    for (const MemRange& r : ranges) {
+      history_[{r.space, r.slot}].add(r, {place, static_cast<uint32_t>(q)}, settled);
+    }
+  }
+
+  void wait_for_conflicts(int place, size_t q, const std::vector<MemRange>& ranges) {
     find_before(ranges, knowledge_of(q));
     for (const PastItem& producer : before_) {
-      if (known[producer.queue] < producer.item) {
-        order(producer.item, item, semaphore(static_cast<int>(producer.queue), q));
-        join(known, clock_[static_cast<size_t>(producer.item)]);
+      if (known_[q][producer.queue] >= producer.item) {
+        continue;
+      }
+      if (turns_ != nullptr && producer.item < turns_->first) {
+        throw Error("internal: a command of a loop waits for one in front of it");
+      }
+      if (turns_ != nullptr && producer.item < turns_->second && place >= turns_->second) {
+        carry(producer.item, place, producer.queue, q);
+      } else {
+        order(producer.item, place, semaphore(static_cast<int>(producer.queue), q));
+      }
+      join(known_[q], clock_[static_cast<size_t>(producer.item)]);
+    }
+  }
+
+  // All that the queue touches in the body of the loop behind an entry fence.
+  std::vector<MemRange> ranges_of_body(int place, size_t q) const {
+    const FlowingLoop& loop =
+        *std::ranges::upper_bound(loops_, walk_.item(place), {}, &FlowingLoop::first);
+    std::vector<MemRange> all;
+    for (int i = loop.first + 1; i < loop.last; ++i) {
+      const auto* command = std::get_if<Command>(&listing_.items[static_cast<size_t>(i)]);
+      if (command != nullptr && static_cast<size_t>(command->queue()) == q) {
+        std::ranges::move(memory_ranges(listing_, *command), std::back_inserter(all));
       }
     }
-    known[q] = item;
-    last_[q] = item;
-    clock_[static_cast<size_t>(item)] = known;
-    const Clock settled = settled_behind(item);
-    for (const MemRange& r : ranges) {
-      history_[{r.space, r.slot}].add(r, {item, static_cast<uint32_t>(q)}, settled);
+    return all;
+  }
+
+  // An edge from one iteration to the next.
+  void carry(int from, int to, size_t from_queue, size_t q) {
+    Carried& carried = carried_[{from_queue, q}];
+    if (++carried.count > kMostAwaited) {
+      throw TooFewSemaphores{};
+    }
+    carried.last = from + (turns_->second - turns_->first);
+    add_edge({walk_.item(from), walk_.item(to), true},
+             semaphore_in(carried_pair_, static_cast<int>(from_queue), q));
+  }
+
+  // Takes what the last iteration has signalled to this queue.
+  void settle(int place, size_t q) {
+    const FlowingLoop& loop =
+        *std::prev(std::ranges::upper_bound(loops_, walk_.item(place), {}, &FlowingLoop::last));
+    for (auto carried = carried_.begin(); carried != carried_.end();) {
+      const auto [from, to] = carried->first;
+      if (to != q) {
+        ++carried;
+        continue;
+      }
+      add_edge({loop.credit[from], walk_.item(place), false, carried->second.count},
+               semaphore_in(carried_pair_, static_cast<int>(from), q));
+      join(known_[q], clock_[static_cast<size_t>(carried->second.last)]);
+      carried = carried_.erase(carried);
     }
   }
 
   int take_semaphore() {
     if (next_ >= limit_) {
-      throw Error("the program needs more semaphores than the board has (" +
-                  std::to_string(limit_) + " left for queue pairs); raise core.semaphores");
+      throw TooFewSemaphores{};
     }
     return next_++;
   }
 
-  int semaphore(int from, size_t to) {
-    int& sem = pair_[static_cast<size_t>(from) * kUnits + to];
+  using Pairs = std::array<int, kUnits * kUnits>;
+
+  int semaphore_in(Pairs& pairs, int from, size_t to) {
+    int& sem = pairs[static_cast<size_t>(from) * kUnits + to];
     if (sem < 0) {
       sem = take_semaphore();
     }
     return sem;
   }
 
-  Command nop_like(const Command& c) const {
-    Command nop;
-    nop.body = make_command<spec::NopCommand>(spec::Opcode::kNop, c.queue(), c.head().op_id);
-    return nop;
-  }
-
-  // Semaphores of the edges at one of their ends, by item and in the order of the edges.
-  class ByItem {
-   public:
-    ByItem(const SyncResult& sync, const std::vector<int>& semaphores, int SyncEdge::*end,
-           size_t items)
-        : first_(items + 1), semaphores_(semaphores.size()) {
-      for (const SyncEdge& edge : sync.edges) {
-        ++first_[static_cast<size_t>(edge.*end) + 1];
-      }
-      std::partial_sum(first_.begin(), first_.end(), first_.begin());
-      std::vector<uint32_t> next(first_.begin(), first_.end() - 1);
-      for (size_t e = 0; e < semaphores.size(); ++e) {
-        semaphores_[next[static_cast<size_t>(sync.edges[e].*end)]++] = semaphores[e];
-      }
-    }
-    std::span<const int> operator[](size_t item) const {
-      return std::span(semaphores_).subspan(first_[item], first_[item + 1] - first_[item]);
-    }
-
-   private:
-    std::vector<uint32_t> first_;
-    std::vector<int> semaphores_;
-  };
-
-  // Puts waits and signals into the headers; what does not fit goes to nops of the same queue. From
-  // the last item on, each to its new place, so that there is one list only.
-  void rewrite() {
-    const size_t n = listing_.items.size();
-    const ByItem waits(result_, semaphore_of_, &SyncEdge::to, n);
-    const ByItem signals(result_, semaphore_of_, &SyncEdge::from, n);
-    size_t end = n;
-    for (size_t i = 0; i < n; ++i) {
-      end += added_items(listing_.items[i], waits[i], signals[i]);
-    }
-    listing_.items.reserve(end);
-    listing_.items.resize(end);
-    std::vector<Item> around;  // what comes of one item
-    for (size_t i = n; i-- > 0;) {
-      around.clear();
-      rewrite(std::move(listing_.items[i]), waits[i], signals[i], around);
-      end -= around.size();
-      std::ranges::move(around, listing_.items.begin() + static_cast<ptrdiff_t>(end));
-    }
-  }
-
-  static size_t added_items(const Item& item, std::span<const int> waits,
-                            std::span<const int> signals) {
-    const auto* command = std::get_if<Command>(&item);
-    if (command == nullptr) {
-      return waits.empty() ? 0 : 1;
-    }
-    const auto nops = [](const auto& slots, size_t wanted) {
-      const auto room = static_cast<size_t>(
-          std::ranges::count_if(slots, [](const auto& slot) { return !slot.valid(); }));
-      return wanted > room ? (wanted - room + slots.size() - 1) / slots.size() : 0;
-    };
-    return nops(command->head().wait, waits.size()) + nops(command->head().signal, signals.size());
-  }
-
-  void rewrite(Item item, std::span<const int> waits, std::span<const int> signals,
-               std::vector<Item>& out) const {
-    if (!std::holds_alternative<Command>(item)) {
-      out.push_back(std::move(item));
-      if (!waits.empty()) {  // all on one semaphore
-        out.emplace_back(spec::ScalarInsn{static_cast<uint8_t>(spec::ScalarOp::kSwait), 0,
-                                          static_cast<uint8_t>(waits.front()), 0,
-                                          static_cast<int32_t>(waits.size())});
-      }
-      return;
-    }
-    Command& command = std::get<Command>(item);
-    put_waits(command, waits);
-    while (!waits.empty()) {
-      Command nop = nop_like(command);
-      put_waits(nop, waits);
-      out.emplace_back(std::move(nop));
-    }
-    put_signals(command, signals);
-    const Command like = nop_like(command);
-    out.push_back(std::move(item));
-    while (!signals.empty()) {
-      Command nop = like;
-      put_signals(nop, signals);
-      out.emplace_back(std::move(nop));
-    }
-  }
-
-  // As many as the header has room for, the last ones first.
-  static void put_waits(Command& c, std::span<const int>& sems) {
-    for (spec::Wait& w : c.head().wait) {
-      if (!w.valid() && !sems.empty()) {
-        w = taking_wait(sems.back());
-        sems = sems.first(sems.size() - 1);
-      }
-    }
-  }
-
-  static void put_signals(Command& c, std::span<const int>& sems) {
-    for (spec::Signal& s : c.head().signal) {
-      if (!s.valid() && !sems.empty()) {
-        s = own_signal(sems.back());
-        sems = sems.first(sems.size() - 1);
-      }
-    }
-  }
+  int semaphore(int from, size_t to) { return semaphore_in(pair_, from, to); }
 
   Listing& listing_;
   const int limit_;
+  const std::vector<FlowingLoop>& loops_;
+  const Walk walk_;
+  const Walk::Turns* turns_ = nullptr;  // of the loop at whose body the walk is
+  std::vector<int> place_;              // of each item, the latest one; -1: not reached yet
+  struct Carried {
+    int count = 0, last = -1;  // edges of an iteration; place of the last one's producer
+  };
+  std::map<std::pair<size_t, size_t>, Carried> carried_;  // of this loop, by pair of queues
   int next_ = 0;
   int drain_ = -1;  // semaphore
   bool drained_ = true;
-  std::array<int, kUnits * kUnits> pair_;
+  Pairs pair_, carried_pair_;
   std::array<Clock, kUnits> known_;
-  std::array<int, kQueues> last_;   // latest item of each queue
+  std::array<int, kQueues> last_;   // latest place of each queue
   std::array<int, kQueues> final_;  // the last one of all
   std::vector<Clock> clock_;
   std::map<std::pair<spec::Space, int>, AccessHistory> history_;
@@ -330,7 +359,19 @@ class Inserter {
 
 SyncResult insert_semaphores(Listing& listing, int limit,
                              const std::function<void(double done)>& progress) {
-  return Inserter(listing, limit).run(progress);
+  const std::vector<FlowingLoop> loops = add_loop_fences(listing);
+  for (const bool fences : {true, false}) {
+    try {
+      return Inserter(listing, limit, fences ? loops : std::vector<FlowingLoop>{}).run(progress);
+    } catch (const TooFewSemaphores&) {
+      if (loops.empty()) {
+        break;
+      }
+      drop_loop_fences(listing);
+    }
+  }
+  throw Error("the program needs more semaphores than the board has (" + std::to_string(limit) +
+              " left for queue pairs); raise core.semaphores");
 }
 
 }  // namespace tpu::compiler

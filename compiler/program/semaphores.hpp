@@ -9,17 +9,17 @@
 // A drain ends a straight-line piece: the sequencer waits for the last command of every queue (by
 // one semaphore, which counts them), so all semaphores are zero there and nothing is carried over a
 // label or branch. Waits of the sequencer for single commands have a semaphore for each queue.
+// Loops with fences (loop_fences.hpp) have no drains. Their edges come of two iterations one behind
+// the other: those inside of the second one are those inside of the first one, and those between
+// the two are carried. Carried edges have semaphores of their own, one for each ordered pair of
+// queues, whose k-th wait of an iteration meets the k-th signal of the one before.
 #pragma once
 
 #include <functional>
 
-#include "program/listing.hpp"
+#include "program/sync_edges.hpp"
 
 namespace tpu::compiler {
-
-struct SyncEdge {
-  int from, to;  // item indices of the listing before insertion
-};
 
 struct SyncResult {
   std::vector<SyncEdge> edges;
@@ -27,6 +27,7 @@ struct SyncResult {
 };
 
 // Changes the listing: fills waits and signals, adds nops where a command needs more than two.
+// Loops that are marked as `flows` get fences, if there are semaphores for them.
 // `limit`: first semaphore number that must not be used. `progress` is called now and then with the
 // share of the items that are behind. Throws Error when there are too few.
 SyncResult insert_semaphores(Listing& listing, int limit,

@@ -59,7 +59,7 @@ class TimedCore {
   void landing(int count) { inbound_ += count; }
 
   bool ended() const { return ended_; }
-  uint64_t cycles() const { return end_ - setup_.start; }
+  uint64_t cycles() const { return end_ - setup_.start + skipped_; }
   // The cores would differ in what they do, so that one cannot stand for all.
   bool differs() const { return differs_; }
   uint64_t steps() const { return steps_; }
@@ -68,8 +68,9 @@ class TimedCore {
 
   // Loops: the machine is where it was one period before and goes the same way again.
   bool looped() const { return looped_; }
-  // Skips the periods that take the same way; returns the cycles skipped.
-  uint64_t skip_periods(uint64_t most_steps);
+  // Skips the periods that take the same way. The clock stays: their cycles are in skipped().
+  void skip_periods(uint64_t most_steps);
+  uint64_t skipped() const { return skipped_; }
 
   // A started command. Kept in place while its transfer is active.
   struct Flight : spec::Transfer {
@@ -138,10 +139,9 @@ class TimedCore {
   uint64_t next_due(uint64_t now) const;
   static uint64_t done_of(const Flight& flight);
   void loop_head(size_t word, uint64_t now);
-  bool snapshot(uint64_t now, std::vector<uint64_t>& state) const;
+  std::vector<uint64_t> snapshot(uint64_t now) const;
   bool repeat_way(size_t way, size_t way_end);
   bool repeat_command(const TimedCommand& command, size_t& way, size_t way_end);
-  void shift(uint64_t cycles);
 
   TimedProgram& program_;
   const spec::BoardParams& board_;
@@ -169,7 +169,7 @@ class TimedCore {
   std::vector<uint32_t> way_;  // what branches did and whom transfers went to
   // Of the loop that looped() means: its head, its period, and the way of the period.
   size_t loop_word_ = 0, loop_way_ = 0;
-  uint64_t period_ = 0;
+  uint64_t period_ = 0, skipped_ = 0;
 };
 
 }  // namespace tpu::compiler

@@ -120,7 +120,7 @@ bool TimedGang::step_cores() {
     while (core.wake() <= now_ && core.step(now_)) {
       any = true;
       if (core.looped()) {
-        now_ += core.skip_periods(kMostSteps);
+        core.skip_periods(kMostSteps);
         core.wake_at(now_);
       }
     }
@@ -159,7 +159,7 @@ std::optional<uint64_t> TimedGang::run(uint64_t most_commands) {
       break;
     }
     if (next == kNever || steps > kMostSteps) {
-      return now_;  // a deadlock, or longer than is worth to know
+      return now();  // a deadlock, or longer than is worth to know
     }
     now_ = next;
   }

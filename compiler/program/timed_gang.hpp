@@ -33,7 +33,7 @@ class TimedGang : private TimedFabric {
   // `most_commands` were issued before the end (another call goes on), or when one core cannot
   // stand for all.
   std::optional<uint64_t> run(uint64_t most_commands);
-  uint64_t now() const { return now_; }
+  uint64_t now() const { return now_ + machine_.front().skipped(); }
   const Work& work() const { return machine_.front().work(); }  // of the first core so far
 
  private:

@@ -46,11 +46,7 @@ void TimedCore::loop_head(size_t word, uint64_t now) {
     way_.clear();
     heads_.clear();
   }
-  std::vector<uint64_t> state;
-  if (!snapshot(now, state)) {
-    heads_.erase(word);
-    return;
-  }
+  std::vector<uint64_t> state = snapshot(now);
   LoopHead& head = heads_[word];
   if (head.at != kNever && head.state == state) {
     looped_ = true;
@@ -61,9 +57,10 @@ void TimedCore::loop_head(size_t word, uint64_t now) {
   head = {std::move(state), time_, way_.size()};
 }
 
-// Everything that decides what comes next, but for registers; false while bytes are on their way,
-// whose state is not the core's.
-bool TimedCore::snapshot(uint64_t now, std::vector<uint64_t>& state) const {
+// Everything that decides what comes next, but for registers. All transfers are this core's, so
+// their bytes left and their rates are the state of the bandwidth too.
+std::vector<uint64_t> TimedCore::snapshot(uint64_t now) const {
+  std::vector<uint64_t> state;
   const auto command = [&](const TimedCommand* c, int64_t out) {
     state.push_back(reinterpret_cast<uintptr_t>(c));
     state.push_back(c->matmul ? static_cast<uint64_t>(out) : 0);
@@ -79,11 +76,10 @@ bool TimedCore::snapshot(uint64_t now, std::vector<uint64_t>& state) const {
     }
     for (size_t i = 0; i < q.flying; ++i) {
       const Flight& flight = q.flight_at(i);
-      if (flight.active()) {
-        return false;
-      }
       command(flight.command, flight.out);
-      state.push_back(std::max(done_of(flight), now) - now);
+      state.push_back(flight.active() ? kNever - flight.rate()
+                                      : std::max(done_of(flight), now) - now);
+      state.push_back(flight.active() ? flight.left_at(now) : 0);
       state.push_back(flight.peer);
     }
   }
@@ -96,21 +92,18 @@ bool TimedCore::snapshot(uint64_t now, std::vector<uint64_t>& state) const {
     state.push_back(p.at - now);
     state.push_back(uint64_t{p.semaphore} << 32 | p.amount);
   }
-  return true;
+  return state;
 }
 
-uint64_t TimedCore::skip_periods(uint64_t most_steps) {
+void TimedCore::skip_periods(uint64_t most_steps) {
   const size_t way_end = way_.size();
-  uint64_t skipped = 0;
   looped_ = false;
   while (steps_ < most_steps && repeat_way(loop_way_, way_end)) {
-    skipped += period_;
+    skipped_ += period_;
   }
-  shift(skipped);
   LoopHead& head = heads_[loop_word_];
   head.at = time_;
   head.way = way_.size();
-  return skipped;
 }
 
 // One more turn of the loop, scalar instructions alone; false, and nothing done, if it goes another
@@ -175,21 +168,6 @@ bool TimedCore::repeat_command(const TimedCommand& command, size_t& way, size_t 
   }
   way_.push_back(way_[way++]);
   return true;
-}
-
-void TimedCore::shift(uint64_t cycles) {
-  time_ += cycles;
-  due_.fill(0);  // to be found anew
-  for (Queue& q : queues_) {
-    q.next_start += cycles;
-    for (size_t i = 0; i < q.flying; ++i) {
-      Flight& flight = q.flight_at(i);
-      flight.done_at = done_of(flight) + cycles;
-    }
-  }
-  for (Pending& p : pending_) {
-    p.at += cycles;
-  }
 }
 
 }  // namespace tpu::compiler
