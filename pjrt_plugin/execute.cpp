@@ -134,6 +134,13 @@ void give_outputs(const PJRT_LoadedExecutable_Execute_Args& args, const Lists& l
                   LaunchResult result) {
   const auto& types = args.executable->info->output_types;
   const auto& forms = args.executable->info->output_forms;
+  for (size_t k = 0; k < lists.devices.size(); ++k) {  // for take_back_outputs()
+    const size_t d = lists.first + k;
+    std::fill_n(args.output_lists[d], types.size(), nullptr);
+    if (args.device_complete_events != nullptr) {
+      args.device_complete_events[d] = nullptr;
+    }
+  }
   for (size_t k = 0; k < lists.devices.size(); ++k) {
     const size_t d = lists.first + k;
     std::vector<DeviceArrayPtr>& outputs = result.outputs.at(k);
@@ -189,8 +196,10 @@ Ready ready(const PJRT_LoadedExecutable_Execute_Args& args, Lists lists,
   return made;
 }
 
-void launch(const PJRT_LoadedExecutable_Execute_Args& args, const Ready& ready) {
+// `accepted`: what fails from there on is not that of the launch.
+void launch(const PJRT_LoadedExecutable_Execute_Args& args, const Ready& ready, bool& accepted) {
   LaunchResult result = ready.program->launch(ready.request);
+  accepted = true;
   for (const size_t i : ready.taken) {
     for (size_t k = 0; k < ready.lists.devices.size(); ++k) {
       args.argument_lists[ready.lists.first + k][i]->deleted = true;
@@ -222,24 +231,42 @@ void refuse(const PJRT_LoadedExecutable& executable, const std::vector<PJRT_Devi
   }
 }
 
-// Of a program that runs on several devices together.
-void launch_together(const PJRT_LoadedExecutable_Execute_Args& args,
-                     const std::vector<PJRT_Device*>& devices) {
+std::vector<PJRT_Device*> devices_of(const PJRT_LoadedExecutable_Execute_Args& args) {
+  std::vector<PJRT_Device*> devices = args.executable->addressable;
+  if (args.execute_device != nullptr) {
+    devices = {args.execute_device};
+  }
+  if (devices.empty()) {
+    throw_invalid("a portable executable needs execute_device");
+  }
+  return devices;
+}
+
+// Of a program that runs on several devices together. What fails in the call, in its first line,
+// too, must reach the other devices.
+void launch_together(const PJRT_LoadedExecutable_Execute_Args& args) {
   PJRT_LoadedExecutable& executable = *args.executable;
   const auto& all = executable.devices;
-  if (std::find(all.begin(), all.end(), devices[0]) == all.end()) {
+  const bool by_device = args.execute_device != nullptr;
+  if (by_device && std::find(all.begin(), all.end(), args.execute_device) == all.end()) {
     throw_invalid("execute_device: expected a device of the program, found TPU:" +
-                  std::to_string(devices[0]->id));
+                  std::to_string(args.execute_device->id));
   }
-  if (args.execute_device != nullptr) {
+  if (by_device) {
     executable.client->launched_by_device = true;
   }
+  bool accepted = false;
   try {
+    const std::vector<PJRT_Device*> devices = devices_of(args);
     check_counts(args);
-    launch(args, ready(args, {0, devices}, all));
+    launch(args, ready(args, {0, devices}, all), accepted);
   } catch (...) {
-    if (devices.size() < all.size()) {
-      refuse(executable, devices, error_of_exception());
+    if (accepted) {
+      take_back_outputs(args, by_device ? 1 : executable.addressable.size());
+    } else if (by_device) {
+      refuse(executable, {args.execute_device}, error_of_exception());
+    } else if (executable.addressable.size() < all.size()) {
+      refuse(executable, executable.addressable, error_of_exception());
     }
     throw;
   }
@@ -248,27 +275,21 @@ void launch_together(const PJRT_LoadedExecutable_Execute_Args& args,
 }  // namespace
 
 void call(PJRT_LoadedExecutable_Execute_Args& args) {
-  PJRT_LoadedExecutable& executable = need(args.executable, "executable");
-  std::vector<PJRT_Device*> devices = executable.addressable;
-  if (args.execute_device != nullptr) {
-    devices = {args.execute_device};
+  if (need(args.executable, "executable").info->program->executable->partitions > 1) {
+    return launch_together(args);
   }
-  if (devices.empty()) {
-    throw_invalid("a portable executable needs execute_device");
-  }
-  if (executable.info->program->executable->partitions > 1) {
-    return launch_together(args, devices);
-  }
+  const std::vector<PJRT_Device*> devices = devices_of(args);
   check_counts(args);
   std::vector<Ready> replicas;  // that have nothing to do with each other
   for (size_t d = 0; d < devices.size(); ++d) {
     replicas.push_back(ready(args, {d, {devices[d]}}, {devices[d]}));
   }
   for (const Ready& each : replicas) {  // none, when one of them cannot be
+    bool accepted = false;
     try {
-      launch(args, each);
+      launch(args, each, accepted);
     } catch (...) {
-      take_back_outputs(args, each.lists.first);
+      take_back_outputs(args, each.lists.first + (accepted ? 1 : 0));
       throw;
     }
   }

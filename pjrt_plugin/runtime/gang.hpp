@@ -109,10 +109,11 @@ struct Gangs::Group {
   }
   /// The next launch of the partition, with a number.
   Gang& with_next_number(size_t partition, const Program& program, Spare& spare) {
-    const uint64_t number = asked[partition]++;
+    const uint64_t number = asked[partition];
     if (first + gangs.size() <= number) {
       gangs.push_back(new_gang(first + gangs.size() + 1, program, spare));
     }
+    ++asked[partition];  // behind what can throw
     return gangs[number - first];
   }
   static Gang new_gang(uint64_t number, const Program& program, Spare& spare) {

@@ -57,6 +57,25 @@ std::optional<driver::Error> lost_argument(const DeviceShare& share) {
 
 std::string name_of(const Gangs::Program& program) { return program.compiled->executable->name; }
 
+// Of the exception that is being handled.
+driver::Error current_error() {
+  try {
+    throw;
+  } catch (const driver::Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return {driver::ErrorCode::kResourceExhausted, "out of host memory"};
+  } catch (const std::exception& error) {
+    return {driver::ErrorCode::kInternal, error.what()};
+  }
+}
+
+driver::Error could_not_launch(const std::string& launch, int device, const driver::Error& why) {
+  return {why.code(),
+          fmt::format("{}: TPU:{} could not launch it: {}", launch, device, why.message()),
+          why.place()};
+}
+
 // The arrays of a launch that has failed before this share came.
 void give_failed(const driver::Board& board, const Gangs::Program& program,
                  const LaunchRequest& request, size_t place, const driver::Error& error,
@@ -189,18 +208,27 @@ LaunchResult Gangs::join(const Program& program, const LaunchRequest& request) {
   LaunchResult result{std::vector<std::vector<DeviceArrayPtr>>(places.size()),
                       std::vector<driver::Event>(places.size())};
   Failed failed;
-  std::vector<std::pair<size_t, driver::Error>> before;  // launches that have failed already
-  std::vector<std::shared_ptr<Joined>> forgotten;        // their end calls the board
+  std::vector<std::pair<size_t, driver::Error>> before;  // launches that have failed
+  before.reserve(places.size());
+  std::vector<std::shared_ptr<Joined>> forgotten;  // their end calls the board
   const auto join_all = [&](Spare& spare) TPU_REQUIRES(mutex_) {
     Group& group = group_of(program.devices);
     for (size_t place = 0; place < places.size(); ++place) {
       note(request.shares[place].device);
       Gang& gang = next_of(group, places[place], program, request.meets, spare);
       gang.programs[places[place]] = program.compiled;
-      if (gang.error) {
+      bool came = false;
+      try {
+        if (!gang.error) {
+          come(gang, places[place], program, request, place, result, failed);
+          came = true;
+        }
+      } catch (...) {  // it has asked: a refusal would be that of its next launch
+        fail(gang, could_not_launch(gang.text(), request.shares[place].device, current_error()),
+             failed);
+      }
+      if (!came) {
         before.emplace_back(place, *gang.error);
-      } else {
-        come(gang, places[place], program, request, place, result, failed);
       }
       group.forget_met();
     }
@@ -226,12 +254,7 @@ void Gangs::refuse(const std::string& name, const std::vector<int>& members,
     Group& group = group_of(members);
     for (size_t i = 0; i < places.size(); ++i) {
       Gang& gang = next_of(group, places[i], nothing, meets, spare);
-      fail(gang,
-           {error.code(),
-            fmt::format("{}: TPU:{} could not launch it: {}", gang.text(), devices[i],
-                        error.message()),
-            error.place()},
-           failed);
+      fail(gang, could_not_launch(gang.text(), devices[i], error), failed);
       group.forget_met();
     }
   });

@@ -46,7 +46,8 @@ class Gangs {
   };
   /// The next launch of the devices whose shares these are. Never waits. Throws driver::Error
   /// (InvalidArgument), and has changed nothing, for no device, for one that the program does not
-  /// have, and for one that comes twice, also to a launch with a name.
+  /// have, and for one that comes twice, also to a launch with a name. What fails once a device has
+  /// asked fails the launch of all, and the result has the error.
   LaunchResult join(const Program& program, const LaunchRequest& request);
   /// The next launch of these devices cannot be: it fails for all with this error. `name`: of the
   /// program; `members`: all its devices. Throws driver::Error as join().

@@ -51,6 +51,7 @@ std::vector<DeviceArrayPtr> WaitingLaunch::add(size_t partition, const exe::Exec
                                            result->local_dims, board_, made_event_));
     results.push_back(part.results.back());
   }
+  part.arguments.reserve(share.arguments.size());  // nothing throws once an argument is held
   for (const DeviceArrayPtr& argument : share.arguments) {
     part.arguments.push_back(std::static_pointer_cast<const LocalArray>(argument));
     part.arguments.back()->hold();
@@ -215,9 +216,10 @@ bool LaunchQueue::add(const std::shared_ptr<WaitingLaunch>& launch, const std::v
     entry->launch = launch;
   }
   entry->missing = missing;
+  entry->devices.reserve(entry->devices.size() + devices.size());
   for (const int device : devices) {
-    entry->devices.push_back(device);
     waiting_[device].push_back(entry);
+    entry->devices.push_back(device);
   }
   if (!waits_for(entry, entry)) {
     return true;
