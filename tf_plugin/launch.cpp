@@ -58,10 +58,11 @@ void follow(Stream& stream, const Program::Launch& launch, const driver::Event& 
       }
     });
   }
+  const auto of = launch.devices.size() > 1 ? Stream::Of::kSeveralCores : Stream::Of::kOneCore;
   if (launch.meets.empty()) {
-    stream.follow(done);
+    stream.follow(done, of);
   } else {
-    stream.follow(done, [meets = launch.meets] { return Steps::get().was_refused(meets); });
+    stream.follow(done, of, [meets = launch.meets] { return Steps::get().was_refused(meets); });
     done.on_ready([meets = launch.meets](const std::shared_ptr<const driver::Error>& error) {
       if (error) {
         Steps::get().failed(meets);

@@ -191,8 +191,12 @@ std::string meeting_of(const Launch& params, const std::vector<int>& devices) {
       step->rendezvous_key == nullptr) {
     return "";
   }
+  const auto hold = [&]() -> std::shared_ptr<const void> {
+    std::shared_ptr<HostSide> host = host_side(*step);
+    return host != nullptr && host->keeps_rendezvous() ? host : nullptr;
+  };
   return Steps::get().share({step->rendezvous->rendezvous, step->rendezvous_key},
-                            params.stream->stream.device(), devices.size());
+                            params.stream->stream.device(), devices.size(), hold);
 }
 
 void add_arguments(const Launch& params, Program::Launch& launch) {
@@ -251,9 +255,12 @@ void launch(const Launch& params) {
   }
   Stream& stream = params.stream->stream;
   Program::Launch launch;
-  launch.devices = devices_of(params);
+  // By these the others are told when something below fails.
+  launch.devices = given.program->executable().partitions > 1 ? given.lowered.devices
+                                                              : std::vector<int>{stream.device()};
   launch.meets = meeting_of(params, launch.devices);
   try {
+    launch.devices = devices_of(params);
     add_arguments(params, launch);
     add_host(params, launch);
   } catch (...) {

@@ -12,10 +12,11 @@ namespace tpu::tensorflow {
 
 struct Stream::State {
   struct Entry {
-    driver::Event event;
+    driver::Event event = {};
     bool ready = true;    // the event, when it is all that the entry has
-    Work work;            // empty: an event
+    Work work = nullptr;  // an event
     uint64_t number = 0;  // from 1
+    Of of = Of::kOneCore;
   };
   /// A call of wait(): it ends with as many entries, and with the error of one of them.
   struct Waiter {
@@ -23,17 +24,21 @@ struct Stream::State {
     std::optional<driver::Error> error;
   };
 
+  explicit State(int device_) : device(device_) {}
+
+  const int device;
   base::Mutex mutex;
   base::CondVar changed;
   std::deque<std::shared_ptr<Entry>> entries TPU_GUARDED_BY(mutex);  // the first is under way
   uint64_t over TPU_GUARDED_BY(mutex) = 0;                           // entries that were in front
   std::optional<driver::Error> error TPU_GUARDED_BY(mutex);          // that nobody has been told
+  Of error_of TPU_GUARDED_BY(mutex) = Of::kOneCore;
   std::list<Waiter> waiters TPU_GUARDED_BY(mutex);
   bool has_thread TPU_GUARDED_BY(mutex) = false;
   bool ending TPU_GUARDED_BY(mutex) = false;
 
   /// Whoever waits for the entry is told.
-  void fail(uint64_t entry, const driver::Error& why) TPU_REQUIRES(mutex) {
+  void fail(uint64_t entry, const driver::Error& why, Of of = Of::kOneCore) TPU_REQUIRES(mutex) {
     bool told = false;
     for (Waiter& waiter : waiters) {
       if (entry <= waiter.entries) {
@@ -43,6 +48,7 @@ struct Stream::State {
     }
     if (!told && !error) {
       error = why;
+      error_of = of;
     }
   }
   void do_work(uint64_t entry, const Work& work) {
@@ -119,7 +125,7 @@ void set_event(const driver::HostEvent& event) {
 }
 
 Stream::Stream(const pjrt::Runtime& runtime, int device)
-    : runtime_(runtime), device_(device), state_(std::make_shared<State>()) {
+    : runtime_(runtime), device_(device), state_(std::make_shared<State>(device)) {
   Streams& all = streams();
   const base::MutexLock lock(all.mutex);
   std::erase_if(all.states, [](const auto& state) { return state.expired(); });
@@ -132,7 +138,7 @@ Stream::~Stream() {
   state_->changed.notify_all();
 }
 
-void Stream::told(const driver::Error& error) {
+void Stream::told(const driver::Error& error, int device) {
   std::vector<std::shared_ptr<void>> states;
   {
     Streams& all = streams();
@@ -145,15 +151,15 @@ void Stream::told(const driver::Error& error) {
   for (const auto& each : states) {
     State& state = *static_cast<State*>(each.get());
     const base::MutexLock lock(state.mutex);
-    if (state.error && state.error->code() == error.code() &&
-        state.error->message() == error.message()) {
+    if (state.error && (state.device == device || state.error_of == Of::kSeveralCores) &&
+        state.error->code() == error.code() && state.error->message() == error.message()) {
       state.error.reset();
     }
   }
 }
 
-void Stream::follow(const driver::Event& event, const std::function<bool()>& told) {
-  auto entry = std::make_shared<State::Entry>(State::Entry{event, false, nullptr});
+void Stream::follow(const driver::Event& event, Of of, const std::function<bool()>& told) {
+  auto entry = std::make_shared<State::Entry>(State::Entry{event, false, nullptr, 0, of});
   {
     const base::MutexLock lock(state_->mutex);
     State::add(state_, entry);
@@ -164,7 +170,7 @@ void Stream::follow(const driver::Event& event, const std::function<bool()>& tol
     const base::MutexLock lock(state->mutex);
     entry->ready = true;
     if (error && !known) {
-      state->fail(entry->number, *error);
+      state->fail(entry->number, *error, entry->of);
     }
     state->changed.notify_all();
   };
@@ -178,14 +184,14 @@ void Stream::follow(const driver::Event& event, const std::function<bool()>& tol
 
 void Stream::call(Work work) {
   const base::MutexLock lock(state_->mutex);
-  State::add(state_, std::make_shared<State::Entry>(State::Entry{{}, true, std::move(work)}));
+  State::add(state_, std::make_shared<State::Entry>(State::Entry{.work = std::move(work)}));
 }
 
 void Stream::call_short(Work work) {
   {
     const base::MutexLock lock(state_->mutex);
     if (!state_->entries.empty()) {
-      State::add(state_, std::make_shared<State::Entry>(State::Entry{{}, true, std::move(work)}));
+      State::add(state_, std::make_shared<State::Entry>(State::Entry{.work = std::move(work)}));
       return;
     }
   }

@@ -29,9 +29,12 @@ class Stream {
 
   int device() const { return device_; }
 
+  /// Whose streams have the failure of an event.
+  enum class Of { kOneCore, kSeveralCores };
   /// What follows waits for `event`. Its failure is the stream's, unless `told` says that the
   /// program is told of it elsewhere.
-  void follow(const driver::Event& event, const std::function<bool()>& told = nullptr);
+  void follow(const driver::Event& event, Of of = Of::kOneCore,
+              const std::function<bool()>& told = nullptr);
   /// `work` is done behind all that is in the stream: by the thread, in order.
   void call(Work work);
   /// As call(), or at once when nothing is in front of it. It must not wait.
@@ -45,8 +48,9 @@ class Stream {
   void wait();
   /// The first failure of which nobody was told; null: none.
   std::optional<driver::Error> error() const;
-  /// A reader of a result was told of this failure: no stream tells of it any more.
-  static void told(const driver::Error& error);
+  /// A reader of a result on this core was told of this failure: no stream tells of it any more.
+  /// What has failed on another core alone, for the same reason, is another failure.
+  static void told(const driver::Error& error, int device);
 
  private:
   struct State;

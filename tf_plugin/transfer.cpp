@@ -48,7 +48,8 @@ void to_device(Stream& stream, const XLA_Literal& literal, const XLA_ShapedBuffe
 }
 
 // The events of the arrays, and not the stream, have the errors of this transfer.
-std::vector<driver::Event> from_device(const XLA_ShapedBuffer& buffer, const XLA_Literal& literal) {
+std::vector<driver::Event> from_device(int device, const XLA_ShapedBuffer& buffer,
+                                       const XLA_Literal& literal) {
   System& system = System::get();
   const std::vector<Leaf> leaves = paired_leaves(literal, buffer);
   std::vector<driver::Event> events;
@@ -64,7 +65,7 @@ std::vector<driver::Event> from_device(const XLA_ShapedBuffer& buffer, const XLA
     for (const driver::Event& event : events) {  // they write into memory that the caller frees
       event.wait_for_error();
     }
-    Stream::told(pjrt::error_of_exception());
+    Stream::told(pjrt::error_of_exception(), device);
     throw;
   }
   return events;
@@ -91,13 +92,13 @@ void read_sizes(const XLA_ShapedBuffer& buffer, XLA_Shape& updated) {
   }
 }
 
-void end_transfer(const std::vector<driver::Event>& events, XLA_StatusCallbackFn callback,
-                  void* context) {
+void end_transfer(int device, const std::vector<driver::Event>& events,
+                  XLA_StatusCallbackFn callback, void* context) {
   auto status = std::make_unique<TF_Status>();
   for (const driver::Event& event : events) {
     if (const auto error = event.wait_for_error(); error && status->code == 0) {
       set_from_error(status.get(), error.get());
-      Stream::told(*error);
+      Stream::told(*error, device);
     }
   }
   callback(context, status.release());
@@ -133,15 +134,17 @@ void TpuTransferManager_TransferLiteralFromDevice(XLA_TransferManager* /*manager
                                                   XLA_StatusCallbackFn callback, void* context) {
   auto status = std::make_unique<TF_Status>();
   std::vector<tpu::driver::Event> events;
-  if (!answer(__func__, status.get(), [&] { events = from_device(*buffer, *literal); })) {
+  const int device = stream->stream.device();
+  if (!answer(__func__, status.get(), [&] { events = from_device(device, *buffer, *literal); })) {
     callback(context, status.release());
     return;
   }
   const bool later = answer(__func__, nullptr, [&] {
-    stream->stream.call([events, callback, context] { end_transfer(events, callback, context); });
+    stream->stream.call(
+        [device, events, callback, context] { end_transfer(device, events, callback, context); });
   });
   if (!later) {  // the stream has no thread for it
-    end_transfer(events, callback, context);
+    end_transfer(device, events, callback, context);
   }
 }
 

@@ -119,8 +119,10 @@ class TfLaunch : public testing::Test {
     std::string key = "host_compute_rendezvous:step:0:0:";
     TF_RendezvousThunk thunk{};
     SE_OutsideCompilationParams params{};
-    explicit Step(void* rendezvous) {
+    /// `name`: of a core, for a rendezvous that the plugin can keep.
+    explicit Step(void* rendezvous, char* name = nullptr) {
       thunk.rendezvous = rendezvous;
+      params.device_name = name;
       params.rendezvous_key = key.data();
       params.rendezvous = &thunk;
     }
@@ -129,13 +131,15 @@ class TfLaunch : public testing::Test {
   };
 
   void launch(int number, Step& step, XLA_TpuProgram* program, SE_DeviceMemoryBase argument,
-              SE_DeviceMemoryBase result, TF_Status* status) const {
+              SE_DeviceMemoryBase result, TF_Status* status,
+              XLA_DeviceAssignment* assignment = nullptr) const {
     TpuExecutable_LoadProgramAndEnqueueToStream_Params params{};
     params.program = program;
     params.arguments = &argument;
     params.arguments_len = 1;
     params.result = &result;
     params.stream = core(number).stream;
+    params.device_assignment = assignment;
     params.outside_compilation_params = &step.params;
     params.status = status;
     TPU_TF(TpuExecutable_LoadProgramAndEnqueueToStream)(&params);
@@ -153,6 +157,9 @@ class TfLaunch : public testing::Test {
 
   void check_good_step(float first, const std::vector<int>& order) {
     Step step(&rendezvous_);
+    check_good_step(step, first, order);
+  }
+  void check_good_step(Step& step, float first, const std::vector<int>& order) {
     begin_step();
     std::array<SE_DeviceMemoryBase, kCores> results{};
     for (const int number : order) {
@@ -173,6 +180,7 @@ class TfLaunch : public testing::Test {
   std::array<std::unique_ptr<Core>, kCores> cores_;
   XLA_TpuProgram* update_ = nullptr;
   int rendezvous_ = 0, other_rendezvous_ = 0;
+  char name_[48] = "/job:worker/replica:0/task:0/device:TPU:0";
 };
 
 TEST_F(TfLaunch, SharesOfEightCoresAreOneLaunch) {
@@ -256,6 +264,46 @@ TEST_F(TfLaunch, AShareThatComesAfterTheEndOfItsStepGetsTheError) {
     EXPECT_NE(error_of(number, result).find("the step was cancelled"), std::string::npos);
   }
   check_good_step(2, {5, 6, 7, 0, 1, 2, 3, 4});
+}
+
+// It is not known which of the steps was cancelled.
+TEST_F(TfLaunch, ACancelledStepIsNoSecretToTheStepsOfOtherThreads) {
+  Step one(&rendezvous_, name_), two(&other_rendezvous_, name_);
+  begin_step();
+  launch(0, one, 1);
+  const SE_DeviceMemoryBase result = launch(1, two, 1);
+  const Status status, told;
+  TPU_TF(TpuNodeContext_CloseTpuHost)(status);
+  EXPECT_EQ(status.code(), kOk) << status.text();
+  TPU_TF(TpuExecutor_BlockHostUntilDone)(core(1).executor, core(1).stream, told);
+  EXPECT_NE(told.text().find("the step was cancelled"), std::string::npos) << told.text();
+  EXPECT_NE(error_of(1, result).find("the step was cancelled"), std::string::npos);
+}
+
+// Between the check of TensorFlow and the launch of a core nothing is under way.
+TEST_F(TfLaunch, ALateShareOfAFailedStepOpensNoLaunch) {
+  Step step(&rendezvous_, name_);
+  begin_step();
+  launch(0, step, 1);
+  const Status status;
+  TPU_TF(TpuNodeContext_CloseTpuHost)(status);
+  EXPECT_EQ(status.code(), kOk) << status.text();
+  begin_step();  // of another thread
+  EXPECT_NE(error_of(1, launch(1, step, 1)).find("the step was cancelled"), std::string::npos);
+  Step next(&other_rendezvous_, name_);
+  check_good_step(next, 2, {1, 0, 2, 3, 4, 5, 6, 7});
+}
+
+TEST_F(TfLaunch, DevicesThatCannotBeReadFailTheLaunchOfAll) {
+  Step step(&rendezvous_);
+  begin_step();
+  char damaged[] = {0x1a, 0x7f};  // a message of 127 bytes that are missing
+  XLA_DeviceAssignment assignment{damaged, sizeof damaged};
+  const Status refused;
+  const SE_DeviceMemoryBase result = core(0).allocate(kElements * sizeof(float));
+  launch(0, step, update_, values(0, 1), result, refused, &assignment);
+  EXPECT_NE(refused.code(), kOk);
+  EXPECT_NE(error_of(1, launch(1, step, 1)).find("TPU:0 could not launch it"), std::string::npos);
 }
 
 TEST_F(TfLaunch, AVariableStaysInItsMemory) {

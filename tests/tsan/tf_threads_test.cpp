@@ -75,7 +75,7 @@ TEST_F(TfThreads, AStreamHasManyUsers) {
             stream.wait();
           } catch (const driver::Error& error) {
             ++told;
-            Stream::told(error);
+            Stream::told(error, 0);
           }
         }
         static_cast<void>(stream.error());
@@ -90,6 +90,37 @@ TEST_F(TfThreads, AStreamHasManyUsers) {
     EXPECT_GT(told, 0);
     EXPECT_FALSE(stream.error());
   }
+}
+
+TEST_F(TfThreads, AReaderIsToldOfTheFailureOfItsCore) {
+  const driver::Error no(driver::ErrorCode::kInvalidArgument, "no");
+  const driver::HostEvent event = runtime_->make_event();
+  Stream first(*runtime_, 0), second(*runtime_, 1);
+  const auto fail_both = [&] {
+    for (Stream* const stream : {&first, &second}) {
+      stream->call([&] { throw driver::Error(no); });
+      while (!stream->error()) {
+        std::this_thread::yield();
+      }
+    }
+  };
+  fail_both();
+  Stream::told(no, 0);
+  EXPECT_FALSE(first.error());
+  EXPECT_TRUE(second.error());  // another failure with the same text
+  Stream::told(no, 1);
+  EXPECT_FALSE(second.error());
+
+  for (Stream* const stream : {&first, &second}) {
+    stream->follow(event.event(), Stream::Of::kSeveralCores);
+  }
+  event.fail(no);
+  while (!first.error() || !second.error()) {
+    std::this_thread::yield();
+  }
+  Stream::told(no, 0);
+  EXPECT_FALSE(first.error());
+  EXPECT_FALSE(second.error());  // of the same launch
 }
 
 TEST_F(TfThreads, MemoryIsReadWrittenAndForgotten) {
@@ -183,6 +214,35 @@ TEST_F(TfThreads, AStepThatHasFailedIsOverWhenTheNextOneBegins) {
   EXPECT_NE(next, failed);
   EXPECT_EQ(steps.share(key, 0, 3), next);
   EXPECT_NE(steps.share(key, 0, 3), next);  // it comes again: a step that nobody has ended
+}
+
+// Its rendezvous is held: no other step has the key.
+TEST_F(TfThreads, AStepThatIsHeldIsOverWhenManyOthersHaveFailed) {
+  constexpr int kMany = 70;
+  Steps steps;
+  std::array<int, kMany> rendezvous{};
+  auto held = std::make_shared<int>();
+  const Steps::Hold hold = [&] { return held; };
+  const Steps::Key key{&steps, "step"};
+  const std::string failed = steps.share(key, 0, 3, hold);
+  EXPECT_EQ(held.use_count(), 2);
+  steps.failed(failed);
+  steps.begin();
+  EXPECT_EQ(steps.share(key, 1, 3, hold), failed);
+  for (int& each : rendezvous) {
+    steps.failed(steps.share({&each, "step"}, 0, 3, hold));
+  }
+  EXPECT_LT(held.use_count(), kMany);
+  EXPECT_NE(steps.share(key, 2, 3, hold), failed);
+}
+
+TEST_F(TfThreads, AFinishedStepHoldsNothing) {
+  Steps steps;
+  auto held = std::make_shared<int>();
+  for (const int core : {0, 1}) {
+    steps.share({&steps, "step"}, core, 2, [&] { return held; });
+  }
+  EXPECT_EQ(held.use_count(), 1);
 }
 
 }  // namespace

@@ -79,6 +79,8 @@ class StepHostSide : public HostSide {
     rendezvous_.StartAbort(absl::Status(static_cast<absl::StatusCode>(code), text));
   }
 
+  bool keeps_rendezvous() const override { return kept_ != nullptr; }
+
  private:
   absl::StatusOr<tf::Rendezvous::ParsedKey> parsed_key(const HostTransfer& transfer) const {
     constexpr tf::uint64 kIncarnation = 1;

@@ -47,6 +47,8 @@ class HostSide {
   virtual Outcome receive(const HostTransfer& transfer, void* bytes, size_t size) = 0;
   /// The launch has failed: nobody waits for it any more.
   virtual void abort(int code, const std::string& text) = 0;
+  /// No other step has a rendezvous at the same address while this lives.
+  virtual bool keeps_rendezvous() const = 0;
 };
 
 /// What one core of a replica is given and gives, where the cores have different arrays.
