@@ -15,6 +15,7 @@
 #include "passes/inline.hpp"
 #include "passes/multiply_add.hpp"
 #include "passes/operand_casts.hpp"
+#include "passes/random_bits.hpp"
 #include "passes/simplify.hpp"
 #include "passes/static_sizes.hpp"
 #include "passes/unroll.hpp"
@@ -71,6 +72,11 @@ const GraphPasses& compile_passes() {
                 }});
     all.append({"unroll", [](Module& m, PassLog& log) {
                   if (unroll_loops(m, &log)) {
+                    simplify(m);
+                  }
+                }});
+    all.append({"random_bits", [](Module& m) {
+                  if (shorten_random_bits(m)) {
                     simplify(m);
                   }
                 }});

@@ -286,6 +286,11 @@ def random_functions() -> list[Case]:
 
     return [
         *_lambdas("random", *((n, shaped(getattr(r, n)), KEY) for n in plain.split()),
+                  *((f"dropout_{p}", lambda k, x, p=p: jnp.where(r.bernoulli(k, p, x.shape), x / p, 0), KEY, X)
+                    for p in (0.9, 0.25, 1e-7)),
+                  ("mask_of_rows", lambda k: r.bernoulli(k, 0.3, (3, 17, 129)), KEY),
+                  ("below", lambda k: r.uniform(k, shape, minval=-2.0, maxval=3.0) > 0.7, KEY),
+                  ("below_bf16", lambda k: r.uniform(k, (40, 9), dtype=jnp.bfloat16) <= 0.4, KEY),
                   ("bits", lambda k: r.bits(k, shape), KEY), ("split", lambda k: r.split(k, 3), KEY),
                   ("fold_in", lambda k: r.fold_in(k, 7), KEY), ("randint", lambda k: r.randint(k, shape, -5, 90), KEY),
                   ("permutation", lambda k: r.permutation(k, 10), KEY),
