@@ -248,7 +248,7 @@ class RegionFusion : public Fusion {
     }
     for (; at != program_.kernels.end(); ++at) {
       Kernel& k = *at;
-      if (k.kind != KernelClass::kLoop || k.ops.size() >= kMaxLoopOps ||
+      if (k.kind != KernelClass::kLoop || loop_weight(k.ops) >= kMaxLoopWeight ||
           Type{Elem::kF32, k.loop().domain}.count() != count || !has_room(k, *op)) {
         continue;
       }

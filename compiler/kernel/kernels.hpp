@@ -66,7 +66,12 @@ struct KernelProgram;
 // Limits of one loop kernel: more ops would run out of registers; stores, indices and the
 // accumulators of sums share the limit of a command with its loads. Taps of one array, which come
 // through one stream, count as one load of the first limit.
-inline constexpr size_t kMaxLoopOps = 48, kMaxLoopAccesses = 14, kMaxLoopTaps = 20;
+//
+// Ops on 32-bit words weigh less than others: the rounds of a counter-based generator are a chain
+// of 110 of them on two words and a key, which a kernel keeps in eight registers. In two kernels
+// the words between them would pass HBM. A kernel has room for one such chain.
+inline constexpr size_t kMaxLoopWeight = 192, kMaxLoopAccesses = 14, kMaxLoopTaps = 20;
+size_t loop_weight(const std::vector<const Op*>& ops);
 
 struct LoopPart {
   Dims domain;

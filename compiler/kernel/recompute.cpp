@@ -396,9 +396,9 @@ class Recomputer {
 
   // Brings the ops into program order and makes the nest anew. False if it does not fit.
   bool rebuild(Kernel& k) const {
-    if (k.ops.size() > kMaxLoopOps || !std::all_of(k.ops.begin(), k.ops.end(), [&](const Op* op) {
-          return place_.contains(op);
-        })) {
+    if (loop_weight(k.ops) > kMaxLoopWeight ||
+        !std::all_of(k.ops.begin(), k.ops.end(),
+                     [&](const Op* op) { return place_.contains(op); })) {
       return false;
     }
     std::sort(k.ops.begin(), k.ops.end(),

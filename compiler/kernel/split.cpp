@@ -23,6 +23,23 @@ bool makes(const Kernel& k, const Value* v) {
          (k.contract().after && makes(*k.contract().after, v));
 }
 
+// What the rounds of a counter-based generator consist of.
+bool is_word_step(const Op& op) {
+  if (op.results.size() != 1 || op.type().elem != Elem::kU32) {
+    return false;
+  }
+  switch (op.kind) {
+    case Kind::kAdd:
+    case Kind::kXor:
+    case Kind::kOr:
+    case Kind::kShiftLeft:
+    case Kind::kShiftRightLogical:
+      return true;
+    default:  // may need more registers
+      return false;
+  }
+}
+
 int number(KernelProgram& program, std::list<Kernel>::iterator first, int order) {
   for (auto k = first; k != program.kernels.end(); ++k) {
     k->order = order++;
@@ -100,6 +117,15 @@ void find_buffers(KernelProgram& program) {
       }
     }
   }
+}
+
+size_t loop_weight(const std::vector<const Op*>& ops) {
+  constexpr size_t kWord = 1, kOther = 4;
+  size_t sum = 0;
+  for (const Op* op : ops) {
+    sum += is_word_step(*op) ? kWord : kOther;
+  }
+  return sum;
 }
 
 bool has_few_accesses(const Nest& nest, size_t more) {
