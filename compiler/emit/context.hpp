@@ -32,6 +32,7 @@ struct EmitContext {
   std::map<const Value*, int64_t> counters;  // argument of a loop's body -> address in SMEM
   std::unique_ptr<InflightExchange> inflight;
   bool overlap = true;  // commands of one kernel or iteration may run beside those of the next
+  std::vector<std::string> loop_copies;  // see EmittedProgram
 };
 
 // emit.cpp

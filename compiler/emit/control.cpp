@@ -120,6 +120,58 @@ void emit_conditional(EmitContext& ctx, const Step& step, const WhilePlan& plan)
   mark(ctx, ScalarOp::kMarke, step.op_id);
 }
 
+// Less is not worth a line.
+constexpr int64_t kNotedBytes = 64 * 1024;
+
+void note_copy(EmitContext& ctx, const Op& loop, const Type& type, const std::string& why) {
+  ctx.loop_copies.push_back("loop: " + to_string(type) + " (" + std::to_string(type.bytes()) +
+                            " bytes) is copied in each iteration of the while at " +
+                            to_string(*loop.loc) + ": " + why);
+}
+
+// Results of a body or branch that were made elsewhere than in their homes.
+void note_moved_results(EmitContext& ctx, const Op& loop, const Op& owner,
+                        const RegionPlan& region) {
+  for (const size_t i : region.copied) {
+    if (owner.type(i).bytes() >= kNotedBytes) {
+      note_copy(ctx, loop, owner.type(i),
+                &owner == &loop ? "carried value " + std::to_string(i) +
+                                      " is made elsewhere, since its old value is needed meanwhile"
+                                : "result " + std::to_string(i) + " of " + source_name(owner.kind) +
+                                      " at " + to_string(*owner.loc) + " has a place of its own");
+    }
+  }
+}
+
+// Updates that are made in copies, also in branches.
+void note_updates(EmitContext& ctx, const Op& loop, const Schedule& schedule) {
+  for (const Step& step : schedule.steps) {
+    const auto* dynamic = std::get_if<DynamicPlan>(&step.plan);
+    const auto* indexed = std::get_if<IndexedPlan>(&step.plan);
+    const int64_t copied = dynamic != nullptr   ? dynamic->copied
+                           : indexed != nullptr ? indexed->copied
+                                                : 0;
+    if (copied >= kNotedBytes) {
+      const Op& update = *step.kernel->ops[0];
+      note_copy(ctx, loop, update.type(),
+                std::string(source_name(update.kind)) + " at " + to_string(*update.loc) +
+                    " updates an array that is still needed as it was");
+    }
+    if (const auto* branch = std::get_if<BranchPlan>(&step.plan)) {
+      for (const RegionPlan& arm : branch->arms) {
+        note_updates(ctx, loop, arm.schedule);
+        note_moved_results(ctx, loop, *step.kernel->ops[0], arm);
+      }
+    }
+  }
+}
+
+void note_copies(EmitContext& ctx, const Step& step, const RegionPlan& body) {
+  const Op& loop = *step.kernel->ops[0];
+  note_updates(ctx, loop, body.schedule);
+  note_moved_results(ctx, loop, loop, body);
+}
+
 // The predicate of an if, or the index of a case: below zero or too large means the last arm.
 void read_choice(EmitContext& ctx, const Op& op, const BranchPlan& plan) {
   if (plan.predicate.empty()) {
@@ -148,6 +200,7 @@ void emit_host(EmitContext& ctx, const Step& step, const HostPlan& plan) {
 }
 
 void emit_while(EmitContext& ctx, const Step& step, const WhilePlan& plan) {
+  note_copies(ctx, step, plan.body);
   if (plan.counter_smem >= 0) {
     emit_counted(ctx, step, plan);
   } else if (plan.runs) {

@@ -23,6 +23,7 @@ struct EmittedProgram {
   int64_t vmem_peak = 0;
   int first_remote_semaphore = 0;
   Scratch scratch;
+  std::vector<std::string> loop_copies;  // large arrays that a loop copies each time, as text
 
   // What HBM holds, for readers.
   std::string memory() const { return memory_report(listing.slots, scratch, ops); }

@@ -297,6 +297,9 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   EmittedProgram emitted = emit_program(
       module, kernels, board, cores, [&](double done) { progress.within(done); },
       emit_rules(options));
+  if (watchers.loop_copies != nullptr) {
+    *watchers.loop_copies = emitted.loop_copies;
+  }
   if (wants_dump(options, "kernels")) {
     options.dump("kernels", print(kernels));
   }

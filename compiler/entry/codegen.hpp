@@ -22,8 +22,9 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
 
 // Observers of a compilation, besides those in its options.
 struct Watchers {
-  Progress* progress = nullptr;  // must expect_stages()
-  PassReport* passes = nullptr;  // what the passes did; null: not recorded
+  Progress* progress = nullptr;                     // must expect_stages()
+  PassReport* passes = nullptr;                     // what the passes did; null: not recorded
+  std::vector<std::string>* loop_copies = nullptr;  // EmittedProgram::loop_copies; null: as above
 };
 exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options, const Watchers& watchers);

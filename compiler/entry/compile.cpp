@@ -212,10 +212,13 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
   if (options.keep_values) {
     code.update_sharding = UpdateSharding::kOff;  // cores would keep parts of what they update
   }
-  out.executable = generate_in_loops(module, board, code, {&progress, report});
+  std::vector<std::string> loop_copies;
+  out.executable = generate_in_loops(module, board, code, {&progress, report, &loop_copies});
   out.report.moved = std::move(module.moved);
   out.report.graph = std::move(module);
   out.report.unsharded = why_unsharded(out.executable, board, code);
+  std::vector<std::string>& notes = out.executable.notes;
+  notes.insert(notes.end(), loop_copies.begin(), loop_copies.end());
   return out;
 }
 

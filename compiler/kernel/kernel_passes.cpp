@@ -3,6 +3,7 @@
 
 #include "kernel/epilogue.hpp"
 #include "kernel/kernel_index.hpp"
+#include "kernel/late_updates.hpp"
 #include "kernel/one_result.hpp"
 #include "kernel/recompute.hpp"
 #include "kernel/verify_kernels.hpp"
@@ -95,6 +96,10 @@ constexpr PassRow kPasses[] = {
        }
      }},
     {"shard_update", 4, shard},
+    {"late_updates", 0,
+     [](KernelProgram& p, KernelContext&, PassLog&) {
+       on_each_program(p, [](KernelProgram& part) { order_updates_late(part); });
+     }},
 };
 
 }  // namespace

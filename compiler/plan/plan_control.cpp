@@ -36,11 +36,11 @@ bool plan_region(PlanContext& ctx, const KernelProgram& region, Schedule& out) {
 }
 
 // Its results go to the homes of the results of `owner`.
-std::vector<Move> end_region(PlanContext& ctx, const KernelProgram& region, const Op& owner,
-                             uint32_t id) {
-  yield(ctx.memory, ctx.slots, region.kernels.back(), owner, id);
+void end_region(PlanContext& ctx, const KernelProgram& region, const Op& owner, uint32_t id,
+                RegionPlan& out) {
+  out.copied = yield(ctx.memory, ctx.slots, region.kernels.back(), owner, id);
   clean_region(ctx.memory, region);
-  return ctx.memory.take_moves();
+  out.yield = ctx.memory.take_moves();
 }
 
 // Results of the region that it gives only once may be made in the homes of the owner's results.
@@ -66,7 +66,7 @@ bool plan_body(PlanContext& ctx, const Kernel& k, RegionPlan& out, uint32_t id) 
   if (!plan_region(ctx, body, out.schedule)) {
     return false;
   }
-  out.yield = end_region(ctx, body, op, id);
+  end_region(ctx, body, op, id, out);
   leave_body(ctx.memory, k, region);
   return true;
 }
@@ -175,7 +175,7 @@ std::optional<Step> plan_branch(PlanContext& ctx, const Kernel& k) {
     if (!plan_region(ctx, arm, plan.arms[r].schedule)) {
       return std::nullopt;
     }
-    plan.arms[r].yield = end_region(ctx, arm, op, id);
+    end_region(ctx, arm, op, id, plan.arms[r]);
   }
   leave_regions(ctx, k, locked, step);
   step.plan = std::move(plan);

@@ -183,10 +183,11 @@ void aim_at_home(Residency& memory, const KernelProgram& region, const Value* ma
   }
 }
 
-void yield(Residency& memory, const Slots& slots, const Kernel& yield, const Op& owner,
-           uint32_t id) {
+std::vector<size_t> yield(Residency& memory, const Slots& slots, const Kernel& yield,
+                          const Op& owner, uint32_t id) {
   memory.enter(yield.order, id);
   std::vector<Transfer> moves;
+  std::vector<size_t> copied;
   for (size_t i = 0; i < yield.control().carried.size(); ++i) {
     if (yield.control().carried[i] == nullptr) {
       continue;
@@ -197,9 +198,13 @@ void yield(Residency& memory, const Slots& slots, const Kernel& yield, const Op&
     if (!dst.vmem && from.in_hbm && from.slot >= 0 && from.slot == dst.slot && home == dst) {
       src = dst;  // it was written there
     }
+    if (src != dst && to.bytes > 0) {
+      copied.push_back(i);
+    }
     moves.push_back({src, dst, to.bytes, elem_bytes(to.value->type.elem)});
   }
   transfer_all(memory, slots, std::move(moves), id);
+  return copied;
 }
 
 void clean_region(Residency& memory, const KernelProgram& region) {

@@ -34,8 +34,8 @@ void aim_at_home(Residency& memory, const KernelProgram& region, const Value* ma
                  const Value* old, const Buffer& home);
 
 // Results of a region to the homes of the results of `owner`.
-void yield(Residency& memory, const Slots& slots, const Kernel& yield, const Op& owner,
-           uint32_t op_id);
+std::vector<size_t> yield(Residency& memory, const Slots& slots, const Kernel& yield,
+                          const Op& owner, uint32_t op_id);
 // Everything in VMEM that is not locked goes; buffers of the region are dead.
 void clean_region(Residency& memory, const KernelProgram& region);
 

@@ -58,6 +58,7 @@ struct Schedule {
 struct RegionPlan {
   Schedule schedule;
   std::vector<Move> yield;
+  std::vector<size_t> copied;  // results that were made elsewhere than in their homes
 };
 
 struct WhilePlan {

@@ -62,6 +62,55 @@ MemRange whole(const Buffer& b, bool write) {
   return r;
 }
 
+bool is_update(const Value* v) {
+  return v->def != nullptr && v->def->kind == Kind::kDynamicUpdateSlice;
+}
+
+bool same_home(const Buffer& a, const Buffer& b) {
+  return a.slot >= 0 && a.slot == b.slot && a.offset == b.offset;
+}
+
+// The operand lies in the home of a value that the loop around the kernel carries, and the next
+// value of the loop is the result, or is made from it by updates: they may all be made there.
+bool goes_home(Residency& memory, const Kernel& k, const Buffer& in) {
+  const Region* body = k.ops[0]->parent;
+  const Op* loop = body->parent;
+  if (loop == nullptr || loop->kind != Kind::kWhile || body != loop->regions[1].get()) {
+    return false;
+  }
+  for (size_t i = 0; i < body->args.size(); ++i) {
+    const Buffer* home = memory.find(loop->result(i));
+    if (home == nullptr || home->vmem >= 0 || !same_home(*home, in)) {
+      continue;
+    }
+    const Value* next = body->terminator()->operands[i];
+    while (next != k.out && is_update(next) && next->def->parent == body) {
+      next = next->def->operands[0];
+    }
+    return next == k.out;
+  }
+  return false;
+}
+
+// The result may be meant for a home where an earlier version lies that somebody still reads: then
+// it is made elsewhere.
+void spare_earlier_versions(Residency& memory, const Kernel& k) {
+  Buffer& out = memory.at(k.out);
+  for (const Value* v = k.reads[0]; out.slot >= 0; v = v->def->operands[0]) {
+    const Buffer* b = memory.find(v);
+    if (b != nullptr && v->def != nullptr && b->vmem < 0 && same_home(*b, out) &&
+        memory.next_read(*b) != INT32_MAX) {
+      memory.touch(out);
+      out.slot = -1;
+      out.offset = 0;
+      out.must_store = false;
+    }
+    if (!is_update(v)) {
+      return;
+    }
+  }
+}
+
 // The result takes the operand's place. False: there must be a copy.
 bool update_in_place(Residency& memory, const Kernel& k) {
   Buffer &in = memory.at(k.reads[0]), &out = memory.at(k.out);
@@ -77,10 +126,16 @@ bool update_in_place(Residency& memory, const Kernel& k) {
   if (out.slot >= 0) {
     return in.slot >= 0 && in.slot == out.slot && in.offset == out.offset;
   }
-  if (!in.scratch) {
+  if (in.scratch) {
+    take_home(memory, in, out);
+    return true;
+  }
+  if (!goes_home(memory, k, in)) {
     return false;
   }
-  take_home(memory, in, out);
+  memory.touch(out);
+  out.slot = in.slot;
+  out.offset = in.offset;
   return true;
 }
 
@@ -113,9 +168,11 @@ DynamicPlan plan_dynamic_update(const Kernel& k, Residency& memory, uint32_t op_
   plan.update = true;
   memory.pins().pin({&in, &update, &out});
   plan.unit = elem_bytes(op.type().elem);
+  spare_earlier_versions(memory, k);
   if (!update_in_place(memory, k)) {
     place_result(memory, out);
     memory.move({place_of(in), place_of(out), out.bytes, plan.unit, op_id});
+    plan.copied = out.bytes;
   }
   const Dims& sizes = op.operand_type(1).dims;
   const Dims pitch = row_major_strides(op.type().dims);

@@ -20,6 +20,7 @@ struct DynamicPlan {
   spec::Addr src{}, dst{};  // of the box, at the starts that are known
   bool update = false;      // dst depends on the starts, else src
   bool nothing = false;     // an update of no element
+  int64_t copied = 0;       // bytes of an operand that stays as it is: the update is made in a copy
   MemRange window;          // that the other starts may reach
   std::vector<CopyDim> dims;
   int64_t unit = 4;

@@ -31,22 +31,24 @@ std::vector<CopyDim> window_dims(const Dims& table, const Dims& window, int64_t 
   return dims;
 }
 
-// `to` becomes a copy of `from`, or takes its place where that is possible.
-void copy_of(Residency& memory, const Kernel& k, Buffer& from, Buffer& to, uint32_t op_id) {
+// `to` becomes a copy of `from`, or takes its place where that is possible. Returns the bytes that
+// are copied.
+int64_t copy_of(Residency& memory, const Kernel& k, Buffer& from, Buffer& to, uint32_t op_id) {
   if (may_take_vmem(memory, k, from)) {
     take_vmem(memory, from, to);
-    return;
+    return 0;
   }
   if (from.vmem < 0 && from.scratch && to.slot < 0 && may_overwrite(memory, k, from)) {
     take_home(memory, from, to);
-    return;
+    return 0;
   }
   place_result(memory, to);
   if (to.vmem < 0 && from.vmem < 0 && to.slot >= 0 && from.slot >= 0 && to.offset == from.offset &&
       to.slot == from.slot) {
-    return;  // donated: updated in place
+    return 0;  // donated: updated in place
   }
   memory.move({place_of(from), place_of(to), from.bytes, elem_bytes(from.value->type.elem), op_id});
+  return from.bytes;
 }
 
 // Pieces of the list; a list that is not in VMEM comes piece by piece.
@@ -101,7 +103,7 @@ std::optional<IndexedPlan> plan_indexed(const Kernel& k, const spec::BoardParams
   memory.pins().pin({&memory.at(k.reads[0]), &list, &out});
   if (plan.scatter) {
     memory.pins().add(memory.at(k.reads[2]));
-    copy_of(memory, k, memory.at(k.reads[0]), out, op_id);
+    plan.copied = copy_of(memory, k, memory.at(k.reads[0]), out, op_id);
   } else {
     place_result(memory, out);
   }

@@ -15,6 +15,7 @@ namespace tpu::compiler {
 struct IndexedPlan {
   spec::Addr table{}, dense{};
   bool scatter = false;
+  int64_t copied = 0;  // as in DynamicPlan
   int64_t unit = 4, window_elements = 1;
   int64_t span = 0;           // bytes of the table
   std::vector<CopyDim> dims;  // of a window: src = table, dst = dense side

@@ -1,0 +1,99 @@
+// Arrays that a loop carries and updates: in place, or with a note about the copy of each iteration.
+#include <gtest/gtest.h>
+
+#include "board/board_loader.hpp"
+#include "control_builder.hpp"
+#include "entry/compile.hpp"
+
+namespace tpu::compiler::test {
+namespace {
+
+constexpr int kTrips = 16;
+
+// A loop over `cache` and `rows`; `body` gives what follows of both, from the counter and these.
+exe::ExecutableT compiled(int64_t length, const RegionBuilder::Body& body) {
+  GraphBuilder b;
+  RegionBuilder r(b.region());
+  const Values out = r.times(kTrips, {b.arg(f32({length, 256})), b.arg(f32({kTrips, 256}))}, body);
+  return compile(std::move(b.done(out)), spec::load_board("v3_8")).executable;
+}
+
+Values zero_behind(RegionBuilder& r, Value* counter) { return {counter, r.number(i32({}), 0)}; }
+
+// As a scan whose output is a row of its carried value before the update.
+Values read_then_update(RegionBuilder& r, const Values& a) {
+  Value* row = r.op(Kind::kSlice, {a[1]}, f32({1, 256}), SliceAttrs{{0, 0}, {1, 256}, {1, 1}});
+  Value* made = r.add(r.slice(a[2], zero_behind(r, a[0]), {1, 256}), r.number(f32({1, 256}), 1));
+  Value* cache = r.update(a[1], made, zero_behind(r, a[0]));
+  return {cache, r.update(a[2], row, zero_behind(r, a[0]))};
+}
+
+// Reads the whole old array with the new one.
+Values needs_both(RegionBuilder& r, const Values& a) {
+  Value* row = r.slice(a[2], zero_behind(r, a[0]), {1, 256});
+  Value* cache = r.update(a[1], row, zero_behind(r, a[0]));
+  return {r.add(cache, r.op(Kind::kReverse, {a[1]}, a[1]->type, DimsAttrs{{0}})), a[2]};
+}
+
+// Rows of several layers, as a decoder updates its cache, with a read of each version.
+Values update_thrice(RegionBuilder& r, const Values& a) {
+  Values state = {a[1], a[2]};
+  for (const double layer : {0, 1, 2}) {
+    const Values at = {r.add(a[0], r.number(i32({}), 32 * layer)), r.number(i32({}), 0)};
+    Value* made =
+        r.add(r.slice(state[1], zero_behind(r, a[0]), {1, 256}), r.number(f32({1, 256}), layer));
+    state[0] = r.update(state[0], made, at);
+    state[1] = r.update(state[1], r.slice(state[0], at, {1, 256}), zero_behind(r, a[0]));
+  }
+  return state;
+}
+
+// The first version is read behind the second update.
+Values keeps_a_version(RegionBuilder& r, const Values& a) {
+  Value* row = r.slice(a[2], zero_behind(r, a[0]), {1, 256});
+  Value* first = r.update(a[1], row, zero_behind(r, a[0]));
+  const Values at = {r.add(a[0], r.number(i32({}), 1)), r.number(i32({}), 0)};
+  Value* second = r.update(first, r.add(row, row), at);
+  Value* read = r.add(r.slice(first, at, {1, 256}), r.slice(second, at, {1, 256}));
+  return {second, r.update(a[2], read, zero_behind(r, a[0]))};
+}
+
+TEST(LoopCopies, NoneOfSeveralUpdatesInARow) {
+  const exe::ExecutableT small = compiled(1024, update_thrice);
+  const exe::ExecutableT large = compiled(32768, update_thrice);
+  EXPECT_TRUE(large.notes.empty()) << large.notes[0];
+  constexpr uint64_t kOnce = 2 * (32768 - 1024) * 256 * 4;
+  EXPECT_LE(large.hbm_read_bytes + large.hbm_written_bytes,
+            small.hbm_read_bytes + small.hbm_written_bytes + 2 * kOnce);
+}
+
+TEST(LoopCopies, NoneWhereTheOldArrayIsReadBeforeTheUpdate) {
+  const exe::ExecutableT small = compiled(1024, read_then_update);
+  const exe::ExecutableT large = compiled(32768, read_then_update);
+  EXPECT_TRUE(large.notes.empty()) << large.notes[0];
+  // The array is copied into the loop once, since the argument stays: read and written.
+  constexpr uint64_t kOnce = 2 * (32768 - 1024) * 256 * 4;
+  EXPECT_LE(large.hbm_read_bytes + large.hbm_written_bytes,
+            small.hbm_read_bytes + small.hbm_written_bytes + 2 * kOnce);
+}
+
+TEST(LoopCopies, AreNotedWithTheirSize) {
+  const exe::ExecutableT e = compiled(1024, needs_both);
+  ASSERT_FALSE(e.notes.empty());
+  EXPECT_TRUE(e.notes[0].starts_with(
+      "loop: f32[1024,256] (1048576 bytes) is copied in each iteration of the while at "))
+      << e.notes[0];
+}
+
+TEST(LoopCopies, AreMadeOfAVersionThatIsStillRead) {
+  const exe::ExecutableT e = compiled(32768, keeps_a_version);
+  ASSERT_EQ(e.notes.size(), 2u);
+  EXPECT_NE(e.notes[0].find("updates an array that is still needed as it was"), std::string::npos)
+      << e.notes[0];
+  EXPECT_NE(e.notes[1].find("carried value 1 is made elsewhere"), std::string::npos) << e.notes[1];
+}
+
+TEST(LoopCopies, OfLittleAreNotNoted) { EXPECT_TRUE(compiled(32, needs_both).notes.empty()); }
+
+}  // namespace
+}  // namespace tpu::compiler::test
