@@ -168,6 +168,7 @@ void check_tensor(const TensorT& tensor, const ExecutableT& exe, SlotKind kind, 
   check_owners(tensor, exe.partitions, what);
   check_terms(tensor, exe.partitions, what);
   check_layout(tensor, what);
+  check(tensor.memory <= MemoryKind::MAX, "{} is in an unknown memory", what);
   check(tensor.slot < exe.slots.size(), "{} names a slot that does not exist", what);
   const SlotT& slot = *exe.slots[tensor.slot];
   // A result may lie in the slot of the argument that is donated to it.
@@ -259,6 +260,11 @@ void check_host_calls(const ExecutableT& exe) {
     const uint64_t room = exe.slots[call.slot]->bytes;
     check(bytes <= UINT32_MAX && call.offset <= room && bytes <= room - call.offset,
           "invalid bytes of host call {}", i);
+    check(!call.memory || call.partition == -1, "host call {} keeps bytes of one partition for all",
+          i);
+    check(!call.index || (call.memory && call.to_host && element_count(call.dims) == 1 &&
+                          bytes >= sizeof(int32_t)),
+          "host call {} is no number of an array in the host's memory", i);
   }
 }
 

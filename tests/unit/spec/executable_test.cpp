@@ -191,6 +191,14 @@ TEST(Executable, LooksForCallsOfTheHostWhereTheProgramGoes) {
   EXPECT_EQ(error({command, call}), "no error");
 }
 
+TEST(Executable, RefusesUnknownMemories) {
+  ExecutableT exe = sample();
+  exe.args[0]->memory = MemoryKind::unpinned_host;
+  EXPECT_EQ(error_of(write_executable(exe)), "no error");
+  exe.args[0]->memory = static_cast<MemoryKind>(3);
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("is in an unknown memory"));
+}
+
 TEST(Executable, RefusesTablesOfHostCallsThatPointElsewhere) {
   const auto error = [](const std::function<void(HostCallT&)>& change) {
     ExecutableT exe = sample();
@@ -225,6 +233,33 @@ TEST(Executable, RefusesTablesOfHostCallsThatPointElsewhere) {
   EXPECT_THAT(error([](HostCallT& call) { ++call.offset; }), HasSubstr("bytes of host call 1"));
   EXPECT_THAT(error([](HostCallT& call) { call.offset = UINT64_MAX; }),
               HasSubstr("bytes of host call 1"));
+  EXPECT_EQ(error([](HostCallT& call) { call.memory = true; }), "no error");
+  EXPECT_THAT(error([](HostCallT& call) {
+                call.memory = true;
+                call.partition = 2;
+              }),
+              HasSubstr("host call 1 keeps bytes of one partition for all"));
+  const auto number = [](HostCallT& call) {
+    call.memory = call.index = true;
+    call.elem = Elem::i32;
+    call.dims = {};
+  };
+  EXPECT_EQ(error([&](HostCallT& call) {
+              number(call);
+              call.to_host = true;
+            }),
+            "no error");
+  for (const int wrong : {0, 1, 2, 3}) {
+    EXPECT_THAT(error([&](HostCallT& call) {
+                  number(call);
+                  call.to_host = wrong != 0;
+                  call.memory = wrong != 1;
+                  call.dims.resize(wrong == 2 ? 1 : 0, 2);
+                  call.elem = wrong == 3 ? Elem::i16 : Elem::i32;
+                }),
+                HasSubstr("host call 1 is no number of an array"))
+        << wrong;
+  }
 }
 
 // The result takes the memory of the argument, whose slot is the only one.
