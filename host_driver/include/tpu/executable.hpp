@@ -58,6 +58,9 @@ struct HostCallInfo {
   Shape shape;                ///< on one core
   std::string op;             ///< the operation
   std::string source;         ///< its place in the program
+  /// The program keeps bytes in the host's memory: the driver answers, and no handler sees it.
+  bool memory = false;
+  bool index = false;  ///< of `memory`: a number that says which array of the channel comes next
 };
 
 /// Answers host calls: takes `bytes` of a call to the host, or fills them. `partition` is the one

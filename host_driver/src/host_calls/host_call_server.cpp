@@ -2,6 +2,7 @@
 #include "src/host_calls/host_call_server.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -33,6 +34,28 @@ ErrorPtr as_error(const std::exception_ptr& thrown, const HostCallInfo& call, in
 
 const HostCallInfo& info_of(const Operation& op, size_t part) {
   return op.program->info->host_calls[op.calls[part].number];
+}
+
+// Bytes that the program keeps in the host's memory, as they lie in HBM.
+ErrorPtr keep_or_give(Operation& op, const HostCallInfo& call, size_t part,
+                      std::span<std::byte> array) {
+  try {
+    Operation::Kept& kept = op.kept[{call.channel, part}];
+    if (call.index) {  // the low word stands first
+      std::memcpy(&kept.next, array.data(), sizeof kept.next);
+      return nullptr;
+    }
+    std::vector<std::byte>& bytes = kept.arrays[kept.next];
+    if (call.to_host) {
+      bytes.assign(array.begin(), array.end());
+      return nullptr;
+    }
+    bytes.resize(array.size());
+    std::ranges::copy(bytes, array.begin());
+    return nullptr;
+  } catch (...) {
+    return as_error(std::current_exception(), call, op.commands[part]->device);
+  }
 }
 
 // It is over, or being taken off the board: nobody waits for an answer.
@@ -155,16 +178,8 @@ void HostCallServer::request(const Operation& op, size_t part, uint32_t kind) {
 
 // The handler runs without the lock; meanwhile no simulated time passes, so the launch stays as it
 // is.
-void HostCallServer::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
-  const HostCallInfo info = info_of(*op, part);
-  const int device = op->commands[part]->device;
-  auto& staged = op->calls[part].staged;
-  const uint64_t bytes = byte_count(info.dtype, info.shape);
-  if (!staged && !stage_call(*op, part, std::max<uint64_t>(1, bytes))) {
-    return;
-  }
-  const std::shared_ptr<StagingRange> range = staged;
-  HostCallHandler handler = op->on_host_call;
+ErrorPtr HostCallServer::ask_handler(HostCallHandler handler, const HostCallInfo& info, int device,
+                                     size_t part, std::span<std::byte> array) {
   const bool planes = in_planes(info.dtype);
   ErrorPtr error;
   answering_ = true;
@@ -172,7 +187,6 @@ void HostCallServer::answer_call(const std::shared_ptr<Operation>& op, size_t pa
     const Turn::Left free(turn_);
     answers_call = true;
     try {
-      const auto array = range->bytes().first(bytes);
       if (planes && info.to_host) {
         to_elements(array);
       }
@@ -188,6 +202,21 @@ void HostCallServer::answer_call(const std::shared_ptr<Operation>& op, size_t pa
   answering_ = false;
   outbox_.drop(std::move(handler));
   news_.add_event();
+  return error;
+}
+
+void HostCallServer::answer_call(const std::shared_ptr<Operation>& op, size_t part) {
+  const HostCallInfo info = info_of(*op, part);
+  const int device = op->commands[part]->device;
+  auto& staged = op->calls[part].staged;
+  const uint64_t bytes = byte_count(info.dtype, info.shape);
+  if (!staged && !stage_call(*op, part, std::max<uint64_t>(1, bytes))) {
+    return;
+  }
+  const std::shared_ptr<StagingRange> range = staged;
+  const auto array = range->bytes().first(bytes);
+  const ErrorPtr error = info.memory ? keep_or_give(*op, info, part, array)
+                                     : ask_handler(op->on_host_call, info, device, part, array);
   if (gone(*op, part)) {
     return;
   }

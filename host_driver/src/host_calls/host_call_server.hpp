@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "src/lock/board_lock.hpp"
@@ -48,6 +49,8 @@ class HostCallServer {
   void ask_transfer(Operation& op, size_t part) TPU_REQUIRES(board_lock);
   void request(const Operation& op, size_t part, uint32_t kind) TPU_REQUIRES(board_lock);
   void answer_call(const std::shared_ptr<Operation>& op, size_t part) TPU_REQUIRES(board_lock);
+  ErrorPtr ask_handler(HostCallHandler handler, const HostCallInfo& info, int device, size_t part,
+                       std::span<std::byte> array) TPU_REQUIRES(board_lock);
   bool stage_call(Operation& op, size_t part, uint64_t bytes) TPU_REQUIRES(board_lock);
   void fail_call(Operation& op, size_t part, const ErrorPtr& error) TPU_REQUIRES(board_lock);
 

@@ -138,13 +138,14 @@ void check_arguments(const BoardHandles& handles, const LoadedProgram& program,
 
 void check_host_calls(const LoadedProgram& program, const RunOptions& options) {
   const auto& calls = program.info->host_calls;
-  if (!calls.empty() && !options.on_host_call) {
+  const auto asked = std::ranges::find_if(calls, [](const auto& call) { return !call.memory; });
+  if (asked != calls.end() && !options.on_host_call) {
     throw Error(
         ErrorCode::kFailedPrecondition,
         fmt::format("{} calls the host while it runs, but has no host callback: run it from "
                     "JAX, or set RunOptions::on_host_call",
                     program.exe.name),
-        {.device = -1, .op = calls[0].op, .source = calls[0].source});
+        {.device = -1, .op = asked->op, .source = asked->source});
   }
 }
 

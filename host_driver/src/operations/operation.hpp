@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -63,7 +64,14 @@ struct Operation {
   std::vector<std::weak_ptr<BufferState>> donated;
   HostCallHandler on_host_call;
   std::vector<HostCallState> calls;  ///< by partition; of programs with host calls
-  bool on_board = false;             ///< a ring has it, and no core has said that it did not start
+  /// What the program keeps in the host's memory, by channel and partition: arrays by their number,
+  /// and the number of the next one.
+  struct Kept {
+    int32_t next = 0;
+    std::map<int32_t, std::vector<std::byte>> arrays;
+  };
+  std::map<std::pair<int64_t, size_t>, Kept> kept;
+  bool on_board = false;  ///< a ring has it, and no core has said that it did not start
   std::optional<tpu_fault_record_t> trap;  ///< of a core that died with it
   std::string trap_place;
   std::string stall_text;

@@ -249,6 +249,7 @@ void Operations::finish(Operation& op, const ErrorPtr& why) {
   if (op.on_host_call) {
     outbox_.drop(std::exchange(op.on_host_call, nullptr));
   }
+  op.kept.clear();
   release_all(op);
 }
 

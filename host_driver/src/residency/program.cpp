@@ -37,6 +37,8 @@ HostCallInfo host_call(const exe::HostCallT& call, const exe::ExecutableT& exe) 
   info.partition = call.partition;
   info.dtype = static_cast<DType>(call.elem);
   info.shape = call.dims;
+  info.memory = call.memory;
+  info.index = call.index;
   info.op = op.name;
   info.source = op.file.empty() ? std::string() : fmt::format("{}:{}", op.file, op.line);
   return info;

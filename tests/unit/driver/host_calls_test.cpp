@@ -26,13 +26,15 @@ class HostCallServerTest : public testing::Test, protected test::FakeBoard {
   ~HostCallServerTest() override { turn.leave(); }
 
   // A launch whose program has one call of two floats.
-  void launch(bool to_host, int partition) {
+  void launch(bool to_host, int partition, bool kept = false, bool index = false) {
     const auto exe = std::make_shared<exe::ExecutableT>();
     exe->ops.push_back(std::make_unique<exe::OpInfoT>());
     exe->ops[0]->name = "custom_call";
     auto call = std::make_unique<exe::HostCallT>();
     call->to_host = to_host;
     call->partition = partition;
+    call->memory = kept;
+    call->index = index;
     call->elem = static_cast<exe::Elem>(DType::kF32);
     call->dims = {2};
     exe->host_calls.push_back(std::move(call));
@@ -101,6 +103,49 @@ TEST_F(HostCallServerTest, ToTheHostEachPartitionIsMovedThenAnsweredThenGoesOn) 
   EXPECT_FALSE(calls_.answers_here());
   EXPECT_FALSE(calls_.await_answer(std::nullopt));
   EXPECT_FALSE(calls_.serve());
+}
+
+// Without a handler: the driver answers, for each partition apart.
+TEST_F(HostCallServerTest, BytesOfTheProgramAreKeptForIt) {
+  launch(true, -1, true);
+  op_->on_host_call = nullptr;
+  op_->kept[{0, 1}].next = 7;
+  tell(1);
+  EXPECT_EQ(requests(1), Kinds{core_page::kCallToHost});
+  std::memset(op_->calls[1].staged->bytes().data(), 0x11, 8);
+  tell(1);
+  EXPECT_EQ(requests(1), Kinds{core_page::kCallGoOn});
+  const auto& kept = op_->kept.at({0, 1}).arrays;
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept.at(7), std::vector<std::byte>(8, std::byte{0x11}));
+  EXPECT_FALSE(op_->kept.contains({0, 0}));
+  EXPECT_EQ(answers_, 0);
+}
+
+TEST_F(HostCallServerTest, KeptBytesAreGivenByTheirNumber) {
+  launch(false, -1, true);
+  op_->on_host_call = nullptr;
+  op_->kept[{0, 0}].arrays[3].assign(8, std::byte{0x22});
+  op_->kept[{0, 0}].next = 3;
+  op_->kept[{0, 1}].arrays[3].assign(8, std::byte{0x33});
+  for (const size_t part : {0u, 1u}) {
+    tell(part);
+    EXPECT_EQ(requests(static_cast<int>(part)), Kinds{core_page::kCallFromHost});
+    EXPECT_EQ(op_->calls[part].staged->bytes()[0], part == 0 ? std::byte{0x22} : std::byte{0})
+        << "what was never stored is zero";
+  }
+  EXPECT_EQ(answers_, 0);
+}
+
+TEST_F(HostCallServerTest, ANumberSaysWhichArrayComesNext) {
+  launch(true, -1, true, true);
+  op_->on_host_call = nullptr;
+  tell(0);
+  const int32_t number = -5;
+  std::memcpy(op_->calls[0].staged->bytes().data(), &number, sizeof number);
+  tell(0);
+  EXPECT_EQ(op_->kept.at({0, 0}).next, -5);
+  EXPECT_TRUE(op_->kept.at({0, 0}).arrays.empty());
 }
 
 TEST_F(HostCallServerTest, ToTheHostForAllOnlyTheOwnersBytesTravel) {
