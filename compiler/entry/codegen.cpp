@@ -152,6 +152,7 @@ void add_parameters(exe::ExecutableT& e, const Module& module,
                                     : static_cast<int>(parameter_number(
                                           main.results, static_cast<size_t>(info.alias_result)));
     e.args.back()->layout.assign(info.layout.begin(), info.layout.end());
+    e.args.back()->memory = static_cast<exe::MemoryKind>(info.memory);
   }
   for (size_t i = 0; i < main.results.size(); ++i) {
     const ResultInfo& info = main.results[i];
@@ -159,6 +160,7 @@ void add_parameters(exe::ExecutableT& e, const Module& module,
       e.results.push_back(tensor(module, host_type(info), ret->operands[i]->type, info.sharding,
                                  info.name, result_slots[i]));
       e.results.back()->layout.assign(info.layout.begin(), info.layout.end());
+      e.results.back()->memory = static_cast<exe::MemoryKind>(info.memory);
     }
   }
 }
@@ -212,6 +214,8 @@ void add_host_calls(exe::ExecutableT& e, const Listing& listing) {
     call->slot = static_cast<uint32_t>(made.place.slot);
     call->offset = static_cast<uint64_t>(made.place.offset);
     call->op = made.op_id;
+    call->memory = attrs.memory;
+    call->index = attrs.index;
     e.host_calls.push_back(std::move(call));
   }
 }

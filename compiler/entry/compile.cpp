@@ -218,6 +218,7 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
   out.report.graph = std::move(module);
   out.report.unsharded = why_unsharded(out.executable, board, code);
   std::vector<std::string>& notes = out.executable.notes;
+  notes.insert(notes.end(), out.report.graph.notes.begin(), out.report.graph.notes.end());
   notes.insert(notes.end(), loop_copies.begin(), loop_copies.end());
   return out;
 }

@@ -12,6 +12,7 @@
 #include "passes/cse.hpp"
 #include "passes/dce.hpp"
 #include "passes/fold.hpp"
+#include "passes/host_memory.hpp"
 #include "passes/inline.hpp"
 #include "passes/multiply_add.hpp"
 #include "passes/operand_casts.hpp"
@@ -28,6 +29,7 @@ namespace tpu::compiler {
 const GraphPasses& canonical_passes() {
   static const GraphPasses passes = {
       {"inline", [](Module& m) { inline_calls(m); }},
+      {"host_memory", [](Module& m) { keep_in_host_memory(m); }},
       {"static_sizes", [](Module& m) { make_sizes_static(m); }},
       {"rng", [](Module& m) { expand_rng(m); }},
       {"multiply_add", [](Module& m) { fuse_multiply_add(m); }},

@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::string_view kOwnPartitioning = "CustomSPMDPartitioning";
 constexpr std::string_view kApproxTopK = "ApproxTopK";
-constexpr std::string_view kPlacement = "annotate_device_placement";
 constexpr std::string_view kSink = "dce_sink";  // jax.lax: a value that is made and not read
 constexpr std::string_view kLayout = "LayoutConstraint";  // jax: how XLA should lay an array out
 
@@ -99,13 +98,13 @@ void CustomCalls::convert(const OpReader& reader, Region& to) {
   } else if (target == kLayout) {
     identity(reader);  // how arrays lie within a program is the compiler's own
   } else {             // check_target() knows no other
-    device_placement(reader);
+    device_placement(reader, to);
   }
 }
 
 void check_target(const OpReader& reader, const ImportOptions& options) {
   const std::string target = reader.text("call_target_name");
-  const bool known = target == kApproxTopK || target == kPlacement || target == kSink ||
+  const bool known = target == kApproxTopK || target == kPlacementTarget || target == kSink ||
                      target == kLayout || target == kGspmdConstraint || target == kGspmdEnter ||
                      target == kGspmdLeave || !mhlo_op(target).empty() || is_resize(target) ||
                      (target == kOwnPartitioning && options.own_partitioning) ||
@@ -199,16 +198,26 @@ void CustomCalls::approx_top_k(const OpReader& reader, Region& to) {
   }
 }
 
-// The board's arrays have one home: device memory.
-void CustomCalls::device_placement(const OpReader& reader) {
+// What becomes of it follows from who makes and who reads the array: passes/host_memory.hpp.
+void CustomCalls::device_placement(const OpReader& reader, Region& to) {
   const uint32_t attributes = tables_.entry(reader.raw().dictionary, "mhlo.frontend_attributes");
   const auto place = tables_.text(tables_.entry(attributes, "_xla_buffer_placement"));
-  if (place && *place != "device") {
-    reader.fail("the program places an array in the memory '" + std::string(*place) +
-                "'; arrays of a program are in device memory: leave out memory_kind, or use "
-                "memory_kind='device'");
+  const auto kind = place ? memory_kind_of(*place) : MemoryKind::kDevice;
+  const std::vector<Value*> arrays = operands(reader);
+  if (!kind) {
+    reader.fail(unknown_memory_kind(*place));
   }
-  identity(reader);
+  if (arrays.size() != 1 || result_types(reader) != std::vector<Type>{arrays[0]->type}) {
+    reader.fail("expected one array as operand, and a result of its type");
+  }
+  const Type type = arrays[0]->type;
+  define_results(reader, *to.append(Kind::kCustomCall, arrays, {type},
+                                    CustomCallAttrs{std::string(kPlacementTarget),
+                                                    std::string(memory_kind_name(*kind)),
+                                                    false,
+                                                    {type},
+                                                    {type}},
+                                    reader.loc()));
 }
 
 }  // namespace tpu::compiler::frontend

@@ -65,6 +65,8 @@ class MainInterface : public ImportPart {
 
   // Where the dimensions of an argument or result should lie in memory; none: in order.
   Dims wanted_layout(uint32_t dictionary, const Type& type) const;
+  // Where the framework keeps an argument or result.
+  MemoryKind memory_of(uint32_t dictionary) const;
   bool gives_token(const OpReader& reader, size_t i) const;  // main, as its result i
 
   // Results of main: types, wanted shardings, names.
@@ -135,7 +137,7 @@ class CustomCalls : public ImportPart {
  private:
   void own_partitioning(const OpReader& reader, Region& to);
   void approx_top_k(const OpReader& reader, Region& to);
-  void device_placement(const OpReader& reader);
+  void device_placement(const OpReader& reader, Region& to);
   void op_of_mhlo(const std::string& name, const OpReader& reader, Region& to);
 
   RegionConverter& regions_;

@@ -52,6 +52,12 @@ Module Normaliser::run() {
   if (cores_.replicas > 1) {
     add_replicas(out_, cores_, interface_.same());
   }
+  if (for_host_ > 0) {
+    out_.notes.push_back("compute_on: " + std::to_string(for_host_) +
+                         (for_host_ == 1 ? " operation" : " operations") +
+                         " for the host, computed on the core; the first is at " +
+                         to_string(*first_for_host_));
+  }
   out_.number_ops();
   return std::move(out_);
 }
@@ -110,6 +116,7 @@ void Normaliser::convert_op(const RawOp& op, Region& to) {
     reader.fail("the program has more than " + std::to_string(kMaxOps) + " ops");
   }
   check_known(reader, raw_, options_);
+  note_place_of_work(reader);
   if (op.dialect == Dialect::kBuiltin) {
     identity(reader);
   } else if (op.dialect == Dialect::kSdy) {
@@ -118,6 +125,14 @@ void Normaliser::convert_op(const RawOp& op, Region& to) {
     chlo_.convert(reader, to);
   } else {
     convert_vhlo(reader, to);
+  }
+}
+
+// jax.experimental.compute_on('device_host'): the values are the same wherever they are computed.
+void Normaliser::note_place_of_work(const OpReader& reader) {
+  const uint32_t attributes = tables_.entry(reader.raw().dictionary, "mhlo.frontend_attributes");
+  if (tables_.text(tables_.entry(attributes, "_xla_compute_type")) == "host" && for_host_++ == 0) {
+    first_for_host_ = reader.loc();
   }
 }
 

@@ -148,6 +148,7 @@ void MainInterface::read_arg_attrs(const OpReader& reader, const RawRegion& body
   try {
     info.wanted = wanted_sharding(reader, dictionary, info.global);
     info.layout = wanted_layout(dictionary, info.global);
+    info.memory = memory_of(dictionary);
   } catch (const Unsupported& e) {
     user_of_argument(reader, body, i).fail(argument_text(body, i) + ": " + e.message());
   } catch (const Error& e) {
@@ -188,6 +189,15 @@ Dims MainInterface::wanted_layout(uint32_t dictionary, const Type& type) const {
   return options_.layouts && text ? read_layout(*text, type.dims.size()) : Dims{};
 }
 
+MemoryKind MainInterface::memory_of(uint32_t dictionary) const {
+  const auto text = tables_.text(tables_.entry(dictionary, "mhlo.memory_kind"));
+  const auto kind = text ? memory_kind_of(*text) : MemoryKind::kDevice;
+  if (!kind) {
+    throw Error(unknown_memory_kind(*text));
+  }
+  return *kind;
+}
+
 void MainInterface::finish_results(const OpReader& reader, const RawOp& ret, Function& f) {
   const auto res_attrs = tables_.array(reader.property("res_attrs"));
   for (size_t i = 0; i < ret.operands.size(); ++i) {
@@ -204,6 +214,7 @@ void MainInterface::finish_results(const OpReader& reader, const RawOp& ret, Fun
       try {
         info.wanted = wanted_sharding(reader, dictionary, info.global);
         info.layout = wanted_layout(dictionary, info.global);
+        info.memory = memory_of(dictionary);
       } catch (const Unsupported& e) {
         reader.fail("result " + std::to_string(i) + ": " + e.message());
       } catch (const Error& e) {

@@ -27,6 +27,7 @@ class Normaliser final : private ImportOwner, private ImportPart, private Region
   void convert_ops(const RawRegion& region, Region& to) override;
   void convert_op(const RawOp& op, Region& to);
   void convert_vhlo(const OpReader& reader, Region& to);
+  void note_place_of_work(const OpReader& reader);
 
   // The core's own number is partition_id of the graph, from which both ids follow.
   const Op& core_number(const OpReader& reader, Kind kind, const Type& type, Region& to) const;
@@ -45,6 +46,8 @@ class Normaliser final : private ImportOwner, private ImportPart, private Region
   HostTransfers host_{whole};
   CustomCalls custom_calls_{whole, *this, chlo_};
   size_t num_ops_ = 0;
+  size_t for_host_ = 0;  // ops that the program wants computed by the host
+  LocRef first_for_host_;
 };
 
 }  // namespace tpu::compiler::frontend

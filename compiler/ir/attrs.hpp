@@ -126,6 +126,8 @@ struct HostAttrs {         // send, recv
   int64_t channel = 0;     // by which the host knows who answers
   int64_t partition = -1;  // that speaks for all cores; -1: each core for itself
   Type array = {};         // what travels; 64-bit elements are two words on the core
+  bool memory = false;     // the host keeps it for the program: recv gets what send has sent last
+  bool index = false;      // of `memory`, send: which of several arrays of the channel comes next
   bool operator==(const HostAttrs&) const = default;
 };
 struct PermuteAttrs {  // collective_permute: (source core, target core)

@@ -17,6 +17,7 @@
 
 #include "ir/attrs.hpp"
 #include "ir/error.hpp"
+#include "ir/memory_kind.hpp"
 #include "ir/op_kinds.hpp"
 #include "ir/type.hpp"
 
@@ -89,6 +90,7 @@ struct ArgInfo {
   bool is_double = false;   // the host's array is f64; `global` has its bits, ui64
   Dims layout = {};  // which dimension of the program's array each of `global` is; empty: in order
   WordPart part = WordPart::kWhole;
+  MemoryKind memory = MemoryKind::kDevice;  // between programs
 };
 struct ResultInfo {
   std::string name;  // from `jax.result_info`; may be empty
@@ -99,6 +101,7 @@ struct ResultInfo {
   bool is_double = false;
   Dims layout = {};
   WordPart part = WordPart::kWhole;
+  MemoryKind memory = MemoryKind::kDevice;  // between programs
 };
 
 struct Function {
@@ -150,9 +153,10 @@ struct Module {
   std::unique_ptr<Function> main;
   std::vector<std::unique_ptr<Function>> functions;  // callees; empty after the pass `inline`
   OpId next_id = 1;
-  uint64_t rng_seed = 0;          // of `rng` ops: CompileOptions::rng_seed
-  std::vector<MovedArray> moved;  // in program order
-  OwnPartitioner partitioner;     // of custom calls of the global graph; empty: there are none
+  uint64_t rng_seed = 0;           // of `rng` ops: CompileOptions::rng_seed
+  std::vector<MovedArray> moved;   // in program order
+  std::vector<std::string> notes;  // what passes remark for the user
+  OwnPartitioner partitioner;      // of custom calls of the global graph; empty: there are none
 
   Function* find(const std::string& function_name) const;  // null if there is none
   // Gives ids to all ops that have none (0); passes call it through the pass manager.

@@ -248,6 +248,9 @@ struct AttrPrinter {
     if (a.partition >= 0) {
       f.add("partition", a.partition);
     }
+    if (a.memory) {
+      f.add("memory", a.index ? "index" : "host");
+    }
   }
   void operator()(const CholeskyAttrs& a) { f.add("triangle", a.lower ? "lower" : "upper"); }
   void operator()(const TriangularSolveAttrs& a) {

@@ -287,8 +287,16 @@ void Placements::relate(const Region& region) {
   for (const auto& op : region.ops) {
     switch (op->kind) {
       case Kind::kReturn:
+        break;
       case Kind::kSend:
+        if (const auto& host = op->as<HostAttrs>(); host.memory && !host.index) {
+          in_host_memory_[host.channel] = op->operands[0];
+        }
+        break;
       case Kind::kRecv:
+        if (const auto& host = op->as<HostAttrs>(); host.memory) {
+          relate_same({in_host_memory_.at(host.channel), op->result()});
+        }
         break;
       case Kind::kShardingConstraint:
       case Kind::kReshard:

@@ -73,6 +73,7 @@ class Placements {
   std::vector<std::unique_ptr<FactorRule>> same_;
   bool in_shard_map_ = false;                            // of the region at hand
   std::vector<Relation> relations_;                      // in program order
+  std::map<int64_t, const Value*> in_host_memory_;       // sent there, by channel
   std::map<int64_t, std::vector<const Value*>> groups_;  // of the region at hand; by number
 };
 

@@ -123,15 +123,11 @@ void Rewrite::emit(const Op& op) {
     case Kind::kCustomCall:
       own(op);
       return;
-    case Kind::kSend: {
-      Value* whole = mover_.reshard(now(op.operands[0]), Spec(op.operand_type(0).dims.size()));
-      mover_.region().append(op.kind, {whole}, {}, op.attrs, op.loc);
+    case Kind::kSend:
+      send(op);
       return;
-    }
     case Kind::kRecv:
-      define(op.result(),
-             mover_.region().append(op.kind, {}, {op.type()}, op.attrs, op.loc)->result(),
-             Spec(op.type().dims.size()));
+      recv(op);
       return;
     case Kind::kWhile:
     case Kind::kIf:
@@ -144,6 +140,44 @@ void Rewrite::emit(const Op& op) {
     case Kind::kComposite:
       compute(op);
   }
+}
+
+namespace {
+
+// What one core sends or gets where the array is cut: `part`, which is of the core, has the
+// dimensions of the array in front (those of complex elements behind).
+HostAttrs local_host_attrs(const Op& op, const Value* part) {
+  auto attrs = op.as<HostAttrs>();
+  std::copy_n(part->type.dims.begin(), attrs.array.dims.size(), attrs.array.dims.begin());
+  return attrs;
+}
+
+}  // namespace
+
+// One core speaks for whole arrays. In the host's memory each core keeps what it has.
+void Rewrite::send(const Op& op) {
+  const Value* sent = op.operands[0];
+  const bool memory = op.as<HostAttrs>().memory;
+  const Spec spec = memory ? mover_.spec(now(sent)) : Spec(sent->type.dims.size());
+  Value* part = mover_.reshard(now(sent), spec);
+  mover_.region().append(op.kind, {part}, {}, local_host_attrs(op, part), op.loc);
+  if (memory && !op.as<HostAttrs>().index) {
+    in_host_memory_[op.as<HostAttrs>().channel] = part;
+  }
+}
+
+void Rewrite::recv(const Op& op) {
+  const auto& attrs = op.as<HostAttrs>();
+  if (!attrs.memory) {
+    define(op.result(),
+           mover_.region().append(op.kind, {}, {op.type()}, op.attrs, op.loc)->result(),
+           Spec(op.type().dims.size()));
+    return;
+  }
+  const Value* kept = in_host_memory_.at(attrs.channel);
+  const Op* got =
+      mover_.region().append(op.kind, {}, {kept->type}, local_host_attrs(op, kept), op.loc);
+  define(op.result(), got->result(), mover_.spec(kept));
 }
 
 std::vector<Axes> Rewrite::cuts(const Op& op, const FactorRule& rule) const {

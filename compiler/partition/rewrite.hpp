@@ -3,6 +3,8 @@
 // where a summed dimension is cut. Private to the pass `partition`.
 #pragma once
 
+#include <map>
+
 #include "partition/indexed.hpp"
 #include "partition/propagate.hpp"
 #include "partition/unreduced.hpp"
@@ -50,6 +52,10 @@ class Rewrite {
   void manual(const Op& op);
   void check_order(const Op& op) const;
 
+  // With the host.
+  void send(const Op& op);
+  void recv(const Op& op);
+
   // An op that the framework cuts itself, in rewrite_own.cpp.
   void own(const Op& op);
 
@@ -59,6 +65,7 @@ class Rewrite {
   const UnreducedArrays& unreduced_;
   Mover mover_;
   const std::unordered_map<const Value*, Spec> settled_;  // results that are computed there
+  std::map<int64_t, Value*> in_host_memory_;              // what each core keeps, by channel
   ValueMap map_;                                          // of the global graph to what a core has
 };
 

@@ -13,6 +13,7 @@
 #include "import/import.hpp"
 #include "ir/interpreter.hpp"
 #include "partition/partition.hpp"
+#include "passes/host_memory.hpp"
 #include "passes/inline.hpp"
 #include "passes/static_sizes.hpp"
 
@@ -55,6 +56,7 @@ void run(const std::vector<std::string>& args) {
     run_passes(module, lowered ? compile_passes() : canonical_passes());
   } else {
     inline_calls(module);
+    keep_in_host_memory(module);
     make_sizes_static(module);
     splice(module);
     partition(module);

@@ -90,9 +90,9 @@ def from_text() -> list[Case]:
     return calls + [
         Case(f"text_{name}_{word.split()[0]}", (f"stablehlo.{name}", word), _text(line, result, kind), (VECTOR,))
             for name, word, line, result, kind in (
-        ("custom_call", "leave out memory_kind",
+        ("custom_call", "use memory_kind='device', 'pinned_host' or 'unpinned_host'",
          "%0 = stablehlo.custom_call @annotate_device_placement(%a) {has_side_effect = true, "
-         'mhlo.frontend_attributes = {_xla_buffer_placement = "pinned_host"}} : (tensor<8xf32>) -> tensor<8xf32>',
+         'mhlo.frontend_attributes = {_xla_buffer_placement = "tpu_sram"}} : (tensor<8xf32>) -> tensor<8xf32>',
          "%0", "8xf32"),
         ("remainder", "not supported on complex64", "%z = stablehlo.complex %a, %a : tensor<8xcomplex<f32>> "
          "%r = stablehlo.remainder %z, %z : tensor<8xcomplex<f32>> "

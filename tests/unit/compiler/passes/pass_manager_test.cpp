@@ -56,8 +56,8 @@ TEST(PassManager, CallsBackAfterEveryPass) {
   PassOptions options;
   options.after = [&](const std::string& name, const Module&) { seen.push_back(name); };
   run_passes(m, canonical_passes(), options);
-  EXPECT_EQ(seen, (std::vector<std::string>{"import", "inline", "static_sizes", "rng",
-                                            "multiply_add", "split_double", "split_complex",
+  EXPECT_EQ(seen, (std::vector<std::string>{"import", "inline", "host_memory", "static_sizes",
+                                            "rng", "multiply_add", "split_double", "split_complex",
                                             "splice", "simplify_global", "partition", "dce",
                                             "canonicalise", "fold", "cse", "simplify"}));
 }
