@@ -273,7 +273,6 @@ std::shared_ptr<const CompiledProgram> compile_program(std::span<const std::byte
       turn.reset();  // its program fails or cannot be kept: the others need not wait for this one
     }
     compiler::Compiled made = compiled(artifact, named);
-    program->moved = compiler::describe_moved(made.report.moved);
     program->executable = std::make_shared<exe::ExecutableT>(std::move(made.executable));
     {
       const base::MutexLock lock(program->text_mutex);

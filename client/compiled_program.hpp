@@ -35,8 +35,6 @@ struct CompiledProgram {
   compiler::ImportOptions import;              // and how that was read
   compiler::FrameworkPartitioner partitioner;  // and who partitioned some of it; empty: nobody
   std::string fingerprint;  // of artifact, board and compiler, in hexadecimal digits
-  // What sharding makes the cores exchange, as lines of text; none where the cache had the program.
-  std::vector<std::string> moved;
 
   // Of program_text(), once it is known.
   mutable base::Mutex text_mutex;

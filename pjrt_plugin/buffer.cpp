@@ -5,6 +5,7 @@
 #include "buffers.hpp"
 #include "calls.hpp"
 #include "errors.hpp"
+#include "runtime/host_array.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -68,11 +69,28 @@ PJRT_Buffer_Type buffer_type(exe::Elem elem) {
   return PJRT_Buffer_Type_INVALID;
 }
 
-PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, DeviceArrayPtr array,
+const char* memory_kind_name(exe::MemoryKind kind) { return exe::EnumNameMemoryKind(kind); }
+
+PJRT_Memory& memory_of(const PJRT_Device& device, exe::MemoryKind kind) {
+  return *device.memories.at(static_cast<size_t>(kind));
+}
+
+DeviceArrayPtr copy_to_memory(const DeviceArray& source, const PJRT_Memory& memory) {
+  const Runtime& runtime = *memory.device->client->runtime;
+  if (is_host(memory)) {
+    return HostArray::copy_of(runtime, memory.device->id, source);
+  }
+  const auto* host = dynamic_cast<const HostArray*>(&source);
+  return host != nullptr ? host->to_device(memory.device->id)
+                         : runtime.copy(source, memory.device->id);
+}
+
+PJRT_Buffer* new_buffer(PJRT_Memory& memory, PJRT_Buffer_Type type, DeviceArrayPtr array,
                         std::shared_ptr<const ArrayForm> form) {
   auto made = std::make_unique<PJRT_Buffer>();
-  made->client = device.client->shared_from_this();
-  made->device = &device;
+  made->client = memory.device->client->shared_from_this();
+  made->device = memory.device;
+  made->memory = &memory;
   made->type = type;
   made->array = std::move(array);
   made->form = std::move(form);
@@ -90,11 +108,10 @@ const DeviceArrayPtr& live_array(const PJRT_Buffer* buffer, const std::string& w
   return buffer->array;
 }
 
-PJRT_Device& place_of(PJRT_Memory* memory, PJRT_Device* device) {
-  if (memory != nullptr) {
-    return *memory->device;
-  }
-  return need(device, "device (no memory is given)");
+PJRT_Memory& place_of(PJRT_Memory* memory, PJRT_Device* device) {
+  return memory != nullptr
+             ? *memory
+             : memory_of(need(device, "device (no memory is given)"), exe::MemoryKind::device);
 }
 
 void call(PJRT_Buffer_Destroy_Args& args) { delete args.buffer; }
@@ -148,9 +165,7 @@ void call(PJRT_Buffer_OnDeviceSizeInBytes_Args& args) {
 
 void call(PJRT_Buffer_Device_Args& args) { args.device = need(args.buffer, "buffer").device; }
 
-void call(PJRT_Buffer_Memory_Args& args) {
-  args.memory = need(args.buffer, "buffer").device->memory;
-}
+void call(PJRT_Buffer_Memory_Args& args) { args.memory = need(args.buffer, "buffer").memory; }
 
 void call(PJRT_Buffer_Delete_Args& args) {
   PJRT_Buffer& buffer = need(args.buffer, "buffer");
@@ -174,9 +189,14 @@ void call(PJRT_Buffer_ReadyEvent_Args& args) {
 }
 
 // An address in HBM, with the device above it: it tells arrays apart, and nothing is read by it.
+// Of an array in the host's memory: where it is.
 void call(PJRT_Buffer_UnsafePointer_Args& args) {
   constexpr int kDeviceShift = 40;
   const DeviceArray& array = *live_array(args.buffer, "buffer");
+  if (is_host(*args.buffer->memory)) {
+    args.buffer_pointer = static_cast<uintptr_t>(array.address());
+    return;
+  }
   args.buffer_pointer =
       (static_cast<uintptr_t>(array.device()) + 1) << kDeviceShift | array.address();
 }

@@ -13,8 +13,17 @@ namespace tpu::pjrt {
 driver::DType dtype_of(PJRT_Buffer_Type type);
 PJRT_Buffer_Type buffer_type(exe::Elem elem);
 
-PJRT_Buffer* new_buffer(PJRT_Device& device, PJRT_Buffer_Type type, DeviceArrayPtr array,
+/// `array` is in `memory`.
+PJRT_Buffer* new_buffer(PJRT_Memory& memory, PJRT_Buffer_Type type, DeviceArrayPtr array,
                         std::shared_ptr<const ArrayForm> form = nullptr);
+
+/// The memory of the kind that belongs to the device.
+PJRT_Memory& memory_of(const PJRT_Device& device, exe::MemoryKind kind);
+/// A copy of `source` in `memory`.
+DeviceArrayPtr copy_to_memory(const DeviceArray& source, const PJRT_Memory& memory);
+/// "device", "pinned_host" or "unpinned_host".
+const char* memory_kind_name(exe::MemoryKind kind);
+inline bool is_host(const PJRT_Memory& memory) { return memory.kind != exe::MemoryKind::device; }
 
 /// Dimensions of an array as the framework sees it.
 const driver::Shape& dims_of(const PJRT_Buffer& buffer);
@@ -33,7 +42,7 @@ bool is_row_major(const std::vector<int64_t>& minor_to_major);
 void need_row_major(const PJRT_Buffer_MemoryLayout* layout, const driver::Shape& dims,
                     size_t element_bytes);
 
-/// The device of `memory`, or `device` where there is none; one of them must be given.
-PJRT_Device& place_of(PJRT_Memory* memory, PJRT_Device* device);
+/// `memory`, or the default one of `device` where there is none; one of them must be given.
+PJRT_Memory& place_of(PJRT_Memory* memory, PJRT_Device* device);
 
 }  // namespace tpu::pjrt

@@ -1,10 +1,13 @@
 // Plugin, client, devices, memories. All clients of a process share its board. A client is freed
 // with the last of its handle, its buffers and its executables, which point to its devices.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
 
+#include "buffers.hpp"
 #include "call_log.hpp"
 #include "calls.hpp"
 #include "client_options.hpp"
@@ -23,9 +26,27 @@ namespace {
 constexpr int64_t kNewestStableHlo[] = {1, 15, 0};
 constexpr int64_t kOldestStableHlo[] = {0, 9, 0};
 
-constexpr const char kMemoryKind[] = "device";
+// Of each device, by kind; the first is the default.
+constexpr std::array kMemoryKinds = {exe::MemoryKind::device, exe::MemoryKind::pinned_host,
+                                     exe::MemoryKind::unpinned_host};
 
 std::atomic<int> clients_of_callers{0};
+
+// Memories of all devices have different numbers: those of a kind follow each other.
+void add_memories(PJRT_Client& client, PJRT_Device& device, size_t devices) {
+  const PJRT_DeviceDescription& description = *device.description;
+  for (const exe::MemoryKind kind : kMemoryKinds) {
+    auto memory = std::make_unique<PJRT_Memory>();
+    memory->id = description.id + static_cast<int>(static_cast<size_t>(kind) * devices);
+    memory->kind = kind;
+    memory->text = kind == exe::MemoryKind::device
+                       ? "HBM of " + description.text
+                       : std::string(memory_kind_name(kind)) + " of " + description.text;
+    memory->device = &device;
+    device.memories.push_back(memory.get());
+    client.owned_memories.push_back(std::move(memory));
+  }
+}
 
 std::shared_ptr<PJRT_Client> make_client() {
   auto client = std::make_shared<PJRT_Client>();
@@ -35,20 +56,20 @@ std::shared_ptr<PJRT_Client> make_client() {
   client->topology.topology = make_topology(client::ProcessBoard::options().platform,
                                             client::ProcessBoard::params(), place.processes);
   for (PJRT_DeviceDescription* description : client->topology.topology->devices) {
-    auto memory = std::make_unique<PJRT_Memory>();
     auto device = std::make_unique<PJRT_Device>();
-    memory->id = description->id;
-    memory->text = "HBM of " + description->text;
-    memory->device = device.get();
-    *device = {description->id, client.get(), description, memory.get()};
+    *device = {description->id, client.get(), description, {}};
+    add_memories(*client, *device, client->topology.topology->devices.size());
     client->devices.push_back(device.get());
     if (description->process == place.process) {
       device->local_id = static_cast<int>(client->addressable.size());
       client->addressable.push_back(device.get());
-      client->memories.push_back(memory.get());
     }
     client->owned_devices.push_back(std::move(device));
-    client->owned_memories.push_back(std::move(memory));
+  }
+  for (const exe::MemoryKind kind : kMemoryKinds) {
+    for (const PJRT_Device* device : client->addressable) {
+      client->memories.push_back(&memory_of(*device, kind));
+    }
   }
   return client;
 }
@@ -210,12 +231,12 @@ void call(PJRT_Device_LocalHardwareId_Args& args) {
 
 void call(PJRT_Device_AddressableMemories_Args& args) {
   const PJRT_Device& device = need(args.device, "device");
-  args.memories = &device.memory;
-  args.num_memories = device.local_id >= 0 ? 1 : 0;
+  args.memories = device.memories.data();
+  args.num_memories = device.local_id >= 0 ? device.memories.size() : 0;
 }
 
 void call(PJRT_Device_DefaultMemory_Args& args) {
-  args.memory = need(args.device, "device").memory;
+  args.memory = need(args.device, "device").memories.front();
 }
 
 void call(PJRT_Device_MemoryStats_Args& args) {
@@ -241,14 +262,12 @@ void call(PJRT_Device_MemoryStats_Args& args) {
 void call(PJRT_Memory_Id_Args& args) { args.id = need(args.memory, "memory").id; }
 
 void call(PJRT_Memory_Kind_Args& args) {
-  need(args.memory, "memory");
-  args.kind = kMemoryKind;
-  args.kind_size = sizeof kMemoryKind - 1;
+  args.kind = memory_kind_name(need(args.memory, "memory").kind);
+  args.kind_size = std::strlen(args.kind);
 }
 
 void call(PJRT_Memory_Kind_Id_Args& args) {
-  need(args.memory, "memory");
-  args.kind_id = 0;
+  args.kind_id = static_cast<int>(need(args.memory, "memory").kind);
 }
 
 void call(PJRT_Memory_DebugString_Args& args) {

@@ -49,7 +49,7 @@ std::shared_ptr<const client::CompiledProgram> compile(const PJRT_Program* progr
                                                  .import = import_options(build),
                                                  .partitioner = framework_partitioner(),
                                                  .text = asks_for_texts});
-  for (const std::string& line : compiled->moved) {
+  for (const std::string& line : compiled->executable->notes) {
     CallLog::note(line);
   }
   return compiled;

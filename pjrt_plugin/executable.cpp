@@ -173,6 +173,15 @@ uint64_t bytes_of(const std::vector<std::unique_ptr<exe::SlotT>>& slots, exe::Sl
   return bytes;
 }
 
+// Of arrays in the host's memory. They are in HBM too while the program runs.
+int64_t host_bytes(const exe::ExecutableT& exe, const Tensors& tensors) {
+  uint64_t bytes = 0;
+  for (const auto& tensor : tensors) {
+    bytes += tensor->memory == exe::MemoryKind::device ? 0 : exe.slots[tensor->slot]->bytes;
+  }
+  return static_cast<int64_t>(bytes);
+}
+
 struct ResultBytes {
   uint64_t all = 0;
   uint64_t donated = 0;  // of them in the memory of arguments
@@ -211,8 +220,8 @@ std::shared_ptr<const ExecutableInfo> executable_info(
     info->output_types.push_back(buffer_type(result->elem));
     info->output_dims.insert(info->output_dims.end(), dims.begin(), dims.end());
     info->output_ranks.push_back(dims.size());
-    info->memory_kinds.push_back("device");
-    info->memory_kind_sizes.push_back(std::strlen("device"));
+    info->memory_kinds.push_back(memory_kind_name(result->memory));
+    info->memory_kind_sizes.push_back(std::strlen(info->memory_kinds.back()));
   }
   info->output_shardings = shardings_of(exe.results, build);
   add_pointers(info->output_shardings, info->output_sharding_data, info->output_sharding_sizes);
@@ -305,6 +314,8 @@ void call(PJRT_Executable_GetCompiledMemoryStats_Args& args) {
   answer.alias_size_in_bytes = static_cast<int64_t>(results.donated);
   answer.temp_size_in_bytes = static_cast<int64_t>(bytes_of(exe.slots, exe::SlotKind::scratch) +
                                                    bytes_of(exe.slots, exe::SlotKind::constant));
+  answer.host_argument_size_in_bytes = host_bytes(exe, exe.args);
+  answer.host_output_size_in_bytes = host_bytes(exe, exe.results);
   answer.peak_memory_in_bytes = static_cast<int64_t>(exe.hbm_bytes);
   answer.total_size_in_bytes = static_cast<int64_t>(exe.hbm_bytes);
   args = answer;

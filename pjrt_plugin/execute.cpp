@@ -7,6 +7,7 @@
 #include "calls.hpp"
 #include "errors.hpp"
 #include "host_calls.hpp"
+#include "runtime/host_array.hpp"
 
 struct PJRT_ExecuteContext {};
 
@@ -134,6 +135,7 @@ void give_outputs(const PJRT_LoadedExecutable_Execute_Args& args, const Lists& l
                   LaunchResult result) {
   const auto& types = args.executable->info->output_types;
   const auto& forms = args.executable->info->output_forms;
+  const auto& results = args.executable->info->program->executable->results;
   for (size_t k = 0; k < lists.devices.size(); ++k) {  // for take_back_outputs()
     const size_t d = lists.first + k;
     std::fill_n(args.output_lists[d], types.size(), nullptr);
@@ -145,8 +147,12 @@ void give_outputs(const PJRT_LoadedExecutable_Execute_Args& args, const Lists& l
     const size_t d = lists.first + k;
     std::vector<DeviceArrayPtr>& outputs = result.outputs.at(k);
     for (size_t i = 0; i < outputs.size(); ++i) {
-      args.output_lists[d][i] =
-          new_buffer(*lists.devices[k], types[i], std::move(outputs[i]), forms[i]);
+      PJRT_Memory& memory = memory_of(*lists.devices[k], results[i]->memory);
+      DeviceArrayPtr array = std::move(outputs[i]);
+      if (is_host(memory)) {
+        array = copy_to_memory(*array, memory);
+      }
+      args.output_lists[d][i] = new_buffer(memory, types[i], std::move(array), forms[i]);
     }
     if (args.device_complete_events != nullptr) {
       args.device_complete_events[d] = new PJRT_Event{result.done.at(k)};
@@ -159,7 +165,7 @@ LaunchRequest request_of(const PJRT_LoadedExecutable_Execute_Args& args, const L
   for (size_t k = 0; k < lists.devices.size(); ++k) {
     DeviceShare share{lists.devices[k]->id, {}};
     for (size_t i = 0; i < args.num_args; ++i) {
-      share.arguments.push_back(argument(args, i, lists.first + k));
+      share.arguments.push_back(on_device(argument(args, i, lists.first + k)));
     }
     request.shares.push_back(std::move(share));
   }

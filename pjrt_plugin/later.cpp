@@ -7,6 +7,7 @@
 #include "calls.hpp"
 #include "errors.hpp"
 #include "objects.hpp"
+#include "runtime/host_array.hpp"
 
 struct PJRT_AsyncHostToDeviceTransferManager {
   struct Part {
@@ -18,7 +19,7 @@ struct PJRT_AsyncHostToDeviceTransferManager {
     bool retrieved = false;
   };
   std::shared_ptr<PJRT_Client> client;
-  PJRT_Device* device = nullptr;
+  PJRT_Memory* memory = nullptr;
   tpu::base::Mutex mutex;
   std::vector<Part> parts TPU_GUARDED_BY(mutex);
 };
@@ -29,13 +30,17 @@ namespace {
 using Manager = PJRT_AsyncHostToDeviceTransferManager;
 using Part = Manager::Part;
 
-Part part_of(PJRT_Device& device, PJRT_Buffer_Type type, const int64_t* dims, size_t rank) {
+Part part_of(const PJRT_Memory& memory, PJRT_Buffer_Type type, const int64_t* dims, size_t rank) {
+  const PJRT_Device& device = *memory.device;
   const Runtime& runtime = *device.client->runtime;
   const driver::DType dtype = dtype_of(type);
   const driver::Shape shape(dims, dims + rank);
   auto bytes = std::make_shared<std::vector<std::byte>>(driver::byte_count(dtype, shape));
   const driver::HostEvent filled = runtime.make_event();
-  DeviceArrayPtr array = runtime.put(device.id, dtype, shape, bytes, filled.event());
+  DeviceArrayPtr array = is_host(memory)
+                             ? std::make_shared<const HostArray>(runtime, device.id, dtype, shape,
+                                                                 bytes, filled.event())
+                             : runtime.put(device.id, dtype, shape, bytes, filled.event());
   const size_t size = bytes->size();
   return {type, std::move(array), filled, std::move(bytes), size, false};
 }
@@ -95,7 +100,7 @@ PJRT_Event* fill(Manager& manager, int index, const void* data, int64_t offset, 
 void call(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args& args) {
   auto manager = std::make_unique<Manager>();
   manager->client = need(args.client, "client").shared_from_this();
-  manager->device = need(args.memory, "memory").device;
+  manager->memory = &need(args.memory, "memory");
   const base::MutexLock lock(manager->mutex);
   for (size_t i = 0; i < args.num_shape_specs; ++i) {
     const PJRT_ShapeSpec& spec = args.shape_specs[i];
@@ -104,7 +109,7 @@ void call(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args& args) {
                      driver::dtype_bytes(dtype_of(spec.element_type)));
     }
     manager->parts.push_back(
-        part_of(*manager->device, spec.element_type, spec.dims, spec.num_dims));
+        part_of(*manager->memory, spec.element_type, spec.dims, spec.num_dims));
   }
   args.transfer_manager = manager.release();
 }
@@ -138,11 +143,11 @@ void call(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args& args) {
     throw driver::Error(driver::ErrorCode::kFailedPrecondition,
                         "buffer " + std::to_string(args.buffer_index) + " was retrieved already");
   }
-  args.buffer_out = new_buffer(*manager.device, part.type, std::move(part.array));
+  args.buffer_out = new_buffer(*manager.memory, part.type, std::move(part.array));
 }
 
 void call(PJRT_AsyncHostToDeviceTransferManager_Device_Args& args) {
-  args.device_out = need(args.transfer_manager, "transfer_manager").device;
+  args.device_out = need(args.transfer_manager, "transfer_manager").memory->device;
 }
 
 void call(PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args& args) {
@@ -177,10 +182,10 @@ void call(PJRT_Client_CreateErrorBuffer_Args& args) {
   need_row_major(args.shape_layout,
                  driver::Shape(args.shape_dims, args.shape_dims + args.shape_num_dims),
                  driver::dtype_bytes(dtype_of(args.shape_element_type)));
-  PJRT_Device& device = *need(args.memory, "memory").device;
-  Part part = part_of(device, args.shape_element_type, args.shape_dims, args.shape_num_dims);
+  PJRT_Memory& memory = need(args.memory, "memory");
+  Part part = part_of(memory, args.shape_element_type, args.shape_dims, args.shape_num_dims);
   part.filled.fail(error_of(args.error_code, args.error_message, args.error_message_size));
-  args.buffer = new_buffer(device, part.type, std::move(part.array));
+  args.buffer = new_buffer(memory, part.type, std::move(part.array));
 }
 
 }  // namespace tpu::pjrt

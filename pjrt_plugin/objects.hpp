@@ -23,6 +23,7 @@ struct PJRT_TopologyDescription {
 
 struct PJRT_Memory {
   int id = 0;
+  tpu::exe::MemoryKind kind = tpu::exe::MemoryKind::device;
   std::string text;
   PJRT_Device* device = nullptr;
 };
@@ -31,8 +32,8 @@ struct PJRT_Device {
   int id = 0;
   PJRT_Client* client = nullptr;
   PJRT_DeviceDescription* description = nullptr;
-  PJRT_Memory* memory = nullptr;
-  int local_id = -1;  ///< among the devices of this process; -1: of another one
+  std::vector<PJRT_Memory*> memories;  ///< by kind; the first is the default
+  int local_id = -1;                   ///< among the devices of this process; -1: of another one
 };
 
 // Lives as long as its owner, its buffers and its executables.
@@ -44,7 +45,7 @@ struct PJRT_Client : std::enable_shared_from_this<PJRT_Client> {
   std::vector<std::unique_ptr<PJRT_Memory>> owned_memories;
   std::vector<PJRT_Device*> devices;
   std::vector<PJRT_Device*> addressable;  ///< those of this process
-  std::vector<PJRT_Memory*> memories;     ///< of these
+  std::vector<PJRT_Memory*> memories;     ///< of these, by kind
   int process = 0;
   std::atomic<bool> launched_by_device{false};  ///< a program of several devices, by one of them
 };
@@ -68,6 +69,7 @@ struct ArrayForm {
 struct PJRT_Buffer {
   std::shared_ptr<PJRT_Client> client;  ///< whose device it is
   PJRT_Device* device = nullptr;
+  PJRT_Memory* memory = nullptr;
   tpu::pjrt::DeviceArrayPtr array;
   std::shared_ptr<const tpu::pjrt::ArrayForm> form;  ///< null: that of `array`, row-major
   PJRT_Buffer_Type type = PJRT_Buffer_Type_INVALID;

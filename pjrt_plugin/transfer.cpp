@@ -7,6 +7,7 @@
 #include "calls.hpp"
 #include "errors.hpp"
 #include "host_calls.hpp"
+#include "runtime/host_array.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -63,10 +64,9 @@ void turn(driver::HostView& view, const std::vector<int64_t>& minor_to_major) {
   }
 }
 
-PJRT_Buffer* copy_to(const PJRT_Buffer* source, PJRT_Device& target) {
+PJRT_Buffer* copy_to(const PJRT_Buffer* source, PJRT_Memory& target) {
   const DeviceArrayPtr& from = live_array(source, "buffer");
-  return new_buffer(target, source->type, target.client->runtime->copy(*from, target.id),
-                    source->form);
+  return new_buffer(target, source->type, copy_to_memory(*from, target), source->form);
 }
 
 std::vector<int64_t> dense_strides(const driver::Shape& dims,
@@ -174,7 +174,7 @@ void need_row_major(const PJRT_Buffer_MemoryLayout* layout, const driver::Shape&
 // The bytes are copied before this returns, whatever the semantics allow.
 void call(PJRT_Client_BufferFromHostBuffer_Args& args) {
   const PJRT_Client& client = need(args.client, "client");
-  PJRT_Device& device = place_of(args.memory, args.device);
+  PJRT_Memory& memory = place_of(args.memory, args.device);
   driver::HostView view = view_of(args);
   const size_t bytes = driver::dtype_bytes(view.dtype);
   std::vector<int64_t> order = minor_to_major(args.device_layout, view.shape, bytes);
@@ -183,19 +183,27 @@ void call(PJRT_Client_BufferFromHostBuffer_Args& args) {
     form = std::make_shared<ArrayForm>(ArrayForm{view.shape, order});
     turn(view, order);
   }
-  args.buffer =
-      new_buffer(device, args.type, client.runtime->put(device.id, view), std::move(form));
+  const int device = memory.device->id;
+  DeviceArrayPtr array = is_host(memory) ? HostArray::copy_of(*client.runtime, device, view)
+                                         : client.runtime->put(device, view);
+  args.buffer = new_buffer(memory, args.type, std::move(array), std::move(form));
   args.done_with_host_buffer = new PJRT_Event;
 }
 
 void call(PJRT_Client_CreateUninitializedBuffer_Args& args) {
   const PJRT_Client& client = need(args.client, "client");
-  PJRT_Device& device = place_of(args.memory, args.device);
+  PJRT_Memory& memory = place_of(args.memory, args.device);
   const driver::Shape shape(args.shape_dims, args.shape_dims + args.shape_num_dims);
   const driver::DType dtype = dtype_of(args.shape_element_type);
   need_row_major(args.shape_layout, shape, driver::dtype_bytes(dtype));
-  args.buffer =
-      new_buffer(device, args.shape_element_type, client.runtime->zeros(device.id, dtype, shape));
+  const int device = memory.device->id;
+  DeviceArrayPtr array =
+      is_host(memory)
+          ? std::make_shared<const HostArray>(
+                *client.runtime, device, dtype, shape,
+                std::make_shared<std::vector<std::byte>>(driver::byte_count(dtype, shape)))
+          : client.runtime->zeros(device, dtype, shape);
+  args.buffer = new_buffer(memory, args.shape_element_type, std::move(array));
 }
 
 void call(PJRT_Buffer_ToHostBuffer_Args& args) {
@@ -240,11 +248,11 @@ void call(PJRT_Buffer_CopyRawToHost_Args& args) {
 }
 
 void call(PJRT_Buffer_CopyToDevice_Args& args) {
-  args.dst_buffer = copy_to(args.buffer, need(args.dst_device, "dst_device"));
+  args.dst_buffer = copy_to(args.buffer, place_of(nullptr, args.dst_device));
 }
 
 void call(PJRT_Buffer_CopyToMemory_Args& args) {
-  args.dst_buffer = copy_to(args.buffer, *need(args.dst_memory, "dst_memory").device);
+  args.dst_buffer = copy_to(args.buffer, need(args.dst_memory, "dst_memory"));
 }
 
 }  // namespace tpu::pjrt

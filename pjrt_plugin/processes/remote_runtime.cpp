@@ -1,41 +1,16 @@
 #include "processes/remote_runtime.hpp"
 
-#include <cstring>
 #include <utility>
 
 #include "processes/remote_array.hpp"
 #include "processes/wire/failure.hpp"
+#include "runtime/dense_view.hpp"
 
 namespace tpu::pjrt {
 namespace {
 
 const RemoteArray& remote(const DeviceArray& array) {
   return static_cast<const RemoteArray&>(array);
-}
-
-// Copies the part of `view` from dimension `dim` on, whose first element is at `from`.
-std::byte* pack(const driver::HostView& view, size_t dim, const std::byte* from, size_t element,
-                std::byte* to) {
-  if (dim == view.shape.size()) {
-    std::memcpy(to, from, element);
-    return to + element;
-  }
-  for (int64_t i = 0; i < view.shape[dim]; ++i) {
-    to = pack(view, dim + 1, from + i * view.strides[dim], element, to);
-  }
-  return to;
-}
-
-// The bytes of the view, dense and row-major; `own` has them when they do not lie so.
-std::span<const std::byte> dense(const driver::HostView& view, std::vector<std::byte>& own) {
-  if (view.strides.empty()) {
-    return view.bytes;
-  }
-  own.resize(driver::byte_count(view.dtype, view.shape));
-  if (!own.empty()) {
-    pack(view, 0, view.bytes.data() + view.first_byte, driver::dtype_bytes(view.dtype), own.data());
-  }
-  return own;
 }
 
 // Makes an array with `call`, which has its number.
