@@ -264,7 +264,7 @@ void check_host_calls(const ExecutableT& exe) {
           i);
     check(!call.index || (call.memory && call.to_host && element_count(call.dims) == 1 &&
                           bytes >= sizeof(int32_t)),
-          "host call {} is no number of an array in the host's memory", i);
+          "host call {} must send one integer of 4 or more bytes to the host's memory", i);
   }
 }
 

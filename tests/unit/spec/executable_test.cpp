@@ -257,7 +257,7 @@ TEST(Executable, RefusesTablesOfHostCallsThatPointElsewhere) {
                   call.dims.resize(wrong == 2 ? 1 : 0, 2);
                   call.elem = wrong == 3 ? Elem::i16 : Elem::i32;
                 }),
-                HasSubstr("host call 1 is no number of an array"))
+                HasSubstr("host call 1 must send one integer"))
         << wrong;
   }
 }
