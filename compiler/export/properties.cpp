@@ -247,9 +247,11 @@ class Collector {
       add("scatter_dimension", i64_text(a.dim));
     }
   }
+  // The graph has no tokens, which `send` and `recv` of StableHLO need.
   void operator()(const HostAttrs& a) {
-    add("channel", i64_text(a.channel));
-    add("is_host_transfer", "true");
+    add("backend_config",
+        quoted("channel=" + std::to_string(a.channel) + (a.index ? ",index" : "")));
+    add("has_side_effect", "true");
   }
   void operator()(const PermuteAttrs& a) {
     add("source_target_pairs", matrix_text(a.pairs, 2));
@@ -303,12 +305,23 @@ class Collector {
 // Target of the custom_call that says a kind of our own; null for an op of StableHLO.
 const char* target_of(Kind kind) {
   static constexpr KindTable<const char*> kTargets{
+      {Kind::kSend, "SendToHost"},
+      {Kind::kRecv, "RecvFromHost"},
       {Kind::kErf, "mhlo.erf"},
       {Kind::kQr, "Qr"},
       {Kind::kHouseholderProduct, "ProductOfElementaryHouseholderReflectors"},
       {Kind::kLu, "LuDecomposition"},
       {Kind::kEigh, "Eigh"}};
   return kTargets.find(kind);
+}
+
+// Arrays that the program keeps in the host's memory move as XLA says it.
+const char* target_of(const Op& op) {
+  const auto* host = std::get_if<HostAttrs>(&op.attrs);
+  if (host != nullptr && host->memory) {
+    return op.kind == Kind::kSend ? "MoveToHost" : "MoveToDevice";
+  }
+  return target_of(op.kind);
 }
 
 }  // namespace
@@ -343,7 +356,7 @@ std::string op_name(Kind kind) {
 std::string properties_text(const Op& op, int64_t channel) {
   Collector collector(op, channel);
   std::visit(collector, op.attrs);
-  if (const char* target = target_of(op.kind)) {
+  if (const char* target = target_of(op)) {
     collector.add("call_target_name", quoted(target));
   }
   std::vector<std::string> parts;

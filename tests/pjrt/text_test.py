@@ -131,6 +131,9 @@ def main() -> None:
     assert outputs == [[4, 2], [], [4, 2]], outputs  # the last in two copies
     parameters = [list(each.tile_assignment_dimensions) for each in module.spmd_parameters_shardings]
     assert parameters == [[4, 2]], parameters
+    called = jax.jit(lambda a: jax.pure_callback(np.sin, jax.ShapeDtypeStruct(a.shape, a.dtype), a) + 1)
+    text = called.lower(X).compile().as_text()
+    assert 'custom_call_target="SendToHost"' in text and 'custom_call_target="RecvFromHost"' in text, text
     donated = jax.jit(lambda a: a + 1, donate_argnums=0).lower(X).compile().as_text()
     assert "input_output_alias={ {}: (0" in donated, donated
     print("passed")

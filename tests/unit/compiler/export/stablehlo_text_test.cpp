@@ -39,6 +39,28 @@ TEST(StablehloText, HasRegionsCollectivesAndLocations) {
 )");
 }
 
+TEST(StablehloText, HasTransfersWithTheHostAsCustomCalls) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({2}));
+  const auto send = [&](HostAttrs attrs) {
+    b.region().append(Kind::kSend, {x}, {}, attrs, unknown_loc());
+  };
+  send({1, -1, x->type});
+  send({2, -1, x->type, true, true});
+  send({2, -1, x->type, true});
+  const HostAttrs kept{2, -1, x->type, true};
+  Value* y = b.region().append(Kind::kRecv, {}, {x->type}, kept, unknown_loc())->result();
+  const std::string text = stablehlo_text(b.done({y}));
+  for (
+      const char* line :
+      {R"("stablehlo.custom_call"(%0) <{backend_config = "channel=1", has_side_effect = true, call_target_name = "SendToHost"}> : (tensor<2xf32>) -> ())",
+       R"(<{backend_config = "channel=2,index", has_side_effect = true, call_target_name = "MoveToHost"}>)",
+       R"(<{backend_config = "channel=2", has_side_effect = true, call_target_name = "MoveToHost"}>)",
+       R"(%1 = "stablehlo.custom_call"() <{backend_config = "channel=2", has_side_effect = true, call_target_name = "MoveToDevice"}> : () -> (tensor<2xf32>))"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+  }
+}
+
 TEST(StablehloText, SaysHowWholeArraysLieOnTheCores) {
   GraphBuilder b(4);
   b.module().mesh = {"", {{"x", 2}, {"y", 2}}, {}};
