@@ -182,6 +182,18 @@ int64_t host_bytes(const exe::ExecutableT& exe, const Tensors& tensors) {
   return static_cast<int64_t>(bytes);
 }
 
+// Of arrays that the program puts into the host's memory while it runs; an array that a loop puts
+// there entry by entry counts with one entry.
+int64_t host_temporary_bytes(const exe::ExecutableT& exe) {
+  uint64_t bytes = 0;
+  for (const auto& call : exe.host_calls) {
+    if (call->memory && call->to_host && !call->index) {
+      bytes += driver::byte_count(static_cast<driver::DType>(call->elem), call->dims);
+    }
+  }
+  return static_cast<int64_t>(bytes);
+}
+
 struct ResultBytes {
   uint64_t all = 0;
   uint64_t donated = 0;  // of them in the memory of arguments
@@ -316,6 +328,7 @@ void call(PJRT_Executable_GetCompiledMemoryStats_Args& args) {
                                                    bytes_of(exe.slots, exe::SlotKind::constant));
   answer.host_argument_size_in_bytes = host_bytes(exe, exe.args);
   answer.host_output_size_in_bytes = host_bytes(exe, exe.results);
+  answer.host_temp_size_in_bytes = host_temporary_bytes(exe);
   answer.peak_memory_in_bytes = static_cast<int64_t>(exe.hbm_bytes);
   answer.total_size_in_bytes = static_cast<int64_t>(exe.hbm_bytes);
   args = answer;
