@@ -1,8 +1,8 @@
 // Pass `host_memory`: arrays that the program puts into the host's memory and brings back.
 //
-//   %1 = custom_call %0 {annotate_device_placement, "pinned_host"}      send %0 {channel=1, memory=host}
-//   ...                                                             =>  ...
-//   %2 = custom_call %1 {annotate_device_placement, "device"}           %2 = recv {channel=1, memory=host}
+//   %1 = custom_call %0 {.., "pinned_host"}         send %0 {channel=1, memory=host}
+//   ...                                       =>    ...
+//   %2 = custom_call %1 {.., "device"}              %2 = recv {channel=1, memory=host}
 //
 // Between the two the array needs no HBM. The driver keeps the bytes; each direction is a transfer
 // over PCIe. Results that end in the host's memory are written there behind the launch, and

@@ -1,4 +1,4 @@
-// Arrays that a loop carries and updates: in place, or with a note about the copy of each iteration.
+// Arrays that a loop carries and updates: in place, or with a note about the copies.
 #include <gtest/gtest.h>
 
 #include "board/board_loader.hpp"
