@@ -23,13 +23,9 @@ bool is_control(const Listing& listing, size_t i, Control::Kind kind) {
   return control != nullptr && control->kind == kind;
 }
 
-// It has dealings with another core, or with commands in front of the loop.
+// It knows something of commands in front of the loop that is true in one iteration only.
 bool reaches_out(const Command& command, int first) {
-  const spec::CommandHeader& head = command.head();
-  const auto valid = [](const auto& slot) { return slot.valid(); };
-  return command.queue() == spec::Queue::kDmaRemote || std::ranges::any_of(head.wait, valid) ||
-         std::ranges::any_of(head.signal, valid) ||
-         std::ranges::any_of(command.implies, [&](int item) { return item <= first; });
+  return std::ranges::any_of(command.implies, [&](int item) { return item <= first; });
 }
 
 // Words of SMEM that the sequencer writes in a body. A command that reads them reads them later

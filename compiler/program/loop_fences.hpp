@@ -26,8 +26,9 @@ struct FlowingLoop {
 
 // Finds the loops that are marked as `flows`, puts their fences in and marks their drains, in the
 // order of the listing. Left alone is a loop that needs a drain: with another loop, a branch or a
-// drain in its body, with commands that deal with other cores, with SMEM that the sequencer writes
-// and a command reads, or one that runs less than twice.
+// drain in its body, with SMEM that the sequencer writes and a command reads, or one that runs less
+// than twice. What other cores do with a body is in the windows and waits of its commands: the
+// iterations are ordered as the same code written out.
 std::vector<FlowingLoop> add_loop_fences(Listing& listing);
 
 // Drains again, and nothing in place of the fences.
