@@ -103,6 +103,7 @@ struct MovePart {
 struct ControlPart {
   // while: initial values; yield: results of the region; null: the sequencer counts it
   std::vector<const Value*> carried;
+  std::vector<bool> overwritten;  // while, by carried value: the initial one has no buffer
   std::vector<std::shared_ptr<KernelProgram>> regions;  // condition: null if the loop is counted
   std::vector<const Value*> captures;  // buffers from outside that the regions read; also in reads
   std::optional<CountedLoop> counted;  // while

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "kernel/overwritten.hpp"
+
 namespace tpu::compiler {
 
 namespace {
@@ -107,8 +109,12 @@ void place_control(const Op& op, const ControlFacts& facts, const CoreClasses& t
   if (is_while) {
     for (size_t i = 0; i < op.operands.size(); ++i) {
       const bool counter = counted != nullptr && counted->index == i;
-      part.carried.push_back(counter ? nullptr : fusion.dense(op.operands[i]));
-      if (!counter) {
+      const bool overwritten = counted != nullptr && !counter && is_overwritten(op, *counted, i);
+      part.overwritten.push_back(overwritten);
+      part.carried.push_back(counter       ? nullptr
+                             : overwritten ? op.operands[i]
+                                           : fusion.dense(op.operands[i]));
+      if (!counter && !overwritten) {
         k.reads.push_back(part.carried.back());
       }
     }

@@ -238,7 +238,9 @@ void place_carried(Residency& memory, const Slots& slots, const Kernel& k, uint3
   for (size_t i = 0; i < k.control().carried.size(); ++i) {
     if (k.control().carried[i] != nullptr && k.control().carried[i]->type.bytes() > 0) {
       order.push_back(i);
-      memory.pins().add(memory.at(k.control().carried[i]));
+      if (!k.control().overwritten[i]) {
+        memory.pins().add(memory.at(k.control().carried[i]));
+      }
     }
   }
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -248,9 +250,15 @@ void place_carried(Residency& memory, const Slots& slots, const Kernel& k, uint3
   // Before any of them changes hands.
   std::vector<Place> source(k.control().carried.size());
   for (const size_t i : order) {
-    source[i] = bytes_of(memory.at(k.control().carried[i]));
+    if (!k.control().overwritten[i]) {
+      source[i] = bytes_of(memory.at(k.control().carried[i]));
+    }
   }
   for (const size_t i : order) {
+    if (k.control().overwritten[i]) {
+      give_region_home(memory, memory.at(op.result(i)));
+      continue;
+    }
     Buffer &init = memory.at(k.control().carried[i]), &out = memory.at(op.result(i));
     const bool dies = memory.next_read(init) == INT32_MAX && !init.locked && !init.must_store;
     const bool fits = memory.locks().fits(out.bytes);

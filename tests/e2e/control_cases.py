@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from case_runner import Case
 
 import jax
@@ -75,6 +77,23 @@ def _chosen_by_index(dims, across, number):
     return f
 
 
+def _stacks(v: np.ndarray) -> list[Case]:
+    """Rows written into an array that all iterations together overwrite, or only in part."""
+    def rows(count: int, at: Callable, trips: int, seen: Callable = lambda s: 0.0) -> Callable:
+        def body(i: jax.Array, s: jax.Array) -> jax.Array:
+            return lax.dynamic_update_slice(s, (_row(i) + seen(s)).reshape(-1, v.size), (at(i), 0))
+
+        def _row(i: jax.Array) -> jax.Array:
+            return jnp.stack([v * (i + k).astype(jnp.float32) for k in range(6 // count)])
+        return lambda x: lax.fori_loop(0, trips, body, jnp.full((6, v.size), 7.0) + 0 * jnp.sum(x[:1]))
+
+    return [Case(f"stack_{name}", rows(*how), (v,), l2=1e-6) for name, how in {
+        "whole": (6, lambda i: i, 6), "reversed": (6, lambda i: 5 - i, 6), "in_pairs": (3, lambda i: 2 * i, 3),
+        "again": (6, lambda i: jnp.minimum(i, 5), 9), "part": (6, lambda i: i, 4), "gaps": (6, lambda i: 2 * i, 3),
+        "shifted": (3, lambda i: 2 * i + 1, 3), "clamped": (6, lambda i: i + 1, 6),
+        "read": (6, lambda i: i, 6, lambda s: s[5, 0])}.items()]
+
+
 def loops() -> list[Case]:
     """fori_loop, while_loop, map: counters, zero trips, carried values of all sizes, circles, nests."""
     v, m = _random(8), _random(20, 30)
@@ -116,6 +135,7 @@ def loops() -> list[Case]:
             1, n, lambda i, c: lax.dynamic_update_index_in_dim(c, c[i - 1] + c[i], i, 0), x), (m, _i32(9))),
         Case("update_then_reverse", lambda x: lax.fori_loop(0, 3, lambda i, c: lax.rev(
             lax.dynamic_update_index_in_dim(c, c[0] * 2, i, 0), (0,)), x), (m,)),
+        *_stacks(v),
         Case("map", lambda x: lax.map(lambda r: jnp.sum(r) * r, x), (m,), l2=1e-6),
         Case("map_i32", lambda x: lax.map(lambda r: r * r + 1, x), (np.arange(12, dtype=np.int32).reshape(4, 3),)),
         Case("nested_fori", lambda x: lax.fori_loop(0, 3, lambda i, c: lax.fori_loop(
