@@ -13,7 +13,7 @@ bool holds(const std::vector<const Value*>& list, const Value* v) {
 }
 
 // True if the kernel reads element i of the old value before it writes element i of the new one.
-bool reads_in_place(const Kernel& k, const Value* old, const Value* made) {
+bool reads_in_place(const Kernel& k, const Value* old, const Value* made, Epilogues epilogues) {
   const bool one_read = std::count(k.reads.begin(), k.reads.end(), old) == 1;
   const bool same =
       old->type.bytes() == made->type.bytes() && old->type.count() == made->type.count();
@@ -27,6 +27,11 @@ bool reads_in_place(const Kernel& k, const Value* old, const Value* made) {
       all.offset = k.loop().first;
       return std::all_of(k.loop().nest.accesses.begin(), k.loop().nest.accesses.end(),
                          [&](const NestAccess& a) { return a.value != old || a.view == all; });
+    }
+    case KernelClass::kContract: {
+      const ContractPart& part = k.contract();
+      return epilogues == Epilogues::kInPlace && part.after != nullptr && part.dot.lhs != old &&
+             part.dot.rhs != old && reads_in_place(*part.after, old, made, epilogues);
     }
     case KernelClass::kAllReduce:  // updates read so; the values exchanged do not
       return same && std::none_of(k.exchange().spans.begin(), k.exchange().spans.end(),
@@ -47,7 +52,8 @@ bool reads_in_place(const Kernel& k, const Value* old, const Value* made) {
 
 }  // namespace
 
-bool may_replace(const KernelProgram& program, const Value* made, const Value* old) {
+bool may_replace(const KernelProgram& program, const Value* made, const Value* old,
+                 Epilogues epilogues) {
   const auto maker = std::find_if(program.kernels.begin(), program.kernels.end(),
                                   [&](const Kernel& k) { return holds(k.writes, made); });
   if (maker == program.kernels.end()) {
@@ -55,7 +61,8 @@ bool may_replace(const KernelProgram& program, const Value* made, const Value* o
   }
   // Readers of the old value from the first writer on must be writers too, element by element.
   return std::all_of(maker, program.kernels.end(), [&](const Kernel& k) {
-    return !holds(k.reads, old) || (holds(k.writes, made) && reads_in_place(k, old, made));
+    return !holds(k.reads, old) ||
+           (holds(k.writes, made) && reads_in_place(k, old, made, epilogues));
   });
 }
 

@@ -1,6 +1,7 @@
 // Which results may be written over a value that they replace: a donated argument, a carried value.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -10,8 +11,12 @@
 
 namespace tpu::compiler {
 
+// Whether the epilogue of a contraction may write over what it reads element by element.
+enum class Epilogues : uint8_t { kApart, kInPlace };
+
 // True if `made` may be written where `old` lies: nobody of the program reads `old` afterwards.
-bool may_replace(const KernelProgram& program, const Value* made, const Value* old);
+bool may_replace(const KernelProgram& program, const Value* made, const Value* old,
+                 Epilogues epilogues = Epilogues::kApart);
 
 // True if the program loads an access behind a store of a node, of which `meets` says that the
 // store may have been to the same place.

@@ -166,7 +166,8 @@ void aim_at_home(Residency& memory, const KernelProgram& region, const Value* ma
       std::find_if(region.kernels.begin(), region.kernels.end(), [&](const Kernel& k) {
         return std::find(k.writes.begin(), k.writes.end(), made) != k.writes.end();
       });
-  if (maker == region.kernels.end() || (old != nullptr && !may_replace(region, made, old))) {
+  if (maker == region.kernels.end() ||
+      (old != nullptr && !may_replace(region, made, old, Epilogues::kInPlace))) {
     return;
   }
   memory.touch(*b);
@@ -178,7 +179,10 @@ void aim_at_home(Residency& memory, const KernelProgram& region, const Value* ma
   }
   const bool reads_old = old != nullptr && std::find(maker->reads.begin(), maker->reads.end(),
                                                      old) != maker->reads.end();
-  if (!reads_old || (maker->kind == KernelClass::kLoop && stores_last(*maker, made, old))) {
+  const Kernel* loop = maker->kind == KernelClass::kContract ? maker->contract().after.get()
+                       : maker->kind == KernelClass::kLoop   ? &*maker
+                                                             : nullptr;
+  if (!reads_old || (loop != nullptr && stores_last(*loop, made, old))) {
     b->target = home.vmem;
   }
 }

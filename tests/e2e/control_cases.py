@@ -136,6 +136,10 @@ def loops() -> list[Case]:
         Case("update_then_reverse", lambda x: lax.fori_loop(0, 3, lambda i, c: lax.rev(
             lax.dynamic_update_index_in_dim(c, c[0] * 2, i, 0), (0,)), x), (m,)),
         *_stacks(v),
+        Case("residual", lambda x, w: lax.fori_loop(0, 4, lambda i, c: c + jnp.tanh(c * 0.5) @ w, x),
+             (m, _random(30, 30, seed=1, scale=0.2)), l2=NEAR),
+        Case("residual_of_operand", lambda x, w: lax.fori_loop(0, 4, lambda i, c: c + c @ w, x),
+             (m, _random(30, 30, seed=1, scale=0.2)), l2=NEAR),
         Case("map", lambda x: lax.map(lambda r: jnp.sum(r) * r, x), (m,), l2=1e-6),
         Case("map_i32", lambda x: lax.map(lambda r: r * r + 1, x), (np.arange(12, dtype=np.int32).reshape(4, 3),)),
         Case("nested_fori", lambda x: lax.fori_loop(0, 3, lambda i, c: lax.fori_loop(
