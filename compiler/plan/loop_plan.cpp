@@ -1,7 +1,8 @@
 #include "plan/loop_plan.hpp"
 
 #include <algorithm>
-#include <cstdlib>
+
+#include "plan/joined_streams.hpp"
 
 namespace tpu::compiler {
 
@@ -194,41 +195,6 @@ static bool cut_tiles(const Kernel& k, const spec::BoardParams& board, LoopPlan&
   return false;
 }
 
-// Accesses that differ in their offset alone (taps of a window) share the stream of access `first`
-// if they lie so close that one dense run for all of them is read faster.
-static void join_stream(const Nest& nest, size_t first, LoopPlan& plan) {
-  const NestAccess& a = nest.accesses[first];
-  int64_t lo = a.view.offset, hi = lo, points = 1, span = 1, longest = 0;
-  for (size_t l = 0; l < nest.loops.size(); ++l) {
-    const int64_t s = std::abs(a.view.stride[l]);
-    if (s != 0 && nest.loops[l].n > 1) {
-      points *= nest.loops[l].n;
-      span += s * (nest.loops[l].n - 1);
-      longest = std::max(longest, s);
-    }
-  }
-  std::vector<size_t> members;
-  for (size_t i = first + 1; i < nest.accesses.size(); ++i) {
-    const NestAccess& other = nest.accesses[i];
-    if (other.value == a.value && other.view.stride == a.view.stride) {
-      members.push_back(i);
-      lo = std::min(lo, other.view.offset);
-      hi = std::max(hi, other.view.offset);
-    }
-  }
-  const auto taps = static_cast<int64_t>(members.size()) + 1;
-  const int64_t bytes = (hi - lo) * elem_bytes(a.value->type.elem);
-  if (members.empty() || hi - lo > 2 * longest || 4 * bytes > plan.piece_limit ||
-      span + hi - lo > 2 * taps * points) {
-    return;
-  }
-  for (const size_t i : members) {
-    plan.in_stream[i] = plan.in_stream[first];
-  }
-  plan.streams.back().view.offset = lo;
-  plan.streams.back().reach = hi - lo;
-}
-
 bool choose_streams(const Kernel& k, Residency& memory, const spec::BoardParams& board,
                     LoopPlan& plan) {
   plan.in_stream.assign(k.loop().nest.accesses.size(), -1);
@@ -265,7 +231,9 @@ bool choose_streams(const Kernel& k, Residency& memory, const spec::BoardParams&
     }
     plan.in_stream[i] = static_cast<int>(plan.streams.size());
     plan.streams.push_back({b.value, k.loop().nest.accesses[i].view, false, 0, 0, {}});
-    join_stream(k.loop().nest, i, plan);
+    if (plan.join) {
+      join_stream(k.loop().nest, i, plan);
+    }
   }
   for (size_t n = 0; n < k.loop().nest.nodes.size(); ++n) {
     const Op* op = k.loop().nest.nodes[n].op;
@@ -403,6 +371,21 @@ static const Value* largest_whole(Residency& memory, const LoopPlan& plan) {
   return largest;
 }
 
+// True if a plan without joined streams loads much less.
+static bool apart_is_better(const Kernel& k, Residency& memory, const spec::BoardParams& board,
+                            const LoopPlan& joined) {
+  constexpr int64_t kWorth = 4;
+  const Nest& nest = k.loop().nest;
+  if (std::none_of(joined.streams.begin(), joined.streams.end(),
+                   [](const Stream& s) { return s.reach > 0; })) {
+    return false;
+  }
+  LoopPlan apart = joined;
+  apart.join = false;
+  return choose_streams(k, memory, board, apart) && cut_tiles(k, board, apart) &&
+         kWorth * loaded_bytes(nest, apart, board) < loaded_bytes(nest, joined, board);
+}
+
 std::optional<LoopPlan> plan_loop(const Kernel& k, Residency& memory,
                                   const spec::BoardParams& board, uint32_t id) {
   LoopPlan plan;
@@ -426,6 +409,10 @@ std::optional<LoopPlan> plan_loop(const Kernel& k, Residency& memory,
       choose_roles(k.loop().nest, plan.options);
       plan.order = choose_order(k.loop().nest, plan.options);
       other_lanes = false;
+      continue;
+    }
+    if (fits && plan.join && apart_is_better(k, memory, board, plan)) {
+      plan.join = false;
       continue;
     }
     if (fits) {

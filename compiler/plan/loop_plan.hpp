@@ -37,6 +37,7 @@ struct LoopPlan {
   std::vector<int> cut_order;        // in which tiles follow each other
   Dims tile;                         // iterations of a tile per loop
   int64_t piece_limit = 0;           // bytes of one operand and tile
+  bool join = true;                  // accesses at near offsets share a stream
   std::vector<int> in_stream;        // per access: index of its stream, -1: resident
   std::map<int, int> out_stream;     // node -> stream
   std::vector<Stream> streams;       // inputs first

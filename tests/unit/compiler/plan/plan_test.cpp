@@ -53,6 +53,29 @@ TEST(LoopPlan, TooLittleVmemIsAnAnswer) {
   EXPECT_TRUE(p.memory.take(kKib)) << "the plan that was given up holds VMEM";
 }
 
+// Even and odd rows of one value share a run of memory only while a tile has most of it.
+TEST(LoopPlan, AccessesOfWideRowsAreReadOnce) {
+  constexpr int64_t kRows = 128, kColumns = 24576;
+  GraphBuilder b;
+  Value* x = b.arg(f32({kRows, kColumns}));
+  const Type half = f32({kRows / 2, kColumns});
+  Value* even = b.op(Kind::kSlice, {x}, half, SliceAttrs{{0, 0}, {kRows, kColumns}, {2, 1}});
+  Value* odd = b.op(Kind::kSlice, {x}, half, SliceAttrs{{1, 0}, {kRows, kColumns}, {2, 1}});
+  Planning p(b.done({b.op(Kind::kMultiply, {even, odd}, half)}), 8 * 1024);
+  const Kernel& k = p.program.kernels.front();
+  ASSERT_EQ(k.loop().nest.accesses.size(), 2u);
+  const auto plan = plan_loop(k, p.memory, p.board, 0);
+  ASSERT_TRUE(plan);
+  int64_t loaded = 0;
+  for_each_tile(k, *plan, [&](const Dims& start, const Dims& count, bool, bool) {
+    for (const Stream& s : plan->streams) {
+      loaded += s.output ? 0 : make_piece(s.view, start, count, false, s.reach).elements;
+    }
+  });
+  EXPECT_GE(loaded, kRows * kColumns);
+  EXPECT_LE(loaded, 2 * kRows * kColumns);
+}
+
 DotAttrs matmul_attrs() {
   DotAttrs a;
   a.lhs_contract = {1};
