@@ -85,7 +85,7 @@ class Dit(nn.Module):
 
 
 def dit(size: Size) -> Program:
-    """8 images a core, each with and without its class: (params, latents, time, label) -> latents."""
+    """8 images a core, each with and without its class: (params, latents, time, label) -> (latents, noise)."""
     config = Config(**size.pick(SMALL, {}), dtype=size.dtype)
     model, count = Dit(config), CORES * size.pick(1, 8)
     shape = (config.latent, config.latent, config.channels)
@@ -103,7 +103,7 @@ def dit(size: Size) -> Program:
         # DDIM from `time` to the step before it, cosine schedule.
         angle, angle2 = ((t.astype(jnp.float32) * (0.5 * np.pi / STEPS))[:, None, None, None] for t in (time, time - 1))
         clean = (latents - jnp.sin(angle) * noise) / jnp.maximum(jnp.cos(angle), 1e-3)
-        return jnp.cos(angle2) * clean + jnp.sin(angle2) * noise
+        return jnp.cos(angle2) * clean + jnp.sin(angle2) * noise, noise
 
     return inference(step, init, (Input((count, *shape), jnp.float32), Input((count,), below=STEPS * 9 // 10),
                                   Input((count,), below=config.classes)))

@@ -51,7 +51,8 @@ def causal(queries: int, keys: int, first: jax.Array | int = 0, window: int | No
 
 class Attention(nn.Module):
     """Projections to queries, keys and values, attention, projection back. With `rotary` positions rotate queries and
-    keys. With a cache it writes keys and values at `first` and attends over the whole cache."""
+    keys. With a cache it writes keys and values at `first`, and attends to what is there up to its own tokens: over the
+    whole cache where `first` is a value of the program."""
 
     heads: int
     features: int  # of a head
@@ -77,7 +78,8 @@ class Attention(nn.Module):
         if cache is not None:
             k, v = (lax.dynamic_update_slice(kept, new, (0, first, 0, 0))
                     for kept, new in zip(cache, (k, v), strict=True))
-        y = attend(q, k, v, bias)
+        seen = first + x.shape[1] if cache is not None and isinstance(first, int) else k.shape[1]
+        y = attend(q, k[:, :seen], v[:, :seen], bias)
         return dense(x.shape[-1], axis=(-2, -1), name="out")(y), (k, v)
 
 

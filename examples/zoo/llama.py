@@ -55,7 +55,8 @@ class Llama(nn.Module):
         """Logits in f32 behind the last token, and the caches with these tokens at `first`, first + 1, ..."""
         c = self.config
         norm = partial(nn.RMSNorm, epsilon=1e-5, dtype=c.dtype, param_dtype=c.dtype)
-        bias = causal(tokens.shape[1], c.length, first, c.window)
+        count = tokens.shape[1]
+        bias = causal(count, first + count if isinstance(first, int) else c.length, first, c.window)
         x = nn.Embed(c.vocabulary, c.features, dtype=c.dtype, param_dtype=c.dtype)(tokens)
         kept = []
         for cache in caches:
