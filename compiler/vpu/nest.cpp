@@ -287,14 +287,28 @@ void erase_loop(Nest& nest, size_t loop) {
   for_views(nest, [&](View& v) { v.stride.erase(v.stride.begin() + at); });
 }
 
+// Sums over one innermost loop: along the lanes, whatever loops the rows of a block come from. So
+// the kept loops may be several, as where a mask is the same for all heads. Blocks must be full of
+// rows, or what is saved in HBM costs more on the vector unit.
+bool sums_along_lanes(const Nest& nest) {
+  constexpr size_t kCommandLoops = 4;
+  constexpr int64_t kRows = 8;  // of a block
+  return nest.loops.size() <= kCommandLoops && nest.loops.back().reduced &&
+         nest.loops[nest.loops.size() - 2].n % kRows == 0 &&
+         std::none_of(nest.loops.begin(), nest.loops.end() - 1,
+                      [](const Loop& l) { return l.reduced; });
+}
+
 // Drops loops of one iteration and merges what may be merged. With a reduce, every two neighbours
-// of the same role must merge; reduced ones never do where they stay apart.
+// of the same role must merge, if the order of the sum depends on it; reduced ones never do where
+// they stay apart.
 void merge(Nest& nest, bool apart) {
   for (size_t l = nest.loops.size(); l-- > 0;) {
     if (nest.loops[l].n == 1) {
       erase_loop(nest, l);
     }
   }
+  bool all = true;
   for (size_t l = nest.loops.size(); l-- > 1;) {
     if (apart && nest.loops[l].reduced && nest.loops[l - 1].reduced) {
       continue;
@@ -302,9 +316,12 @@ void merge(Nest& nest, bool apart) {
     if (mergeable(nest, l - 1)) {
       nest.loops[l].n *= nest.loops[l - 1].n;
       erase_loop(nest, l - 1);
-    } else if (nest.has_reduce && nest.loops[l].reduced == nest.loops[l - 1].reduced) {
-      throw DoesNotFit{};
+    } else if (nest.loops[l].reduced == nest.loops[l - 1].reduced) {
+      all = false;
     }
+  }
+  if (nest.has_reduce && !all && !sums_along_lanes(nest)) {
+    throw DoesNotFit{};
   }
 }
 

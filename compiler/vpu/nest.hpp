@@ -4,7 +4,8 @@
 // Views (broadcast, reshape, transpose, slice, reverse, window), iota and splat constants vanish
 // into strides. Loops are merged maximally; with a reduce, exactly to the alternating kept /
 // reduced runs of its input shape (with DimsAttrs::apart to kept runs and reduced dims), so that
-// the order of a sum depends on shapes alone.
+// the order of a sum depends on shapes alone. A sum along the innermost run has one order for any
+// kept loops around it, so these may stay apart.
 #pragma once
 
 #include <cstdint>

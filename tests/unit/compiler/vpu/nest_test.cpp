@@ -84,6 +84,29 @@ TEST(Nest, ReduceKeepsTheRunsOfItsShape) {
   EXPECT_FALSE(build_nest({p->def, z->def}, {2, 3, 4, 5}, nothing_copied()));
 }
 
+// Sums along the lanes have one order for any loops around them; blocks must be full of rows.
+TEST(Nest, SumsOfRowsKeepOuterLoopsApart) {
+  for (const int64_t rows : {16, 3}) {
+    GraphBuilder b;
+    const Dims dims = {5, rows, 64};
+    Value* mask =
+        b.op(Kind::kBroadcastInDim, {b.arg(f32({rows, 64}))}, f32(dims), DimsAttrs{{1, 2}});
+    Value* p = b.op(Kind::kMultiply, {b.arg(f32(dims)), mask}, f32(dims));
+    Value* zero = b.constant(f32({}), 0);
+    Value* sums = b.reduce(p, zero, {2}, f32({5, rows}), Kind::kAdd);
+    const auto nest = build_nest({p->def, sums->def}, dims, nothing_copied());
+    ASSERT_EQ(nest.has_value(), rows == 16);
+    if (nest) {
+      ASSERT_EQ(nest->loops.size(), 3u);
+      EXPECT_EQ(nest->reduced_strides(), (Dims{16, 1, 0}));
+    }
+    Value* of_cols = b.reduce(p, zero, {1}, f32({5, 64}), Kind::kAdd);
+    EXPECT_TRUE(build_nest({p->def, of_cols->def}, dims, nothing_copied()));
+    Value* of_all = b.reduce(p, zero, {0}, f32({rows, 64}), Kind::kAdd);
+    EXPECT_TRUE(build_nest({p->def, of_all->def}, dims, nothing_copied()));
+  }
+}
+
 // Slices of one array beside each other: a merged loop could read none of them.
 TEST(Nest, ReduceApartKeepsItsDims) {
   GraphBuilder b;
