@@ -243,8 +243,10 @@ class Chooser {
                  rhs_loads = static_cast<double>(nb * kb * rhs_again);
       const double dma =
           lhs_loads * left.cycles * filled + rhs_loads * right.cycles + out_bytes / hbm_ + epilogue;
+      // What nothing hides: of the first batch alone, since the next one comes while that runs.
       const double first =
-          left.cycles + right.cycles + out_bytes / hbm_ / static_cast<double>(mb * nb);
+          (left.cycles + right.cycles + out_bytes / hbm_ / static_cast<double>(mb * nb)) /
+          static_cast<double>(Contraction::count(c_.batch));
       const double commands = static_cast<double>(mb * nb * kb) + (left.bytes > 0 ? lhs_loads : 0) +
                               (right.bytes > 0 ? rhs_loads : 0);
       t.rows_outside = rows_outside;
