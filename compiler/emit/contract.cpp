@@ -44,17 +44,34 @@ static void finish_block(EmitContext& ctx, const Step& step, const DotPlan& p, B
   }
   const Contraction& c = p.w.c;
   const int64_t rows = m.iterations(), cols = n.iterations();
-  const size_t slot = state.out & 1;
   const int64_t bytes = elem_bytes(k.out->type.elem);
+  // Of a group of batches: those before this one lie in the same tile, which goes when it is full.
+  const auto group = static_cast<size_t>(p.group.out ? p.group.n : 1);
+  const size_t member = state.out % group, filled = state.out / group & 1;
+  Dims m_at, n_at;
+  const int64_t batch_at = final_strides(p, sums, m, n, m_at, n_at);
   int64_t from = sums.address;
+  if (!p.w.transpose_out) {
+    if (member + 1 < group) {
+      return;
+    }
+    from -= static_cast<int64_t>(member) * sums.batch;
+  }
   if (p.limits.narrow_out) {
-    convert_tile(ctx.sink, from, p.narrow[slot], rows * cols, id);
+    const size_t slot = p.w.transpose_out ? state.out & 1 : filled;
+    const int64_t count = rows * cols * (p.w.transpose_out ? 1 : static_cast<int64_t>(group));
+    convert_tile(ctx.sink, from, p.narrow[slot], count, id);
     from = p.narrow[slot];
   }
   if (p.w.transpose_out) {  // [rows][cols] to [cols][rows]
-    transpose(ctx.sink, from, p.transposed_out[slot], bytes, rows, cols, cols * bytes, rows * bytes,
-              id);
-    from = p.transposed_out[slot];
+    const int64_t to = p.transposed_out[filled];
+    const int64_t pitch = batch_at == rows ? rows * static_cast<int64_t>(group) : rows;
+    transpose(ctx.sink, from, to + static_cast<int64_t>(member) * batch_at * bytes, bytes, rows,
+              cols, cols * bytes, pitch * bytes, id);
+    if (member + 1 < group) {
+      return;
+    }
+    from = to;
   }
   if (p.epilogue) {
     run_epilogue(ctx, step, p, state, from);
@@ -62,9 +79,13 @@ static void finish_block(EmitContext& ctx, const Step& step, const DotPlan& p, B
       return;
     }
   }
-  Dims m_at, n_at;
-  final_strides(p, sums, m, n, m_at, n_at);
   std::vector<CopyDim> dims;
+  int64_t first = base;
+  if (group > 1) {
+    const int64_t out_stride = c.batch.back().out;
+    dims.push_back({static_cast<int64_t>(group), batch_at * bytes, out_stride * bytes});
+    first -= static_cast<int64_t>(member) * out_stride;
+  }
   for (size_t i = 0; i < c.m.size(); ++i) {
     dims.push_back({m.count[i], m_at[i] * bytes, c.m[i].out * bytes});
   }
@@ -74,7 +95,8 @@ static void finish_block(EmitContext& ctx, const Step& step, const DotPlan& p, B
   std::stable_sort(dims.begin(), dims.end(),
                    [](const CopyDim& a, const CopyDim& b) { return a.dst > b.dst; });
   const Placement& out = step.places.at(k.out);
-  const int64_t at = (base + offset_of(c.m, m, &CDim::out) + offset_of(c.n, n, &CDim::out)) * bytes;
+  const int64_t at =
+      (first + offset_of(c.m, m, &CDim::out) + offset_of(c.n, n, &CDim::out)) * bytes;
   const spec::Addr to = p.limits.out_whole ? vmem_addr(out.vmem + at) : home_of(out, at);
   ctx.sink.copy(vmem_addr(from), to, bytes, dims, id);
 }
@@ -84,6 +106,7 @@ static void finish_block(EmitContext& ctx, const Step& step, const DotPlan& p, B
 struct Round {
   const Block& batch;
   const Block &m, &n, &k;
+  int64_t member;  // of its group of batches
 };
 
 // In the order in which they run.
@@ -95,7 +118,8 @@ static std::vector<Round> rounds_of(const DotPlan& p, const std::vector<Block>& 
     for (const Block& o : outside) {
       for (const Block& i : inside) {
         for (const Block& k : p.k) {
-          rounds.push_back({batch, rows_outside ? o : i, rows_outside ? i : o, k});
+          const int64_t member = (&batch - batches.data()) % p.group.n;
+          rounds.push_back({batch, rows_outside ? o : i, rows_outside ? i : o, k, member});
         }
       }
     }
@@ -103,10 +127,18 @@ static std::vector<Round> rounds_of(const DotPlan& p, const std::vector<Block>& 
   return rounds;
 }
 
+// The block of one batch in the tile of its group.
+static Tile member_tile(const Tile& group, int64_t member) {
+  Tile t = group;
+  t.address += member * group.batch;
+  return t;
+}
+
 // A block of an operand in VMEM, and which one it is.
 struct HeldTile {
   Tile tile;
   std::array<const Block*, 3> of{};
+  Tile group;  // what holds it and the blocks of other batches
 
   // False: another one has to be brought.
   bool holds(const Block& batch, const Block& free, const Block& k) {
@@ -122,7 +154,17 @@ static void bring_left(EmitContext& ctx, const Step& step, const DotPlan& p, Blo
   }
   const int64_t at = c.lhs_offset + offset_of(c.batch, r.batch, &CDim::lhs) +
                      offset_of(c.m, r.m, &CDim::lhs) + offset_of(c.k, r.k, &CDim::lhs);
-  left.tile = left_tile(ctx, p, step.places, at, state.lhs++ & 1, r.m, r.k, step.op_id);
+  Tile loaded;
+  if (p.group.lhs) {
+    if (r.member == 0) {
+      left.group = group_tile(ctx, p, step.places, c.lhs, at, p.lhs[state.lhs_boxes++ & 1],
+                              box_loops(c.m, r.m, c.k, r.k, &CDim::lhs), c.m.size(),
+                              c.batch.back().lhs, step.op_id);
+    }
+    loaded = member_tile(left.group, r.member);
+  }
+  left.tile = left_tile(ctx, p, step.places, at, state.lhs++ & 1, r.m, r.k,
+                        p.group.lhs ? &loaded : nullptr, step.op_id);
 }
 
 static void bring_right(EmitContext& ctx, const Step& step, const DotPlan& p, BlockState& state,
@@ -133,6 +175,15 @@ static void bring_right(EmitContext& ctx, const Step& step, const DotPlan& p, Bl
   }
   const int64_t at = c.rhs_offset + offset_of(c.batch, r.batch, &CDim::rhs) +
                      offset_of(c.n, r.n, &CDim::rhs) + offset_of(c.k, r.k, &CDim::rhs);
+  if (p.group.rhs) {
+    if (r.member == 0) {
+      right.group = group_tile(ctx, p, step.places, c.rhs, at, p.rhs[state.rhs++ & 1],
+                               box_loops(c.n, r.n, c.k, r.k, &CDim::rhs), c.n.size(),
+                               c.batch.back().rhs, step.op_id);
+    }
+    right.tile = member_tile(right.group, r.member);
+    return;
+  }
   right.tile = operand_tile(ctx, step.places, c.rhs, at, p.limits.rhs_whole, p.rhs[state.rhs++ & 1],
                             box_loops(c.n, r.n, c.k, r.k, &CDim::rhs), c.n.size(), step.op_id);
 }

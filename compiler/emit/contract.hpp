@@ -12,15 +12,21 @@ namespace tpu::compiler {
 // Blocks so far: slots alternate.
 struct BlockState {
   size_t lhs = 0, rhs = 0, out = 0;
+  size_t lhs_boxes = 0;  // loads of rows that serve a group of batches
   TileState epilogue;
 };
 
 // contract_tiles.cpp: the block of an operand, whole in VMEM or loaded into `slot`.
 Tile operand_tile(EmitContext& ctx, const Places& places, const Value* v, int64_t base, bool whole,
                   int64_t slot, const std::vector<BoxLoop>& loops, size_t free, uint32_t id);
-// The rows of a block as the matrix units read them.
+// The block of an operand for each iteration of a group of batches.
+Tile group_tile(EmitContext& ctx, const DotPlan& p, const Places& places, const Value* v,
+                int64_t base, int64_t slot, std::vector<BoxLoop> loops, size_t free,
+                int64_t batch_stride, uint32_t id);
+// The rows of a block as the matrix units read them. `loaded`: their tile, if a group's load
+// brought it.
 Tile left_tile(EmitContext& ctx, const DotPlan& p, const Places& places, int64_t base, size_t slot,
-               const Block& m, const Block& k, uint32_t id);
+               const Block& m, const Block& k, const Tile* loaded, uint32_t id);
 void transpose(CommandSink& sink, int64_t src, int64_t dst, int64_t bytes, int64_t rows,
                int64_t cols, int64_t src_pitch, int64_t dst_pitch, uint32_t id);
 

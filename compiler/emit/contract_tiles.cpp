@@ -132,8 +132,18 @@ static Tile transpose_tile(CommandSink& sink, const Tile& from, const Block& m, 
   return t;
 }
 
+Tile group_tile(EmitContext& ctx, const DotPlan& p, const Places& places, const Value* v,
+                int64_t base, int64_t slot, std::vector<BoxLoop> loops, size_t free,
+                int64_t batch_stride, uint32_t id) {
+  loops.insert(loops.begin(), {p.group.n, batch_stride});
+  Tile t = operand_tile(ctx, places, v, base, false, slot, loops, free + 1, id);
+  t.batch = t.free.front();
+  t.free.erase(t.free.begin());
+  return t;
+}
+
 Tile left_tile(EmitContext& ctx, const DotPlan& p, const Places& places, int64_t base, size_t slot,
-               const Block& m, const Block& k, uint32_t id) {
+               const Block& m, const Block& k, const Tile* loaded, uint32_t id) {
   const Contraction& c = p.w.c;
   const int64_t bytes = elem_bytes(c.lhs->type.elem);
   const std::vector<BoxLoop> loops = box_loops(c.m, m, c.k, k, &CDim::lhs);
@@ -141,8 +151,9 @@ Tile left_tile(EmitContext& ctx, const DotPlan& p, const Places& places, int64_t
     return transposed_box(ctx, places, c.lhs, base, {p.lhs[slot], p.transposed[slot]}, loops,
                           c.m.size(), id);
   }
-  Tile t = operand_tile(ctx, places, c.lhs, base, p.limits.lhs_whole, p.lhs[slot], loops,
-                        c.m.size(), id);
+  Tile t = loaded != nullptr ? *loaded
+                             : operand_tile(ctx, places, c.lhs, base, p.limits.lhs_whole,
+                                            p.lhs[slot], loops, c.m.size(), id);
   if (p.w.gathers()) {
     t = gather_tile(ctx.sink, t, m, k, !p.w.transposes(), bytes, p.gathered[slot], id);
   }

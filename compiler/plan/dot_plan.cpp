@@ -1,6 +1,7 @@
 #include "plan/dot_plan.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "plan/epilogue_blocks.hpp"
@@ -42,11 +43,16 @@ Tile sum_tile(const DotPlan& p, size_t number, const Block& m, const Block& n, i
     }
     return t;
   }
-  t.address = p.sum[number & 1];
+  const bool grouped = p.group.out && !p.w.transpose_out;
+  const auto group = static_cast<size_t>(grouped ? p.group.n : 1);
+  t.address = p.sum[number / group & 1];
   t.free.assign(c.m.size(), 0);
   t.k.assign(c.n.size(), 0);
   // Dense in the order of the output's memory, but columns stay inside when it wants rows there.
-  std::vector<std::array<int64_t, 3>> order;  // out stride, is row, dim
+  std::vector<std::array<int64_t, 3>> order;  // out stride, is row (2: batch), dim
+  if (grouped) {
+    order.push_back({c.batch.back().out, 2, 0});
+  }
   for (size_t i = 0; i < c.m.size(); ++i) {
     order.push_back({c.m[i].out, 1, static_cast<int64_t>(i)});
   }
@@ -62,29 +68,48 @@ Tile sum_tile(const DotPlan& p, size_t number, const Block& m, const Block& n, i
   int64_t pitch = 4;
   for (const auto& [stride, row, dim] : order) {
     const auto i = static_cast<size_t>(dim);
+    if (row == 2) {
+      t.batch = pitch;
+      pitch *= p.group.n;
+      continue;
+    }
     (row != 0 ? t.free : t.k)[i] = pitch;
     pitch *= (row != 0 ? m : n).count[i];
   }
+  t.address += static_cast<int64_t>(number % group) * t.batch;
   return t;
 }
 
-void final_strides(const DotPlan& p, const Tile& sums, const Block& m, const Block& n, Dims& m_at,
-                   Dims& n_at) {
+int64_t final_strides(const DotPlan& p, const Tile& sums, const Block& m, const Block& n,
+                      Dims& m_at, Dims& n_at) {
   const int64_t rows = m.iterations(), cols = n.iterations();
+  if (!p.w.transpose_out) {
+    for (const int64_t s : sums.free) {
+      m_at.push_back(s / 4);
+    }
+    for (const int64_t s : sums.k) {
+      n_at.push_back(s / 4);
+    }
+    return sums.batch / 4;
+  }
+  // [cols][rows], or [cols][batch][rows] where the batches lie inside of the columns.
+  const Contraction& c = p.w.c;
+  const bool inside = p.group.out && std::all_of(c.n.begin(), c.n.end(), [&](const CDim& d) {
+                        return std::abs(d.out) > std::abs(c.batch.back().out);
+                      });
+  const int64_t pitch = inside ? rows * p.group.n : rows;
   for (const int64_t s : sums.free) {
-    m_at.push_back(p.w.transpose_out ? s / 4 / cols : s / 4);
+    m_at.push_back(s / 4 / cols);
   }
   for (const int64_t s : sums.k) {
-    n_at.push_back(p.w.transpose_out ? s / 4 * rows : s / 4);
+    n_at.push_back(s / 4 * pitch);
   }
+  return inside ? rows : rows * cols;
 }
 
 // False: there is too little VMEM.
 static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t id) {
   const Mapping& w = p.w;
-  p.m = blocks_of(w.c.m, p.choice.m);
-  p.n = blocks_of(w.c.n, p.choice.n);
-  p.k = blocks_of(w.c.k, p.choice.k);
   int64_t rows = 0, cols = 0, depth = 0;
   for (const auto& [blocks, most] : {std::pair{&p.m, &rows}, {&p.n, &cols}, {&p.k, &depth}}) {
     for (const Block& b : *blocks) {
@@ -95,6 +120,7 @@ static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t
   const auto count = [&](const auto&... blocks) {
     return (static_cast<int64_t>(blocks.size()) * ... * batches);
   };
+  const auto together = [&](bool grouped) { return grouped ? p.group.n : 1; };
   const auto slots = [&](std::array<int64_t, 2>& slot, int64_t bytes, int64_t times) {
     for (int64_t i = 0; i < std::min<int64_t>(times, 2); ++i) {
       const auto address = memory.take(bytes);
@@ -123,22 +149,47 @@ static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t
     return false;
   }
   p.out_vmem = out.vmem;
-  if (!(p.limits.lhs_whole ? load(memory, lhs, id)
-                           : slots(p.lhs, box(w.c.m, p.m, &CDim::lhs) * l, count(p.m, p.k))) ||
-      !(p.limits.rhs_whole ? load(memory, rhs, id)
-                           : slots(p.rhs, box(w.c.n, p.n, &CDim::rhs) * r, count(p.n, p.k)))) {
+  const int64_t of_l = together(p.group.lhs), of_r = together(p.group.rhs);
+  if (!(p.limits.lhs_whole
+            ? load(memory, lhs, id)
+            : slots(p.lhs, box(w.c.m, p.m, &CDim::lhs) * l * of_l, count(p.m, p.k) / of_l)) ||
+      !(p.limits.rhs_whole
+            ? load(memory, rhs, id)
+            : slots(p.rhs, box(w.c.n, p.n, &CDim::rhs) * r * of_r, count(p.n, p.k) / of_r))) {
     return false;
   }
   const int64_t row_bytes = rows * depth * l, results = rows * cols;
   const int64_t transposed = w.transposes()       ? row_bytes
                              : w.transposes_box() ? box(w.c.m, p.m, &CDim::lhs) * l
                                                   : 0;
+  const int64_t of_out = together(p.group.out), of_sums = w.transpose_out ? 1 : of_out;
   return (!w.gathers() || slots(p.gathered, row_bytes, count(p.m, p.k))) &&
          (transposed == 0 || slots(p.transposed, transposed, count(p.m, p.k))) &&
-         (p.limits.direct_out || slots(p.sum, results * 4, count(p.m, p.n))) &&
-         (!p.limits.narrow_out || slots(p.narrow, results * 2, count(p.m, p.n))) &&
+         (p.limits.direct_out || slots(p.sum, results * 4 * of_sums, count(p.m, p.n) / of_sums)) &&
+         (!p.limits.narrow_out ||
+          slots(p.narrow, results * 2 * of_sums, count(p.m, p.n) / of_sums)) &&
          (!w.transpose_out ||
-          slots(p.transposed_out, results * elem_bytes(k.out->type.elem), count(p.m, p.n)));
+          slots(p.transposed_out, results * elem_bytes(k.out->type.elem) * of_out,
+                count(p.m, p.n) / of_out));
+}
+
+// With a group of batches if there is one and VMEM has room for it, else without.
+static bool place_blocks(const Kernel& k, Residency& memory, const spec::BoardParams& board,
+                         DotPlan& p, uint32_t id) {
+  p.m = blocks_of(p.w.c.m, p.choice.m);
+  p.n = blocks_of(p.w.c.n, p.choice.n);
+  p.k = blocks_of(p.w.c.k, p.choice.k);
+  p.group = choose_batch_group(p, elem_bytes(k.out->type.elem), board);
+  if (p.group.n > 1) {
+    Reservation attempt(memory);
+    if (place_tiles(k, memory, p, id)) {
+      attempt.keep();
+      return true;
+    }
+    p.temporary.clear();
+    p.group = {};
+  }
+  return place_tiles(k, memory, p, id);
 }
 
 std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::BoardParams& board,
@@ -169,7 +220,7 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
       for (Buffer* b : leaving) {
         leave_vmem(memory, *b, id);
       }
-      if (place_tiles(k, memory, p, id)) {
+      if (place_blocks(k, memory, board, p, id)) {
         attempt.keep();
         return p;
       }
@@ -258,7 +309,7 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
     return false;
   }
   memory.pins().pin({&lhs, &rhs});
-  return place_tiles(k, memory, p, id) && place_loop(*k.contract().after, memory, plan, id);
+  return place_blocks(k, memory, board, p, id) && place_loop(*k.contract().after, memory, plan, id);
 }
 
 std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "plan/batch_group.hpp"
 #include "plan/contraction_plan.hpp"
 #include "plan/loop_plan.hpp"
 
@@ -16,6 +17,7 @@ namespace tpu::compiler {
 struct Tile {
   int64_t address = 0;
   Dims free, k;
+  int64_t batch = 0;  // between the iterations of a group (batch_group.hpp)
 };
 
 struct DotPlan {
@@ -23,6 +25,7 @@ struct DotPlan {
   TileLimits limits;
   TileChoice choice;
   std::vector<Block> m, n, k;
+  BatchGroup group;
   std::array<int64_t, 2> lhs{-1, -1}, gathered{-1, -1}, transposed{-1, -1}, rhs{-1, -1},
       sum{-1, -1}, narrow{-1, -1}, transposed_out{-1, -1};  // transposed: of rows or of their box
   std::vector<int64_t> temporary;
@@ -38,10 +41,12 @@ std::vector<BoxLoop> box_loops(const std::vector<Contraction::Dim>& free, const 
                                int64_t Contraction::Dim::*stride);
 
 // Where the sums of block `number` go: the whole output, or a dense tile with the columns inside.
+// The blocks of a group are parts of one tile.
 Tile sum_tile(const DotPlan& p, size_t number, const Block& m, const Block& n, int64_t base);
 // Strides of a block's dims in the tile that goes home, in elements: as the sums, or transposed.
-void final_strides(const DotPlan& p, const Tile& sums, const Block& m, const Block& n, Dims& m_at,
-                   Dims& n_at);
+// Returns that between the blocks of a group.
+int64_t final_strides(const DotPlan& p, const Tile& sums, const Block& m, const Block& n,
+                      Dims& m_at, Dims& n_at);
 
 // What stays whole, the tiles, and their places. With little VMEM: the largest whole operand goes
 // through blocks, then smaller blocks. Nothing: even the smallest do not fit.

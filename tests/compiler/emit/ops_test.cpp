@@ -96,6 +96,33 @@ TEST(DotGeneral, Bf16InAndOut) {
   }
 }
 
+// Heads of few features side by side in memory, and results that lie so; with VMEM for a group of
+// them, or for one.
+TEST(DotGeneral, HeadsShareTheirLoadsAndStores) {
+  const Dims rows = {2, 96, 8, 64}, cols = {2, 160, 8, 64}, each = {2, 8, 96, 160};
+  for (const auto type : {&bf16, static_cast<Type (*)(Dims)>(&f32)}) {
+    for (const char* vmem : {"core.vmem_kib=512", "core.vmem_kib=1024", "core.vmem_kib=16384"}) {
+      GraphBuilder b;
+      Value* q = b.arg(type(rows));
+      Value* k = b.arg(type(cols));
+      Value* scores = dot(b, q, k, contract({3}, {3}, {0, 2}, {0, 2}), type(each));
+      Value* given = b.arg(type(each));
+      const auto home = [&](Value* v, const Dims& dims) {
+        return b.op(Kind::kTranspose, {v}, type(dims), DimsAttrs{{0, 2, 1, 3}});
+      };
+      Value* of_rows = dot(b, given, k, contract({3}, {1}, {0, 1}, {0, 2}), type({2, 8, 96, 64}));
+      Value* of_cols = dot(b, given, q, contract({2}, {1}, {0, 1}, {0, 2}), type({2, 8, 160, 64}));
+      Value* turned = dot(b, q, given, contract({1}, {2}, {0, 2}, {0, 1}), type({2, 8, 64, 160}));
+      RunOptions o;
+      o.tolerance = 0;
+      o.overrides = {vmem};
+      check_graph(b.done({scores, home(of_rows, rows), home(of_cols, cols), turned,
+                          b.op(Kind::kTranspose, {turned}, type(cols), DimsAttrs{{0, 3, 1, 2}})}),
+                  o);
+    }
+  }
+}
+
 TEST(DotGeneral, TransposedResultAndViewsAreFoldedIn) {
   GraphBuilder b;
   Value* x = b.arg(f32({25, 130}));
@@ -176,6 +203,24 @@ INSTANTIATE_TEST_SUITE_P(
                     ReduceCase{{129, 300}, {1}}, ReduceCase{{7, 1, 127}, {0, 1}},
                     ReduceCase{{5, 6, 7, 8}, {1, 3}}, ReduceCase{{5, 6, 7, 8}, {0, 2}},
                     ReduceCase{{9, 130, 11}, {1}}, ReduceCase{{2, 3, 140, 5}, {0, 1, 3}}));
+
+// A mask that is the same for all heads, and sums of rows: in one kernel, or in one of merged rows.
+TEST(Reduce, SumsOfRowsHaveOneOrder) {
+  for (const int64_t cols : {50, 300}) {
+    GraphBuilder b;
+    const Type type = f32({5, 40, cols});
+    Value* mask = b.op(Kind::kBroadcastInDim, {b.arg(f32({40, cols}))}, type, DimsAttrs{{1, 2}});
+    Value* p = b.op(Kind::kMultiply, {b.arg(type), mask}, type);
+    Value* zero = b.constant(f32({}), 0);
+    Value* together = b.reduce(p, zero, {2}, f32({5, 40}), Kind::kAdd);
+    Value* rows = b.op(Kind::kReshape, {p}, f32({200, cols}));
+    Value* merged = b.reduce(rows, zero, {1}, f32({200}), Kind::kAdd);
+    RunOptions o;
+    o.overrides = kSmallVmem;
+    const Outcome out = check_graph(b.done({p, together, merged}), o);
+    EXPECT_EQ(out.results[0][1].data, out.results[0][2].data);
+  }
+}
 
 TEST(Loops, BroadcastTransposeReshapeSliceReverse) {
   for (const bool small : {false, true}) {

@@ -112,6 +112,47 @@ TEST(DotPlan, TooLittleVmemIsAnAnswer) {
   EXPECT_TRUE(p.memory.take_moves().empty());
 }
 
+// Products of attention: scores of queries and keys, values by scores; 8 heads of 64 side by side.
+Module& attention(GraphBuilder& b, bool scores) {
+  const auto bf16 = [](Dims dims) { return Type{Elem::kBf16, std::move(dims)}; };
+  const Dims tokens = {4, 256, 8, 64}, each = {4, 8, 256, 256};
+  DotAttrs a;
+  a.lhs_batch = scores ? Dims{0, 2} : Dims{0, 1};
+  a.rhs_batch = {0, 2};
+  a.lhs_contract = {3};
+  a.rhs_contract = scores ? Dims{3} : Dims{1};
+  Value* x = b.arg(bf16(scores ? tokens : each));
+  Value* y = b.arg(bf16(tokens));
+  if (scores) {
+    return b.done({b.op(Kind::kDotGeneral, {x, y}, bf16(each), a)});
+  }
+  Value* made = b.op(Kind::kDotGeneral, {x, y}, bf16({4, 8, 256, 64}), a);
+  return b.done({b.op(Kind::kTranspose, {made}, bf16(tokens), DimsAttrs{{0, 2, 1, 3}})});
+}
+
+TEST(DotPlan, HeadsSideBySidePassHbmTogether) {
+  for (const bool scores : {true, false}) {
+    GraphBuilder b;
+    Planning p(attention(b, scores), 2 * 1024);
+    for (Buffer* each : p.memory.all()) {
+      ASSERT_GT(each->bytes, p.memory.operand_limit());
+    }
+    const auto plan = plan_dot(p.program.kernels.front(), p.memory, p.board, 0);
+    ASSERT_TRUE(plan);
+    EXPECT_EQ(plan->group.n, 4);  // 512 bytes: a granule
+    EXPECT_EQ(plan->group.out, !scores);
+    EXPECT_EQ((plan->group.lhs ? 1 : 0) + (plan->group.rhs ? 1 : 0), scores ? 2 : 1);
+  }
+}
+
+TEST(DotPlan, HeadsGoOneByOneWhereVmemIsSmall) {
+  GraphBuilder b;
+  Planning p(attention(b, true), 1024);
+  const auto plan = plan_dot(p.program.kernels.front(), p.memory, p.board, 0);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->group.n, 1);
+}
+
 bool covers(const MemRange& a, const MemRange& b) {
   return a.space == b.space && a.slot == b.slot && a.pitch == 0 && a.lo <= b.lo && b.hi <= a.hi;
 }

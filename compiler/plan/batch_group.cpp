@@ -1,0 +1,89 @@
+// See batch_group.hpp.
+#include "plan/batch_group.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "plan/dot_plan.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+using CDim = Contraction::Dim;
+
+// A block that moves between HBM and VMEM.
+struct Side {
+  std::vector<BoxLoop> loops;
+  int64_t batch_stride = 0, bytes = 0;
+
+  // Bytes of the granules that `n` iterations of the batch touch, for each of them; nothing if they
+  // do not lie densely.
+  std::optional<double> cost(int64_t n, int64_t granule) const {
+    std::vector<BoxLoop> all = loops;
+    all.insert(all.begin(), {n, batch_stride});
+    const TileBox box = make_box(all, false);
+    if (box.elements != n * make_box(loops, false).elements) {
+      return std::nullopt;
+    }
+    int64_t run = 1;
+    for (size_t i = box.dims.size(); i-- > 0 && box.dims[i].src == run;) {
+      run *= box.dims[i].n;
+    }
+    return static_cast<double>(box.elements / run * round_up(run * bytes, granule)) /
+           static_cast<double>(n);
+  }
+};
+
+}  // namespace
+
+BatchGroup choose_batch_group(const DotPlan& p, int64_t out_bytes, const spec::BoardParams& board) {
+  const Contraction& c = p.w.c;
+  if (c.batch.empty() || p.m.size() != 1 || p.n.size() != 1 || p.k.size() != 1) {
+    return {};
+  }
+  const CDim& batch = c.batch.back();
+  const auto side = [&](const std::vector<CDim>& a, const Block& of_a, const std::vector<CDim>& b,
+                        const Block& of_b, int64_t CDim::*stride, int64_t bytes) {
+    return Side{box_loops(a, of_a, b, of_b, stride), batch.*stride, bytes};
+  };
+  const bool sides[] = {!p.limits.lhs_whole && !p.w.transposes_box(), !p.limits.rhs_whole,
+                        !p.limits.out_whole && !p.epilogue};
+  const Side side_of[] = {side(c.m, p.m[0], c.k, p.k[0], &CDim::lhs, elem_bytes(c.lhs->type.elem)),
+                          side(c.n, p.n[0], c.k, p.k[0], &CDim::rhs, elem_bytes(c.rhs->type.elem)),
+                          side(c.m, p.m[0], c.n, p.n[0], &CDim::out, out_bytes)};
+  constexpr int64_t kMost = 16;
+  constexpr double kWorth = 0.95, kEqual = 1.02, kGain = 0.9;
+  std::vector<std::pair<double, BatchGroup>> found;
+  for (int64_t n = 1; n <= std::min(kMost, batch.n); ++n) {
+    if (batch.n % n != 0) {
+      continue;
+    }
+    BatchGroup group{.n = n};
+    bool* const grouped[] = {&group.lhs, &group.rhs, &group.out};
+    double sum = 0;
+    for (size_t i = 0; i < std::size(side_of); ++i) {
+      const double alone = *side_of[i].cost(1, board.dma.granule_bytes);
+      const auto together = sides[i] ? side_of[i].cost(n, board.dma.granule_bytes) : std::nullopt;
+      *grouped[i] = together && *together < alone * kGain;
+      sum += *grouped[i] ? *together : sides[i] ? alone : 0;
+    }
+    found.emplace_back(sum, group);
+  }
+  const double least =
+      std::min_element(found.begin(), found.end(), [](const auto& a, const auto& b) {
+        return a.first < b.first;
+      })->first;
+  if (least >= found.front().first * kWorth) {
+    return {};
+  }
+  return std::find_if(found.begin(), found.end(),
+                      [&](const auto& f) {
+                        return f.first <= least * kEqual;  // the smallest of equal ones
+                      })
+      ->second;
+}
+
+}  // namespace tpu::compiler
