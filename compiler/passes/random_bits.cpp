@@ -140,6 +140,30 @@ std::vector<Value*> upper_bits(const Op& op, Rewriter& rw) {
   return {rw.constant(make_splat_int(op.type(), 0))};
 }
 
+// ---- Keys
+
+// A slice of arrays beside each other that lies in one of them: a word of a key.
+std::vector<Value*> part_of(const Op& op, Rewriter& rw) {
+  const Op* joined = op.operands[0]->def;
+  if (joined == nullptr || joined->kind != Kind::kConcatenate) {
+    return {};
+  }
+  SliceAttrs a = op.as<SliceAttrs>();
+  const auto dim = static_cast<size_t>(joined->as<DimAttrs>().dim);
+  for (Value* part : joined->operands) {
+    const int64_t size = part->type.dims[dim];
+    if (a.start[dim] < size) {
+      if (a.limit[dim] > size) {
+        return {};
+      }
+      return {rw.make(Kind::kSlice, {part}, op.type(), a)};
+    }
+    a.start[dim] -= size;
+    a.limit[dim] -= size;
+  }
+  return {};
+}
+
 // ---- Thresholds
 
 // A number made of the upper bits of `bits`, by steps that never descend.
@@ -346,6 +370,8 @@ std::vector<Value*> shorten(const Op& op, Rewriter& rw) {
       return is_integer(op.type().elem) ? counter(op, rw) : std::vector<Value*>{};
     case Kind::kShiftRightLogical:
       return upper_bits(op, rw);
+    case Kind::kSlice:
+      return part_of(op, rw);
     case Kind::kCompare:
       return is_float(op.operand_type(0).elem) ? threshold(op, rw) : std::vector<Value*>{};
     default:  // nothing to shorten

@@ -10,6 +10,8 @@
 //   %5 = convert %4 : ui32[8,4]                   %6 = 0
 //   %6 = shift_right_logical %4, 32
 //
+// Keys. A word that is sliced out of a pair of words is read where it was made.
+//
 // Thresholds. `uniform < p` compares a number that grows with the bits it is made of, so the bits
 // are compared in place of it:
 //

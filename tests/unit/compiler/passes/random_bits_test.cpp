@@ -92,6 +92,22 @@ TEST(RandomBits, LooksAtFewOps) {
   EXPECT_FALSE(shorten_random_bits(m));
 }
 
+TEST(RandomBits, WordsOfAKeyAreReadWhereTheyWereMade) {
+  for (const int64_t from : {0, 1, 2}) {
+    GraphBuilder b;
+    Value* first = b.op(Kind::kNot, {b.arg(u32({2}))}, u32({2}));
+    Value* second = b.op(Kind::kNot, {b.arg(u32({3}))}, u32({3}));
+    Value* key = b.op(Kind::kConcatenate, {first, second}, u32({5}), DimAttrs{0});
+    Value* word = b.op(Kind::kSlice, {key}, u32({2}), SliceAttrs{{from}, {from + 2}, {1}});
+    Module& m = b.done({word});
+    const std::vector<Tensor> in = {tensor(u32({2}), std::vector<uint32_t>{1, 2}),
+                                    tensor(u32({3}), std::vector<uint32_t>{3, 4, 5})};
+    const auto before = values<uint32_t>(interpret(m, {in})[0][0]);
+    EXPECT_EQ(after(m).find("concatenate") != std::string::npos, from == 1) << kinds(m);
+    EXPECT_EQ(values<uint32_t>(interpret(m, {in})[0][0]), before);
+  }
+}
+
 // Bits whose upper parts are those next to `upper`, and ends.
 std::vector<uint32_t> bits_around(uint32_t upper, int cut) {
   std::vector<uint32_t> out = {0, ~uint32_t{0}, 0x80000000u};
