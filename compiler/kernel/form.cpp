@@ -242,6 +242,8 @@ class RegionFusion : public Fusion {
   // Adds the op to a kernel at or behind `pos`, or makes a new one.
   void put(const Op* op, const Dims& domain, int pos) {
     const int64_t count = Type{Elem::kF32, domain}.count();
+    const int hidden = begins_generator(*op) ? behind_contraction(count) : -1;
+    pos = std::max(pos, hidden);
     auto at = program_.kernels.end();
     while (at != program_.kernels.begin() && std::prev(at)->order >= pos) {
       --at;
@@ -249,12 +251,16 @@ class RegionFusion : public Fusion {
     for (; at != program_.kernels.end(); ++at) {
       Kernel& k = *at;
       if (k.kind != KernelClass::kLoop || loop_weight(k.ops) >= kMaxLoopWeight ||
-          Type{Elem::kF32, k.loop().domain}.count() != count || !has_room(k, *op)) {
+          Type{Elem::kF32, k.loop().domain}.count() != count || !has_room(k, *op) ||
+          (op->kind == Kind::kReduce && hidden_.contains(&k))) {
         continue;
       }
       std::vector<const Op*> ops = k.ops;
       ops.push_back(op);
       if (joins(k, ops, domain)) {
+        if (k.order == hidden) {
+          hidden_.insert(&k);
+        }
         producers_.note(op->result(), &k);
         producers_.forget_latest();
         return;
@@ -266,6 +272,36 @@ class RegionFusion : public Fusion {
     fresh.as<LoopPart>().nest = nest_or_copy(fresh.ops, domain);
     Kernel* k = insert(std::move(fresh), count <= kEagerElements ? behind(op, pos) : -1);
     producers_.note(op->result(), k);
+  }
+
+  // The first op of many random bits: made of positions and keys, so that any place will do.
+  bool begins_generator(const Op& op) const {
+    return is_word_step(op) && op.type().count() > kEagerElements &&
+           std::all_of(op.operands.begin(), op.operands.end(), [&](const Value* v) {
+             const Value* root = view_root(v, context_);
+             return root->type.count() <= kEagerElements ||
+                    (root->def != nullptr && is_cheap(root->def->kind) && !is_copied(root));
+           });
+  }
+
+  // The last loop over so many elements that reads a contraction and has room for a generator: the
+  // vector unit makes the bits of a block while the matrix units work on the next one. -1: none.
+  int behind_contraction(int64_t count) const {
+    const auto reads_contraction = [this](const NestAccess& a) {
+      return std::any_of(program_.kernels.begin(), program_.kernels.end(), [&](const Kernel& k) {
+        return k.kind == KernelClass::kContract && k.out == a.value &&
+               k.contract().dot.batch.empty();
+      });
+    };
+    for (auto k = program_.kernels.rbegin(); k != program_.kernels.rend(); ++k) {
+      if (k->kind == KernelClass::kLoop && Type{Elem::kF32, k->loop().domain}.count() == count &&
+          loop_weight(k->ops) + kGeneratorWeight <= kMaxLoopWeight &&
+          std::any_of(k->loop().nest.accesses.begin(), k->loop().nest.accesses.end(),
+                      reads_contraction)) {
+        return k->order;
+      }
+    }
+    return -1;
   }
 
   // False if the op would bring one more access than the kernel may have.
@@ -440,6 +476,8 @@ class RegionFusion : public Fusion {
   std::unique_ptr<Region> made_ops_ = std::make_unique<Region>();  // becomes the program's
   Producers producers_{region_, *made_ops_, context_};
   std::set<const Value*> copied_;
+  // With a generator behind a contraction. A sum along the columns would keep them from its blocks.
+  std::set<const Kernel*> hidden_;
   int copies_ = 0;  // that copy() is making
   const int64_t piece_, bucket_bytes_;
 };

@@ -23,23 +23,6 @@ bool makes(const Kernel& k, const Value* v) {
          (k.contract().after && makes(*k.contract().after, v));
 }
 
-// What the rounds of a counter-based generator consist of.
-bool is_word_step(const Op& op) {
-  if (op.results.size() != 1 || op.type().elem != Elem::kU32) {
-    return false;
-  }
-  switch (op.kind) {
-    case Kind::kAdd:
-    case Kind::kXor:
-    case Kind::kOr:
-    case Kind::kShiftLeft:
-    case Kind::kShiftRightLogical:
-      return true;
-    default:  // may need more registers
-      return false;
-  }
-}
-
 int number(KernelProgram& program, std::list<Kernel>::iterator first, int order) {
   for (auto k = first; k != program.kernels.end(); ++k) {
     k->order = order++;
@@ -116,6 +99,22 @@ void find_buffers(KernelProgram& program) {
         }
       }
     }
+  }
+}
+
+bool is_word_step(const Op& op) {
+  if (op.results.size() != 1 || op.type().elem != Elem::kU32) {
+    return false;
+  }
+  switch (op.kind) {
+    case Kind::kAdd:
+    case Kind::kXor:
+    case Kind::kOr:
+    case Kind::kShiftLeft:
+    case Kind::kShiftRightLogical:
+      return true;
+    default:  // may need more registers
+      return false;
   }
 }
 

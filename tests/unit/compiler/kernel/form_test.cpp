@@ -33,12 +33,9 @@ TEST(Form, CollectivesOfOneKindShareABucket) {
   EXPECT_EQ(k.buckets.size(), 1u) << print(k);
 }
 
-// Twenty rounds as of Threefry: one kernel, so that the words between them do not pass HBM.
-TEST(Form, AGeneratorOfRandomBitsIsOneKernel) {
-  GraphBuilder b;
-  const Type type{Elem::kU32, {64, 1024}};
-  Value* low = b.arg(type);
-  Value* high = b.arg(type);
+// Twenty rounds as of Threefry on two words; what is kept of an array.
+Value* mask_of(GraphBuilder& b, Value* low, Value* high) {
+  const Type type = low->type;
   for (int round = 0; round < 20; ++round) {
     low = b.op(Kind::kAdd, {low, high}, type);
     Value* left = b.op(Kind::kShiftLeft, {high, b.constant(type, 13)}, type);
@@ -46,13 +43,45 @@ TEST(Form, AGeneratorOfRandomBitsIsOneKernel) {
     high = b.op(Kind::kXor, {low, b.op(Kind::kOr, {left, right}, type)}, type);
   }
   Value* bits = b.op(Kind::kXor, {low, high}, type);
-  Value* kept = b.op(Kind::kCompare, {bits, b.constant(type, 1e9)}, i1(type.dims),
-                     CompareAttrs{CompareDirection::kLt});
+  return b.op(Kind::kCompare, {bits, b.constant(type, 1e9)}, i1(type.dims),
+              CompareAttrs{CompareDirection::kLt});
+}
+
+// One kernel, so that the words between the rounds do not pass HBM.
+TEST(Form, AGeneratorOfRandomBitsIsOneKernel) {
+  GraphBuilder b;
+  const Type type{Elem::kU32, {64, 1024}};
+  Value* kept = mask_of(b, b.arg(type), b.arg(type));
   Value* x = b.arg(f32(type.dims));
   Value* y = b.op(Kind::kSelect, {kept, x, b.constant(x->type, 0)}, x->type);
   const KernelProgram k = make_kernels(b.done({y}), spec::load_board("v3_8"));
   ASSERT_EQ(k.kernels.size(), 2u) << print(k);  // and the copy out
   EXPECT_EQ(k.kernels.front().ops.size(), 103u);
+}
+
+// Bits that depend on a key alone are made behind the contraction before them, block by block; the
+// sums of a layer norm, which would need whole rows, stay apart.
+TEST(Form, RandomBitsAreMadeBehindAContraction) {
+  GraphBuilder b;
+  const Type type = f32({512, 1024}), words{Elem::kU32, type.dims};
+  DotAttrs attrs;
+  attrs.lhs_contract = {1};
+  attrs.rhs_contract = {0};
+  Value* y =
+      b.op(Kind::kDotGeneral, {b.arg(f32({512, 768})), b.arg(f32({768, 1024}))}, type, attrs);
+  Value* bias = b.op(Kind::kBroadcastInDim, {b.arg(f32({1024}))}, type, DimsAttrs{{1}});
+  y = b.op(Kind::kAdd, {y, bias}, type);
+  Value* key = b.op(Kind::kBroadcastInDim, {b.arg({Elem::kU32, {}})}, words, DimsAttrs{});
+  Value* position =
+      b.op(Kind::kReshape, {b.op(Kind::kIota, {}, {Elem::kU32, {512 * 1024}}, DimAttrs{0})}, words);
+  Value* kept = mask_of(b, key, b.op(Kind::kAdd, {position, key}, words));
+  Value* x = b.op(Kind::kSelect, {kept, y, b.constant(type, 0)}, type);
+  Value* sums = b.reduce(x, b.constant(f32({}), 0), {1}, f32({512}), Kind::kAdd);
+  const KernelProgram k = make_kernels(b.done({x, kept, sums}), spec::load_board("v3_8"));
+  const Kernel& first = k.kernels.front();
+  ASSERT_EQ(first.kind, KernelClass::kContract) << print(k);
+  ASSERT_NE(first.contract().after, nullptr) << print(k);
+  EXPECT_EQ(first.contract().after->ops.size(), 105u) << print(k);
 }
 
 // Other long chains are cut where they were: their values need registers.
