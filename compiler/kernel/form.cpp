@@ -22,6 +22,7 @@ namespace {
 
 constexpr int kMaxCopies = 100;  // of views of views: each is made while the next one waits
 constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed as early as possible
+constexpr int64_t kEarlyBits = 1 << 20;  // and masks of random bits, to join what comes before them
 
 class RegionFusion : public Fusion {
  public:
@@ -242,7 +243,9 @@ class RegionFusion : public Fusion {
   // Adds the op to a kernel at or behind `pos`, or makes a new one.
   void put(const Op* op, const Dims& domain, int pos) {
     const int64_t count = Type{Elem::kF32, domain}.count();
-    const int hidden = begins_generator(*op) ? behind_contraction(count) : -1;
+    const bool generator = begins_generator(*op);
+    const size_t weight = generator ? kGeneratorWeight : 1;
+    const int hidden = generator ? behind_contraction(count) : -1;
     pos = std::max(pos, hidden);
     auto at = program_.kernels.end();
     while (at != program_.kernels.begin() && std::prev(at)->order >= pos) {
@@ -250,7 +253,7 @@ class RegionFusion : public Fusion {
     }
     for (; at != program_.kernels.end(); ++at) {
       Kernel& k = *at;
-      if (k.kind != KernelClass::kLoop || loop_weight(k.ops) >= kMaxLoopWeight ||
+      if (k.kind != KernelClass::kLoop || loop_weight(k.ops) + weight > kMaxLoopWeight ||
           Type{Elem::kF32, k.loop().domain}.count() != count || !has_room(k, *op) ||
           (op->kind == Kind::kReduce && hidden_.contains(&k))) {
         continue;
@@ -270,7 +273,8 @@ class RegionFusion : public Fusion {
     fresh.as<LoopPart>().domain = domain;
     fresh.ops = {op};
     fresh.as<LoopPart>().nest = nest_or_copy(fresh.ops, domain);
-    Kernel* k = insert(std::move(fresh), count <= kEagerElements ? behind(op, pos) : -1);
+    const bool early = count <= kEagerElements || (generator && count <= kEarlyBits);
+    Kernel* k = insert(std::move(fresh), early ? behind(op, pos) : -1);
     producers_.note(op->result(), k);
   }
 

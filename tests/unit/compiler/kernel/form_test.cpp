@@ -1,6 +1,8 @@
 // The pass `form`: what shares a kernel.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "../graph_builder.hpp"
 #include "board/board_loader.hpp"
 #include "kernel/kernel_passes.hpp"
@@ -82,6 +84,39 @@ TEST(Form, RandomBitsAreMadeBehindAContraction) {
   ASSERT_EQ(first.kind, KernelClass::kContract) << print(k);
   ASSERT_NE(first.contract().after, nullptr) << print(k);
   EXPECT_EQ(first.contract().after->ops.size(), 105u) << print(k);
+}
+
+// Masks that several heads share are made before what they mask, which needs no kernel of its own
+// then; each in one kernel.
+TEST(Form, SmallMasksComeFirst) {
+  GraphBuilder b;
+  const Type type = f32({6, 256, 512}), words{Elem::kU32, {256, 512}}, word{Elem::kU32, {}};
+  std::vector<Value*> results;
+  for (int i = 0; i < 2; ++i) {
+    DotAttrs attrs;
+    attrs.lhs_batch = attrs.rhs_batch = {0};
+    attrs.lhs_contract = attrs.rhs_contract = {2};
+    Value* scores =
+        b.op(Kind::kDotGeneral, {b.arg(f32({6, 256, 64})), b.arg(f32({6, 512, 64}))}, type, attrs);
+    Value* e = b.op(Kind::kExp, {scores}, type);
+    Value* key = b.op(Kind::kNot, {b.arg(word)}, word);
+    key = b.op(Kind::kBroadcastInDim, {key}, words, DimsAttrs{});
+    Value* at = b.op(Kind::kReshape,
+                     {b.op(Kind::kIota, {}, {Elem::kU32, {256 * 512}}, DimAttrs{0})}, words);
+    Value* mask = mask_of(b, key, b.op(Kind::kAdd, {at, key}, words));
+    mask = b.op(Kind::kBroadcastInDim, {mask}, i1(type.dims), DimsAttrs{{1, 2}});
+    results.push_back(e);
+    results.push_back(b.op(Kind::kSelect, {mask, e, b.constant(type, 0)}, type));
+  }
+  const KernelProgram k = make_kernels(b.done(results), spec::load_board("v3_8"));
+  std::vector<size_t> sizes;
+  for (const Kernel& each : k.kernels) {
+    if (each.kind == KernelClass::kLoop && each.loop().nest.elements() > 1) {
+      sizes.push_back(each.ops.size());
+    }
+  }
+  std::sort(sizes.begin(), sizes.end());
+  EXPECT_EQ(sizes, (std::vector<size_t>{2, 2, 103, 103})) << print(k);
 }
 
 // Other long chains are cut where they were: their values need registers.
