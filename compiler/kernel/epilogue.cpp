@@ -26,12 +26,23 @@ bool updates_argument(const KernelProgram& program, const Kernel& loop) {
   });
 }
 
+// Those along whole columns end inside of a block.
+bool reduces_columns(const Nest& nest) {
+  return nest.loops.size() > 1 && nest.loops.back().reduced &&
+         std::none_of(nest.loops.begin(), nest.loops.end() - 1,
+                      [](const Loop& l) { return l.reduced; });
+}
+
 bool fits(const KernelProgram& program, const Kernel& dot, const Kernel& loop) {
   const Nest& nest = loop.loop().nest;
   if (loop.kind != KernelClass::kLoop || nest.loops.size() > kCommandLoops ||
       nest.elements() != dot.out->type.count() || nest.elements() == 0 ||
-      (nest.has_reduce && !reduces_rows(nest)) || !dot.contract().dot.batch.empty() ||
       updates_argument(program, loop)) {
+    return false;
+  }
+  const bool batches = !dot.contract().dot.batch.empty();
+  if (batches ? nest.has_reduce && !reduces_columns(nest)
+              : nest.has_reduce && !reduces_rows(nest)) {
     return false;
   }
   int reads = 0;

@@ -187,7 +187,8 @@ class Chooser {
     const int64_t mb = block_count(c_.m, t.m), nb = block_count(c_.n, t.n),
                   kb = block_count(c_.k, t.k);
     const int64_t rows = m.iterations(), cols = n.iterations(), depth = k.iterations();
-    if (limits_.whole_vectors && !fills_vectors(t, mb, rows)) {
+    if ((limits_.whole_vectors && !fills_vectors(t, mb, rows)) ||
+        (limits_.whole_columns && (w_.transpose_out ? mb : nb) > 1)) {
       return;
     }
     // VMEM.

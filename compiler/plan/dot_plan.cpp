@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plan/epilogue_blocks.hpp"
+#include "plan/piece.hpp"
 
 namespace tpu::compiler {
 
@@ -255,28 +256,54 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
   }
 }
 
+// Sums over columns end inside of a block, those over rows are carried from block to block.
+static bool sums_rows(const Nest& nest) { return nest.has_reduce && !nest.loops.back().reduced; }
+
+// Blocks of one batch may leave rows of the vector unit empty that the loops of a whole kernel
+// fill: one head of those that lie side by side.
+static bool fills_rows(const Nest& nest, const LoopPlan& plan) {
+  constexpr double kWorth = 0.9;
+  const auto used = [](int64_t n, int64_t block) {
+    return static_cast<double>(n) / static_cast<double>(round_up(n, block));
+  };
+  double whole = 1, tile = 1;
+  for (const auto& [loop, block] :
+       {std::pair{plan.options.row_loop, kSublanes}, std::pair{plan.options.col_loop, kLanes}}) {
+    if (loop >= 0) {
+      const auto l = static_cast<size_t>(loop);
+      whole *= used(nest.loops[l].n, block);
+      tile *= used(plan.tile[l], block);
+    }
+  }
+  return tile >= whole * kWorth;
+}
+
 // The box of every block, in the order of the blocks, and the largest of them.
 static bool fused_boxes(const Kernel& k, DotPlan& p) {
   LoopPlan& plan = *p.epilogue;
   const Nest& nest = k.contract().after->loop().nest;
+  const std::vector<CDim>& batch = p.w.c.batch;
   plan.tile.assign(nest.loops.size(), 1);
   const bool rows_outside = p.choice.rows_outside;
-  for (const Block& o : rows_outside ? p.m : p.n) {
-    for (const Block& i : rows_outside ? p.n : p.m) {
-      const Block &m = rows_outside ? o : i, &n = rows_outside ? i : o;
-      Dims m_at, n_at;
-      final_strides(p, sum_tile(p, 0, m, n, 0), m, n, m_at, n_at);
-      const auto box = nest_block(nest, p.w.c, m, n, m_at, n_at);
-      if (!box) {
-        return false;
+  for (const Block& each : blocks_of(batch, {batch.empty() ? 0 : batch.size() - 1, 1})) {
+    for (const Block& o : rows_outside ? p.m : p.n) {
+      for (const Block& i : rows_outside ? p.n : p.m) {
+        const Block &m = rows_outside ? o : i, &n = rows_outside ? i : o;
+        Dims m_at, n_at;
+        final_strides(p, sum_tile(p, 0, m, n, 0), m, n, m_at, n_at);
+        const auto box = nest_block(nest, p.w.c, each, m, n, m_at, n_at);
+        if (!box) {
+          return false;
+        }
+        for (size_t l = 0; l < plan.tile.size(); ++l) {
+          plan.tile[l] = std::max(plan.tile[l], box->count[l]);
+        }
+        p.boxes.push_back(*box);
       }
-      for (size_t l = 0; l < plan.tile.size(); ++l) {
-        plan.tile[l] = std::max(plan.tile[l], box->count[l]);
-      }
-      p.boxes.push_back(*box);
     }
   }
-  return carries_reductions(nest, p.boxes);
+  return (batch.empty() || fills_rows(nest, plan)) &&
+         (sums_rows(nest) ? carries_reductions(nest, p.boxes) : holds_reductions(nest, p.boxes));
 }
 
 static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardParams& board,
@@ -289,7 +316,9 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
   t.lhs_whole = !p.w.transposes_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
   t.narrow_out = k.out->type.elem == Elem::kBf16;
-  t.whole_vectors = k.contract().after->loop().nest.has_reduce;
+  const Nest& nest = k.contract().after->loop().nest;
+  t.whole_vectors = sums_rows(nest);
+  t.whole_columns = nest.has_reduce && !t.whole_vectors;
   int64_t whole = (t.lhs_whole ? lhs.bytes : 0) + (t.rhs_whole && &rhs != &lhs ? rhs.bytes : 0);
   for (const Value* v : plan.whole) {
     whole += memory.at(v).bytes;

@@ -7,8 +7,9 @@
 
 namespace tpu::compiler {
 
-std::optional<NestBlock> nest_block(const Nest& nest, const Contraction& c, const Block& m,
-                                    const Block& n, const Dims& m_at, const Dims& n_at) {
+std::optional<NestBlock> nest_block(const Nest& nest, const Contraction& c, const Block& batch,
+                                    const Block& m, const Block& n, const Dims& m_at,
+                                    const Dims& n_at) {
   struct Part {
     int64_t step, count, stride;
   };
@@ -33,6 +34,11 @@ std::optional<NestBlock> nest_block(const Nest& nest, const Contraction& c, cons
     }
     return true;
   };
+  for (size_t i = 0; i < c.batch.size(); ++i) {
+    if (!add(c.batch[i], batch.start[i], 1, 0)) {
+      return std::nullopt;
+    }
+  }
   for (size_t i = 0; i < c.m.size(); ++i) {
     if (!add(c.m[i], m.start[i], m.count[i], m_at[i])) {
       return std::nullopt;
@@ -57,10 +63,18 @@ std::optional<NestBlock> nest_block(const Nest& nest, const Contraction& c, cons
   return out;
 }
 
-bool carries_reductions(const Nest& nest, const std::vector<NestBlock>& blocks) {
-  if (!nest.has_reduce) {
+bool holds_reductions(const Nest& nest, const std::vector<NestBlock>& blocks) {
+  return std::all_of(blocks.begin(), blocks.end(), [&](const NestBlock& b) {
+    for (size_t l = 0; l < nest.loops.size(); ++l) {
+      if (nest.loops[l].reduced && b.count[l] != nest.loops[l].n) {
+        return false;
+      }
+    }
     return true;
-  }
+  });
+}
+
+bool carries_reductions(const Nest& nest, const std::vector<NestBlock>& blocks) {
   int64_t next = 0;
   for (size_t i = 0; i < blocks.size(); ++i) {
     const NestBlock& b = blocks[i];

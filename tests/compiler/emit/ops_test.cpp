@@ -482,6 +482,38 @@ TEST(Epilogue, SumsDoNotDependOnTiles) {
   }
 }
 
+// Scores of heads with their mask and the largest and the sum of a row; blocks of a head or less.
+TEST(Epilogue, BlocksOfHeadsDoNotDependOnTiles) {
+  std::vector<std::vector<Tensor>> first;
+  for (const std::vector<std::string>& overrides : std::vector<std::vector<std::string>>{
+           {}, {"core.vmem_kib=1024"}, {"core.vmem_kib=256"}, {"core.mxus=1"}}) {
+    GraphBuilder b;
+    const Type type = bf16({2, 8, 96, 160});
+    Value* q = b.arg(bf16({2, 96, 8, 64}));
+    Value* k = b.arg(bf16({2, 160, 8, 64}));
+    Value* scores = dot(b, q, k, contract({3}, {3}, {0, 2}, {0, 2}), type);
+    Value* mask = b.op(Kind::kBroadcastInDim, {b.arg(bf16({96, 160}))}, type, DimsAttrs{{2, 3}});
+    Value* y = b.op(Kind::kMultiply, {scores, mask}, type);
+    Value* most = b.reduce(y, b.constant(bf16({}), -1000), {3}, bf16({2, 8, 96}), Kind::kMaximum);
+    Value* wide = b.op(Kind::kConvert, {y}, f32(type.dims));
+    Value* sums = b.reduce(wide, b.constant(f32({}), 0), {3}, f32({2, 8, 96}), Kind::kAdd);
+    RunOptions o;
+    o.overrides = overrides;
+    Module& m = b.done({y, most, sums});
+    if (first.empty()) {
+      const KernelProgram kernels = make_kernels(m, spec::load_board("v3_8"));
+      EXPECT_EQ(kernels.kernels.size(), 4u) << print(kernels);  // 3 copy_out
+    }
+    const Outcome out = check_graph(m, o);
+    if (first.empty()) {
+      first = out.results;
+    }
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(out.results[0][i].data, first[0][i].data) << "result " << i;
+    }
+  }
+}
+
 TEST(Errors, NameTheOpAndItsLine) {
   GraphBuilder b;
   Value* x = b.arg(i32({4}));

@@ -111,7 +111,9 @@ TEST(Form, SmallMasksComeFirst) {
   const KernelProgram k = make_kernels(b.done(results), spec::load_board("v3_8"));
   std::vector<size_t> sizes;
   for (const Kernel& each : k.kernels) {
-    if (each.kind == KernelClass::kLoop && each.loop().nest.elements() > 1) {
+    if (each.kind == KernelClass::kContract && each.contract().after) {
+      sizes.push_back(each.contract().after->ops.size());
+    } else if (each.kind == KernelClass::kLoop && each.loop().nest.elements() > 1) {
       sizes.push_back(each.ops.size());
     }
   }
