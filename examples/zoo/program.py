@@ -21,6 +21,7 @@ AXIS = network.AXIS  # the axis of the mesh: of the batch, or of what a layer sh
 CORES = 8
 COUNT = 5000  # of steps that an optimizer in `inputs` has done: after its warm-up
 SOURCES = r"^.*/(site-packages|benchmarks|examples)/"  # folders that differ by machine, in front of the sources' names
+QUICKLY = {"xla_backend_optimization_level": "0", "xla_llvm_disable_expensive_passes": "True"}  # of a program run once
 VECTORS = {"bias": (-0.2, 0.2), "mean": (-0.2, 0.2), "scale": (0.5, 1.5), "var": (0.2, 0.6)}  # what `inputs` draws
 
 
@@ -119,7 +120,9 @@ class Program:
         """Arrays for all arguments. An optimizer has done COUNT steps, since the first one of Adam takes the sign of a
         gradient alone."""
         rng = np.random.default_rng(seed)
-        state = list(jax.tree.map(np.asarray, jax.jit(self.state)(jax.random.key(seed))))
+        key = jax.random.key(seed)
+        start = jax.jit(self.state).lower(key).compile(compiler_options=QUICKLY)
+        state = list(jax.tree.map(np.asarray, start(key)))
 
         def moment(leaf: np.ndarray) -> np.ndarray:
             if leaf.dtype.kind == "i":
