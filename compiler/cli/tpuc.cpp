@@ -32,6 +32,7 @@
 namespace {
 
 using tpu::compiler::Error;
+using tpu::compiler::RollLayers;
 using tpu::compiler::UpdateSharding;
 
 struct Arguments {
@@ -40,6 +41,7 @@ struct Arguments {
   std::vector<int> cores;
   std::vector<size_t> data_parallel;
   UpdateSharding update_sharding = UpdateSharding::kAuto;
+  RollLayers roll_layers = RollLayers::kAuto;
   std::string style{tpu::compiler::name_of(tpu::compiler::Style::kBest)};
   uint64_t rng_seed = 0;
   bool verbose = false, assemble = false, disassemble = false, keep_values = false, stats = false;
@@ -139,6 +141,7 @@ tpu::compiler::CompileOptions options_of(const Arguments& a) {
   tpu::compiler::CompileOptions options;
   options.style = tpu::compiler::style_names().at(a.style);
   options.update_sharding = a.update_sharding;
+  options.roll_layers = a.roll_layers;
   options.cores = a.cores;
   options.data_parallel = a.data_parallel;
   options.keep_values = a.keep_values;
@@ -164,6 +167,12 @@ void compile_file(const Arguments& a) {
       tpu::spec::print(std::cerr, "tpuc: note: --update-sharding=on changes nothing: {}\n", reason);
     }
   }
+  if (a.roll_layers == RollLayers::kOn && out.report.rolled.empty()) {
+    tpu::spec::print(
+        std::cerr,
+        "tpuc: note: --roll-layers=on changes nothing: the program has no equal layers "
+        "with products one after the other, or --keep-values keeps them apart\n");
+  }
   if (a.stats) {
     std::cout << tpu::compiler::to_text(out.report.passes);
   }
@@ -172,7 +181,35 @@ void compile_file(const Arguments& a) {
     for (const std::string& line : tpu::compiler::describe_moved(out.report.moved)) {
       tpu::spec::print(std::cout, "  {}\n", line);
     }
+    for (const std::string& line : tpu::compiler::describe_rolled(out.report.rolled)) {
+      tpu::spec::print(std::cout, "  {}\n", line);
+    }
   }
+}
+
+// What the program becomes.
+void add_modes(CLI::App& app, Arguments& a) {
+  const std::map<std::string, UpdateSharding> modes = {
+      {"auto", UpdateSharding::kAuto}, {"on", UpdateSharding::kOn}, {"off", UpdateSharding::kOff}};
+  app.add_option("--update-sharding", a.update_sharding,
+                 "cut the update of replicated state over the cores: auto (when faster), on "
+                 "(wherever legal) or off")
+      ->transform(CLI::Transformer(modes))
+      ->option_text("auto|on|off [auto]");
+  const std::map<std::string, RollLayers> rolls = {
+      {"auto", RollLayers::kAuto}, {"on", RollLayers::kOn}, {"off", RollLayers::kOff}};
+  app.add_option("--roll-layers", a.roll_layers,
+                 "make loops of equal layers that the program writes out: auto (if it is too long "
+                 "otherwise), on or off")
+      ->transform(CLI::Transformer(rolls))
+      ->option_text("auto|on|off [auto]");
+  app.add_option(
+         "--style", a.style,
+         "best; xla2019: as the production compiler of 2018 to 2019 did it, for times that are "
+         "compared with boards of that time (docs/timing_truth.md); xla2023: products with a "
+         "vector in full f32 (docs/numerics.md)")
+      ->check(CLI::IsMember(&tpu::compiler::style_names()))
+      ->option_text("best|xla2019|xla2023 [best]");
 }
 
 void add_options(CLI::App& app, Arguments& a) {
@@ -199,20 +236,7 @@ void add_options(CLI::App& app, Arguments& a) {
   auto* dump = app.add_option("--dump-after", a.dumps, "print the program after a stage")
                    ->check(CLI::IsMember(tpu::compiler::stages()))
                    ->allow_extra_args(false);
-  const std::map<std::string, UpdateSharding> modes = {
-      {"auto", UpdateSharding::kAuto}, {"on", UpdateSharding::kOn}, {"off", UpdateSharding::kOff}};
-  app.add_option("--update-sharding", a.update_sharding,
-                 "cut the update of replicated state over the cores: auto (when faster), on "
-                 "(wherever legal) or off")
-      ->transform(CLI::Transformer(modes))
-      ->option_text("auto|on|off [auto]");
-  app.add_option(
-         "--style", a.style,
-         "best; xla2019: as the production compiler of 2018 to 2019 did it, for times that are "
-         "compared with boards of that time (docs/timing_truth.md); xla2023: products with a "
-         "vector in full f32 (docs/numerics.md)")
-      ->check(CLI::IsMember(&tpu::compiler::style_names()))
-      ->option_text("best|xla2019|xla2023 [best]");
+  add_modes(app, a);
   app.add_option("--rng-seed", a.rng_seed,
                  "of the numbers that `stablehlo.rng` draws: the same in each run of the program")
       ->capture_default_str();

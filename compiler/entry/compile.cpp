@@ -161,6 +161,16 @@ std::vector<std::string> describe_moved(const std::vector<MovedArray>& moved) {
   return lines;
 }
 
+std::vector<std::string> describe_rolled(const std::vector<RolledLayers>& rolled) {
+  std::vector<std::string> lines;
+  for (const RolledLayers& r : rolled) {
+    lines.push_back("layers: " + std::to_string(r.layers) + " equal ones of " +
+                    std::to_string(r.ops) + " operations, from " + to_string(*r.loc) +
+                    " on, are a loop");
+  }
+  return lines;
+}
+
 std::vector<std::string> stages() {
   std::vector<std::string> names = {"import"};
   for (const Pass& pass : compile_passes()) {
@@ -177,10 +187,12 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
     throw Error(why);
   }
   Compiled out;
-  const GraphPasses all =
-      compile_passes({.rules = rules_of(options.style),
-                      .finite = options.watch_finite ? &out.report.finite : nullptr,
-                      .keep_values = options.keep_values});
+  const GraphPasses all = compile_passes(
+      {.rules = rules_of(options.style),
+       .finite = options.watch_finite ? &out.report.finite : nullptr,
+       .keep_values = options.keep_values,
+       .rolled = options.roll_layers == RollLayers::kOn && !options.keep_values ? &out.report.rolled
+                                                                                : nullptr});
   module.rng_seed = options.rng_seed;
   Progress progress(options.progress);
   for (const Pass& pass : all) {
@@ -225,8 +237,24 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
 
 Compiled compile(std::span<const std::byte> artifact, const std::string& name,
                  const spec::BoardParams& board, const CompileOptions& options) {
-  return compile(imported(artifact, name, options.import, options.partitioner, options.rng_seed),
-                 board, options);
+  const auto attempt = [&](const CompileOptions& how) {
+    return compile(imported(artifact, name, how.import, how.partitioner, how.rng_seed), board, how);
+  };
+  if (options.roll_layers != RollLayers::kAuto) {
+    return attempt(options);
+  }
+  CompileOptions how = options;
+  how.roll_layers = RollLayers::kOff;
+  try {
+    return attempt(how);
+  } catch (const ProgramTooLong& too_long) {
+    how.roll_layers = RollLayers::kOn;
+    try {
+      return attempt(how);
+    } catch (const Error&) {
+      throw too_long;  // of the program as it was written
+    }
+  }
 }
 
 JoinedReplicas joined_program(const std::vector<std::span<const std::byte>>& artifacts,

@@ -16,6 +16,7 @@
 #include "ir/error_kinds.hpp"
 #include "ir/graph.hpp"
 #include "pass/pass_log.hpp"
+#include "passes/roll.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::compiler {
@@ -28,9 +29,10 @@ struct CompileReport {
   std::vector<std::string> unsharded;
   // What the sharding pass made the cores exchange; see describe_moved().
   std::vector<MovedArray> moved;
-  FiniteWatch finite;     // with CompileOptions::watch_finite
-  PassReport passes;      // with CompileOptions::stats
-  std::string core_text;  // with CompileOptions::core_text
+  std::vector<RolledLayers> rolled;  // equal layers that became loops
+  FiniteWatch finite;                // with CompileOptions::watch_finite
+  PassReport passes;                 // with CompileOptions::stats
+  std::string core_text;             // with CompileOptions::core_text
 };
 
 // Why these options cannot be had together; empty: they can.
@@ -44,6 +46,9 @@ struct Compiled {
 // The exchanges as lines of text: one of all sums together, then one for each array that could not
 // stay where it was, with op, source line and bytes, the largest first.
 std::vector<std::string> describe_moved(const std::vector<MovedArray>& moved);
+
+// The loops as lines of text.
+std::vector<std::string> describe_rolled(const std::vector<RolledLayers>& rolled);
 
 // Names of all stages, in order.
 std::vector<std::string> stages();

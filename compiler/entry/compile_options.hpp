@@ -21,6 +21,14 @@ enum class UpdateSharding : uint8_t {
   kOff,
 };
 
+// Whether equal layers that the program writes out become loops (passes/roll.hpp). Results have the
+// same bits in all modes.
+enum class RollLayers : uint8_t {
+  kAuto,  // of a program that is too long otherwise
+  kOn,
+  kOff,
+};
+
 // Who partitions the custom calls of jax.experimental.custom_partitioning: the answer's artifact is
 // the program of one core.
 struct FrameworkPart {
@@ -35,11 +43,13 @@ struct CompileOptions {
   ImportOptions import = {};
   FrameworkPartitioner partitioner;  // none: such calls are refused
   UpdateSharding update_sharding = UpdateSharding::kAuto;
+  RollLayers roll_layers = RollLayers::kAuto;
   // Of the numbers that `rng` ops draw: the same seed gives the same numbers.
   uint64_t rng_seed = 0;
   // One more result, behind the others: which values are not finite (finite_watch.hpp).
   bool watch_finite = false;
-  // More results, behind the others: what each op makes (kept_values.hpp). Updates are not cut.
+  // More results, behind the others: what each op makes (kept_values.hpp). Updates are not cut,
+  // and layers are not rolled.
   bool keep_values = false;
   // Core of the board on which each partition runs, each another one. None: partition p on core p.
   std::vector<int> cores;

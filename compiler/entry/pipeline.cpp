@@ -105,6 +105,14 @@ GraphPasses compile_passes(const GraphOptions& options) {
   if (options.keep_values) {
     passes.insert_after(canonical_passes().back().name(), {"keep_values", keep_values});
   }
+  if (options.rolled != nullptr) {
+    passes.insert_after("unroll", {"roll", [rolled = options.rolled](Module& m, PassLog& log) {
+                                     *rolled = roll_layers(m, &log);
+                                     if (!rolled->empty()) {
+                                       simplify(m);
+                                     }
+                                   }});
+  }
   if (options.rules.vector_products_in_f32) {
     passes.insert_after("splice", {"vector_products", expand_vector_products});
   }

@@ -4,6 +4,7 @@
 #include "entry/style.hpp"
 #include "instrument/finite_watch.hpp"
 #include "passes/pass_manager.hpp"
+#include "passes/roll.hpp"
 
 namespace tpu::compiler {
 
@@ -27,6 +28,7 @@ struct GraphOptions {
   StyleRules rules;
   FiniteWatch* finite = nullptr;  // watched values are told here; null: nothing is watched
   bool keep_values = false;
+  std::vector<RolledLayers>* rolled = nullptr;  // equal layers become loops, told here; null: none
 };
 GraphPasses compile_passes(const GraphOptions& options);
 

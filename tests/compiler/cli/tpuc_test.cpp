@@ -140,6 +140,15 @@ TEST_F(Tpuc, SaysWhyNothingIsSharded) {
       << verbose;
 }
 
+TEST_F(Tpuc, SaysThatThereAreNoLayersToRoll) {
+  const std::string one = tpuc(data("dense.mlirbc") + " --roll-layers=on -o /dev/null").text;
+  EXPECT_NE(one.find("--roll-layers=on changes nothing: the program has no equal layers"),
+            std::string::npos)
+      << one;
+  EXPECT_EQ(tpuc(data("dense.mlirbc") + " --roll-layers=off -o /dev/null").text, "");
+  EXPECT_EQ(tpuc(data("dense.mlirbc") + " --roll-layers=yes -o /dev/null").code, 2);
+}
+
 TEST_F(Tpuc, StylesThatThereAreNotOrThatContradictAreWrongUsage) {
   const std::string program = data("mlp_sgd.mlirbc") + " -o /dev/null ";
   const Result unknown = tpuc(program + "--style xla2018");

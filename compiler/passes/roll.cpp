@@ -1,0 +1,382 @@
+// See roll.hpp.
+#include "passes/roll.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "ir/control.hpp"
+#include "passes/layer_cut.hpp"
+#include "passes/repeated_layers.hpp"
+#include "passes/repeats.hpp"
+#include "passes/rewriter.hpp"
+
+namespace tpu::compiler {
+
+namespace {
+
+// Ops of a layer at least: shorter repeats are loops that a program has written out.
+constexpr size_t kShortestLayer = 4;
+// Of constants that are stacked here; larger ones are stacked on the core.
+constexpr int64_t kMostConstantBytes = 1 << 16;
+
+const Type kCounter{Elem::kI32, {}};
+
+Type stack_type(const Type& type, size_t layers) {
+  Type stack = type;
+  stack.dims.insert(stack.dims.begin(), static_cast<int64_t>(layers));
+  return stack;
+}
+
+bool is_product(const Op& op) {
+  return op.kind == Kind::kDotGeneral || op.kind == Kind::kConvolution;
+}
+
+// Ops of equal text do the same with operands of equal types. Those that act on the outside, and
+// those whose regions read values from outside, are like no other.
+std::string signature(const Op& op, size_t place) {
+  if (has_side_effect(op) || op.kind == Kind::kReturn ||
+      (!op.regions.empty() && !free_values(op).empty())) {
+    return "only " + std::to_string(place);
+  }
+  std::string text{kind_name(op.kind)};
+  text += to_string(without_channel(op.attrs));
+  for (const Value* v : op.operands) {
+    text += ' ' + to_string(v->type);
+  }
+  text += " ->";
+  for (const auto& result : op.results) {
+    text += ' ' + to_string(result->type);
+  }
+  for (const auto& region : op.regions) {
+    text += '\n' + print(*region);
+  }
+  return text;
+}
+
+// Writes the loop. Carried: the counter, what the next layer reads, results of the last layer, and
+// stacks of results.
+class LoopWriter {
+ public:
+  LoopWriter(const RepeatedLayers& layers, Region& to, Stacks& stacks)
+      : layers_(layers), to_(to), stacks_(stacks) {
+    rw_.place(to, *layers.op(0, 0));
+  }
+
+  // What stands for results of the layers behind the loop.
+  ValueMap write(const Uses& uses) {
+    for (const RepeatedLayers::Pick& pick : layers_.picks()) {
+      picked_.push_back(pick.stack != nullptr ? pick.stack : stack(pick.values));
+    }
+    std::vector<Value*> initial = {rw_.constant(make_splat_int(kCounter, 0))};
+    for (const RepeatedLayers::Carried& c : layers_.carried()) {
+      initial.push_back(c.first);
+    }
+    for (const RepeatedLayers::Read& read : layers_.reads()) {
+      const Type& type = value(0, read)->type;
+      initial.push_back(zeros(read.last_only ? type : stack_type(type, layers_.layers())));
+    }
+    std::vector<Type> types;
+    for (const Value* v : initial) {
+      types.push_back(v->type);
+    }
+    loop_ = to_.append(Kind::kWhile, initial, types, NoAttrs{}, layers_.op(0, 0)->loc);
+    for (int r = 0; r < 2; ++r) {
+      Region* region = loop_->add_region();
+      for (const Type& type : types) {
+        region->add_arg(type);
+      }
+    }
+    write_condition();
+    write_body();
+    rw_.place(to_, *layers_.op(0, 0));
+    return results(uses);
+  }
+
+ private:
+  Value* value(size_t layer, const RepeatedLayers::Read& read) const {
+    return layers_.op(layer, read.op)->result(read.result);
+  }
+
+  Value* zeros(const Type& type) {
+    return rw_.constant(is_float(type.elem) ? make_splat(type, 0) : make_splat_int(type, 0));
+  }
+
+  // An array of the values, which are known there as its layers from now on.
+  Value* stack(const std::vector<Value*>& values) {
+    const Type type = stack_type(values[0]->type, values.size());
+    Value* made = constant_stack(values, type);
+    if (made == nullptr) {
+      std::vector<Value*> parts;
+      for (Value* v : values) {
+        parts.push_back(rw_.make(Kind::kReshape, {v}, stack_type(v->type, 1)));
+      }
+      made = rw_.make(Kind::kConcatenate, parts, type, DimAttrs{0});
+    }
+    for (size_t t = 0; t < values.size(); ++t) {
+      stacks_.try_emplace(values[t], Stacked{made, static_cast<int64_t>(t)});
+    }
+    return made;
+  }
+
+  // Null: not all of them are constants, or they are large.
+  Value* constant_stack(const std::vector<Value*>& values, const Type& type) {
+    std::vector<std::byte> bytes;
+    for (const Value* v : values) {
+      const Dense* dense = type.bytes() <= kMostConstantBytes ? constant_of(v) : nullptr;
+      if (dense == nullptr) {
+        return nullptr;
+      }
+      const std::vector<std::byte> more = dense->expanded();
+      bytes.insert(bytes.end(), more.begin(), more.end());
+    }
+    return rw_.constant(make_dense(type, std::move(bytes)));
+  }
+
+  void write_condition() {
+    Region& region = *loop_->regions[0];
+    rw_.place(region, *layers_.op(0, 0));
+    Value* limit = rw_.constant(make_splat_int(kCounter, static_cast<int64_t>(layers_.layers())));
+    Value* more = rw_.make(Kind::kCompare, {region.args[0].get(), limit}, {Elem::kI1, {}},
+                           CompareAttrs{CompareDirection::kLt, CompareType::kSigned});
+    region.append(Kind::kReturn, {more}, {}, NoAttrs{}, loop_->loc);
+  }
+
+  void write_body() {
+    Region& body = *loop_->regions[1];
+    Value* counter = body.args[0].get();
+    taken_.resize(picked_.size());
+    for (size_t i = 0; i < layers_.ops(); ++i) {
+      const Op& op = *layers_.op(0, i);
+      rw_.place(body, op);
+      std::vector<Value*> operands;
+      for (size_t k = 0; k < op.operands.size(); ++k) {
+        operands.push_back(operand(i, k));
+      }
+      clone_op(op, body, map_)->operands = std::move(operands);
+      for (size_t r = 0; r < layers_.reads().size(); ++r) {
+        if (layers_.reads()[r].op == i) {
+          keep(r, body);
+        }
+      }
+    }
+    rw_.place(body, *layers_.op(0, 0));
+    std::vector<Value*> next = {
+        rw_.make(Kind::kAdd, {counter, rw_.constant(make_splat_int(kCounter, 1))}, kCounter)};
+    for (const RepeatedLayers::Carried& c : layers_.carried()) {
+      next.push_back(map_.at(layers_.op(0, c.op)->result(c.result)));
+    }
+    next.insert(next.end(), kept_.begin(), kept_.end());
+    body.append(Kind::kReturn, next, {}, NoAttrs{}, loop_->loc);
+  }
+
+  // Of op `i` in the body.
+  Value* operand(size_t i, size_t k) {
+    using Kind = RepeatedLayers::Source::Kind;
+    const RepeatedLayers::Source& source = layers_.sources()[i][k];
+    const Region& body = *loop_->regions[1];
+    switch (source.kind) {
+      case Kind::kInside:
+        return map_.at(layers_.op(0, source.op)->result(source.result));
+      case Kind::kCarried:
+        return body.args[1 + source.index].get();
+      case Kind::kPick: {
+        Value*& taken = taken_[source.index];
+        taken = taken == nullptr ? take(source.index, body.args[0].get()) : taken;
+        return taken;
+      }
+      case Kind::kSame:
+        break;
+    }
+    return layers_.op(0, i)->operands[k];
+  }
+
+  std::vector<Value*> starts(Value* layer, const Type& type) {
+    std::vector<Value*> all = {layer};
+    if (type.rank() > 0) {
+      Value* zero = rw_.constant(make_splat_int(kCounter, 0));
+      all.resize(static_cast<size_t>(type.rank()) + 1, zero);
+    }
+    return all;
+  }
+
+  // This layer's part of a stack.
+  Value* take(size_t number, Value* counter) {
+    const RepeatedLayers::Pick& pick = layers_.picks()[number];
+    Value* layer = counter;
+    if (pick.step != 1) {
+      layer = rw_.make(Kind::kMultiply, {layer, rw_.constant(make_splat_int(kCounter, pick.step))},
+                       kCounter);
+    }
+    if (pick.start != 0) {
+      layer = rw_.make(Kind::kAdd, {layer, rw_.constant(make_splat_int(kCounter, pick.start))},
+                       kCounter);
+    }
+    const Type& type = pick.values[0]->type;
+    const Type part = stack_type(type, 1);
+    std::vector<Value*> operands = {picked_[number]};
+    const std::vector<Value*> at = starts(layer, type);
+    operands.insert(operands.end(), at.begin(), at.end());
+    Value* slice = rw_.make(Kind::kDynamicSlice, operands, part, DimsAttrs{part.dims});
+    return rw_.make(Kind::kReshape, {slice}, type);
+  }
+
+  // What result `number` of the loop is behind this layer.
+  void keep(size_t number, Region& body) {
+    const RepeatedLayers::Read& read = layers_.reads()[number];
+    Value* made = map_.at(value(0, read));
+    if (!read.last_only) {
+      Value* stack = body.args[1 + layers_.carried().size() + number].get();
+      Value* part = rw_.make(Kind::kReshape, {made}, stack_type(made->type, 1));
+      std::vector<Value*> operands = {stack, part};
+      const std::vector<Value*> at = starts(body.args[0].get(), made->type);
+      operands.insert(operands.end(), at.begin(), at.end());
+      made = rw_.make(Kind::kDynamicUpdateSlice, operands, stack->type);
+    }
+    kept_.push_back(made);
+  }
+
+  ValueMap results(const Uses& uses) {
+    ValueMap map;
+    for (const size_t c : layers_.last()) {
+      const RepeatedLayers::Carried& carried = layers_.carried()[c];
+      map[layers_.op(layers_.layers() - 1, carried.op)->result(carried.result)] =
+          loop_->result(1 + c);
+    }
+    for (size_t r = 0; r < layers_.reads().size(); ++r) {
+      const RepeatedLayers::Read& read = layers_.reads()[r];
+      Value* all = loop_->result(1 + layers_.carried().size() + r);
+      if (read.last_only) {
+        map[value(layers_.layers() - 1, read)] = all;
+        continue;
+      }
+      for (size_t t = 0; t < layers_.layers(); ++t) {
+        const Value* v = value(t, read);
+        if (layers_.read_behind(v, uses)) {
+          map[v] = part(all, static_cast<int64_t>(t), v->type);
+          stacks_[map[v]] = {all, static_cast<int64_t>(t)};
+        }
+      }
+    }
+    return map;
+  }
+
+  Value* part(Value* stack, int64_t layer, const Type& type) {
+    SliceAttrs a{Dims(stack->type.dims.size(), 0), stack->type.dims,
+                 Dims(stack->type.dims.size(), 1)};
+    a.start[0] = layer;
+    a.limit[0] = layer + 1;
+    Value* slice = rw_.make(Kind::kSlice, {stack}, stack_type(type, 1), a);
+    return rw_.make(Kind::kReshape, {slice}, type);
+  }
+
+  const RepeatedLayers& layers_;
+  Region& to_;
+  Stacks& stacks_;
+  Rewriter rw_;
+  Op* loop_ = nullptr;
+  std::vector<Value*> picked_;  // stack of each pick
+  std::vector<Value*> taken_;   // by pick: this layer's part, from its first reader on
+  std::vector<Value*> kept_;    // by read: its value behind this layer
+  ValueMap map_;                // of the first layer to the body
+};
+
+// Ops of main in order, without constants: those stand wherever a layer has first used them.
+std::vector<Op*> listed(const Region& main) {
+  std::vector<Op*> list;
+  for (const auto& op : main.ops) {
+    if (op->kind != Kind::kConstant) {
+      list.push_back(op.get());
+    }
+  }
+  return list;
+}
+
+std::vector<Repeat> repeats_of(const std::vector<Op*>& list) {
+  std::unordered_map<std::string, uint32_t> numbers;
+  std::vector<uint32_t> text;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const auto next = static_cast<uint32_t>(numbers.size());
+    text.push_back(numbers.try_emplace(signature(*list[i], i), next).first->second);
+  }
+  std::vector<Repeat> repeats = find_repeats(text, kShortestLayer, kFewestLayers);
+  std::erase_if(repeats, [&](const Repeat& r) {
+    const auto first = list.begin() + static_cast<ptrdiff_t>(r.first);
+    return std::none_of(first, first + static_cast<ptrdiff_t>(r.period),
+                        [](const Op* op) { return is_product(*op); });
+  });
+  return repeats;
+}
+
+// Later layers compute again what is cheap. True: the list holds no more.
+bool recompute_in_later_layers(Region& main, const std::vector<Op*>& list,
+                               const std::vector<Repeat>& repeats) {
+  const Stacks none;
+  bool any = false;
+  for (size_t later = 1; later < repeats.size(); ++later) {
+    for (size_t earlier = 0; earlier < later; ++earlier) {
+      const Uses uses = compute_uses(main);
+      RepeatedLayers maker(list, repeats[earlier], none, kFewestLayers);
+      RepeatedLayers reader(list, repeats[later], none, kFewestLayers);
+      if (maker.plan(uses).empty() && reader.plan(uses).empty()) {
+        any = recompute_in_reader(main, maker, reader, uses) || any;
+      }
+    }
+  }
+  return any;
+}
+
+// Puts a loop in the place of the layers. They stay alive in `old`, since maps name them.
+void replace_layers(Region& main, const RepeatedLayers& layers, const Uses& uses, Stacks& stacks,
+                    std::vector<std::unique_ptr<Op>>& old) {
+  std::vector<std::unique_ptr<Op>> all;
+  all.swap(main.ops);
+  const Op* first = layers.op(0, 0);
+  const Op* last = layers.op(layers.layers() - 1, layers.ops() - 1);
+  auto at = all.begin();
+  for (; at->get() != first; ++at) {
+    main.ops.push_back(std::move(*at));
+  }
+  for (bool inside = true; inside; ++at) {
+    inside = at->get() != last;
+    (layers.holds(at->get()) ? old : main.ops).push_back(std::move(*at));
+  }
+  const ValueMap behind = LoopWriter(layers, main, stacks).write(uses);
+  main.ops.insert(main.ops.end(), std::make_move_iterator(at), std::make_move_iterator(all.end()));
+  replace_all_uses(main, behind);
+}
+
+}  // namespace
+
+std::vector<RolledLayers> roll_layers(Module& module, PassLog* log) {
+  Region& main = module.main->body;
+  std::vector<Op*> list = listed(main);
+  std::vector<Repeat> repeats = repeats_of(list);
+  if (recompute_in_later_layers(main, list, repeats)) {
+    list = listed(main);
+    repeats = repeats_of(list);
+  }
+  std::vector<std::unique_ptr<Op>> old;
+  Stacks stacks;
+  std::vector<RolledLayers> rolled;
+  for (const Repeat& repeat : repeats) {
+    const Uses uses = compute_uses(main);
+    RepeatedLayers layers(list, repeat, stacks, kFewestLayers);
+    if (const std::string_view why = layers.plan(uses); !why.empty()) {
+      if (log != nullptr) {
+        log->gave_up(why);
+      }
+      continue;
+    }
+    rolled.push_back({layers.layers(), layers.ops(), layers.op(0, 0)->loc});
+    replace_layers(main, layers, uses, stacks, old);
+  }
+  module.number_ops();
+  return rolled;
+}
+
+}  // namespace tpu::compiler
