@@ -89,8 +89,9 @@ void Program::launch(Stream& stream, const Launch& launch) const {
   try {
     const std::shared_ptr<const pjrt::DeviceProgram> loaded = loaded_on(launch.devices);
     pjrt::LaunchRequest request;
-    const size_t known =
-        launch.dynamic.empty() ? program.results.size() : launch.dynamic[0].first_size;
+    const size_t known = launch.dynamic.empty()
+                             ? program.results.size() - launch.embedding_results.size()
+                             : launch.dynamic[0].first_size;
     if (launch.results.size() != known) {
       pjrt::throw_invalid(program.name + ": memory for " + std::to_string(launch.results.size()) +
                           " results, expected for " + std::to_string(known));
@@ -109,6 +110,10 @@ void Program::launch(Stream& stream, const Launch& launch) const {
     if (launch.results[i] != Program::Launch::kElsewhere) {
       System::get().memory().set(launch.results[i], outputs[i]);
     }
+  }
+  const size_t hidden = launch.embedding_results.size();
+  for (size_t i = 0; i < hidden; ++i) {
+    System::get().memory().set(launch.embedding_results[i], outputs[outputs.size() - hidden + i]);
   }
   for (const DynamicResult& dynamic : launch.dynamic) {
     if (launch.results[dynamic.result] == Program::Launch::kElsewhere) {

@@ -34,6 +34,8 @@ class Program {
     std::vector<bool> given_away = {};  ///< arguments that nobody uses afterwards; empty: none
     /// Of the results; the program has their sizes behind those that have an address.
     std::span<const DynamicResult> dynamic = {};
+    /// Addresses of the last results, behind those sizes: Lowered::embedding_results.
+    std::vector<uint64_t> embedding_results = {};
     std::optional<uint32_t> seed = {};          ///< the last argument of the program
     std::string meets = {};                     ///< name for the shares of the other cores (Steps)
     driver::HostCallHandler on_host_call = {};  ///< of a program with host calls

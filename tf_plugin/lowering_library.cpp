@@ -24,6 +24,15 @@ struct Library {
   LowerFunction* lower = nullptr;
   SeedFunction* seed = nullptr;
   HostSideFunction* host_side = nullptr;
+  EmbeddingsFunction* embeddings = nullptr;
+  EmbeddingProgramFunction* embedding_program = nullptr;
+  EmbeddingCallFunction* embedding_call = nullptr;
+  HostTensorFunction* host_tensor = nullptr;
+
+  bool complete() const {
+    return lower != nullptr && seed != nullptr && host_side != nullptr && embeddings != nullptr &&
+           embedding_program != nullptr && embedding_call != nullptr && host_tensor != nullptr;
+  }
 };
 
 base::Mutex loading;
@@ -65,9 +74,13 @@ Library checked_functions(void* handle, const std::string& path, const std::stri
   auto* const interface = function_of<LowerInterfaceFunction>(handle, kLowerInterfaceFunction);
   const Library found{function_of<LowerFunction>(handle, kLowerFunction),
                       function_of<SeedFunction>(handle, kSeedFunction),
-                      function_of<HostSideFunction>(handle, kHostSideFunction)};
+                      function_of<HostSideFunction>(handle, kHostSideFunction),
+                      function_of<EmbeddingsFunction>(handle, kEmbeddingsFunction),
+                      function_of<EmbeddingProgramFunction>(handle, kEmbeddingProgramFunction),
+                      function_of<EmbeddingCallFunction>(handle, kEmbeddingCallFunction),
+                      function_of<HostTensorFunction>(handle, kHostTensorFunction)};
   if (interface == nullptr || std::string_view(interface()) != TPU_LOWERING_INTERFACE ||
-      found.lower == nullptr || found.seed == nullptr || found.host_side == nullptr) {
+      !found.complete()) {
     fail(path + " is of another build than the library beside it: install both from one build");
   }
   return found;
@@ -136,6 +149,35 @@ std::shared_ptr<HostSide> host_side(const SE_OutsideCompilationParams& params) {
   std::shared_ptr<HostSide> made;
   loaded_library().host_side(params, made);
   return made;
+}
+
+Embeddings embeddings_of(std::string_view config) {
+  Embeddings read;
+  Outcome outcome;
+  loaded_library().embeddings(config.data(), config.size(), read, outcome);
+  if (outcome.error_code != 0) {
+    throw StatusError({outcome.error_code, outcome.error});
+  }
+  return read;
+}
+
+std::string embedding_program(const Embeddings& embeddings, bool update,
+                              const std::vector<EmbeddingIds>& ids) {
+  Lowered lowered;
+  loaded_library().embedding_program(embeddings, update, ids, lowered);
+  return checked(std::move(lowered)).hlo;
+}
+
+std::string embedding_call(const Embeddings& embeddings, EmbeddingCall call) {
+  Lowered lowered;
+  loaded_library().embedding_call(embeddings, call, lowered);
+  return checked(std::move(lowered)).hlo;
+}
+
+HostTensor host_tensor(const TF_Tensor* tensor) {
+  HostTensor read;
+  loaded_library().host_tensor(tensor, read);
+  return read;
 }
 
 }  // namespace tpu::tensorflow

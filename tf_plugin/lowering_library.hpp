@@ -5,6 +5,8 @@
 
 #include "lowering/lowered.hpp"
 
+struct TF_Tensor;
+
 namespace tpu::tensorflow {
 
 /// Throws driver::Error (FailedPrecondition) if the structs of this process's TensorFlow are not
@@ -22,5 +24,14 @@ Lowered seed(std::string_view module);
 
 /// The host of a launch. Throws as lower().
 std::shared_ptr<HostSide> host_side(const SE_OutsideCompilationParams& params);
+
+/// Of a TPUEmbeddingConfiguration. These throw as lower(), also for what is not supported.
+Embeddings embeddings_of(std::string_view config);
+/// HloModuleProto: EmbeddingProgramFunction.
+std::string embedding_program(const Embeddings& embeddings, bool update,
+                              const std::vector<EmbeddingIds>& ids);
+/// HloModuleProto.
+std::string embedding_call(const Embeddings& embeddings, EmbeddingCall call);
+HostTensor host_tensor(const TF_Tensor* tensor);
 
 }  // namespace tpu::tensorflow

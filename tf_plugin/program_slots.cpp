@@ -12,6 +12,7 @@
 
 #include "abi/ops.h"
 #include "answer.hpp"
+#include "embedding.hpp"
 #include "errors.hpp"
 #include "failed_program.hpp"
 #include "host_transfers.hpp"
@@ -209,9 +210,11 @@ void add_arguments(const Launch& params, Program::Launch& launch) {
   const exe::ExecutableT& program = given.program->executable();
   const CoreInterface* const core =
       given.lowered.cores.empty() ? nullptr : &given.lowered.cores.at(given.core);
+  const size_t own_arguments = given.lowered.embedding_arguments + (launch.seed ? 1 : 0);
   const bool takes =
-      core != nullptr ? any_here(core->arguments) : program.args.size() > (launch.seed ? 1 : 0);
-  const bool gives = core != nullptr ? any_here(core->results) : !program.results.empty();
+      core != nullptr ? any_here(core->arguments) : program.args.size() > own_arguments;
+  const bool gives = core != nullptr ? any_here(core->results)
+                                     : program.results.size() > given.lowered.embedding_results;
   for (size_t i = 0; i < params.arguments_len && takes; ++i) {
     add_arrays(address_of(params.arguments[i]), launch.arguments);
   }
@@ -246,6 +249,7 @@ void add_host(const Launch& params, Program::Launch& launch) {
 void launch(const Launch& params) {
   const XLA_TpuProgram& given = *params.program;
   if (given.failure) {
+    EmbeddingEngine::get().cancel("its step was not compiled");  // nobody else takes the batch
     throw StatusError(*given.failure);
   }
   if (given.program == nullptr) {
@@ -259,15 +263,26 @@ void launch(const Launch& params) {
   launch.devices = given.program->executable().partitions > 1 ? given.lowered.devices
                                                               : std::vector<int>{stream.device()};
   launch.meets = meeting_of(params, launch.devices);
+  std::unique_ptr<EmbeddingStep> embeddings;
   try {
     launch.devices = devices_of(params);
     add_arguments(params, launch);
     add_host(params, launch);
+    if (given.lowered.embedding_arguments > 0) {
+      embeddings = std::make_unique<EmbeddingStep>(
+          stream.device(), given.lowered.embedding_arguments, given.lowered.embedding_results);
+      launch.arguments.insert(launch.arguments.end(), embeddings->arguments().begin(),
+                              embeddings->arguments().end());
+      launch.embedding_results = embeddings->results();
+    }
   } catch (...) {
     given.program->refuse(stream, launch);
     throw;
   }
   given.program->launch(stream, launch);
+  if (embeddings) {
+    embeddings->launched();
+  }
 }
 
 std::string key_text(const CompilationCacheKeyProperty& property) {

@@ -1,8 +1,6 @@
 // Functions of the interface that the board does not support: each answers with its name. A table,
 // from which the functions are made.
-#include <cstring>
 #include <string>
-#include <string_view>
 
 #include "abi/executor.h"
 #include "abi/ops.h"
@@ -13,17 +11,8 @@
 namespace tpu::tensorflow {
 namespace {
 
-// Tables of embeddings in an engine of their own, which TPUEmbedding needs.
-constexpr char kNoEngine[] =
-    ": the board has no accelerator for embeddings; use "
-    "tf.tpu.experimental.embedding.TPUEmbeddingV0, whose tables are variables of each core";
-
 void refuse(const char* name, TF_Status* status) {
-  answer(name, status, [&] {
-    const bool is_engine = std::string_view(name).starts_with("TpuEmbedding");
-    pjrt::throw_unimplemented(std::string(name) + " is not supported" +
-                              (is_engine ? kNoEngine : ""));
-  });
+  answer(name, status, [&] { pjrt::throw_unimplemented(std::string(name) + " is not supported"); });
 }
 
 }  // namespace
@@ -104,45 +93,12 @@ TPU_TF_REFUSED(TpuProgram_SerializeCompilerMetadata,
 TPU_TF_REFUSED(TpuProgram_DeserializeFromGetTpuProgramResponseProto,
                (TpuSerializedProto, XLA_TpuProgram*, TF_Status* s), s)
 
-TPU_TF_REFUSED(TpuEmbeddingEngine_WriteParameters, (TpuEmbeddingEngineParameters*, TF_Status* s), s)
-TPU_TF_REFUSED(TpuEmbeddingEngine_ReadParameters, (TpuEmbeddingEngineParameters*, TF_Status* s), s)
-TPU_TF_REFUSED(TpuEmbeddingTensorBatchFixedState_Destroy, (TpuEmbedding_TensorBatchFixedState*),
-               nullptr)
-
 TPU_TF_REFUSED_STRUCT(TpuExecute_RuntimeInputToPaddedData, 8)
-TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_ConfigureMemory, 7)
-TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_CollateMemory, 6)
-TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_ConfigureHost, 11)
-TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_ConnectHosts, 4)
-TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_Finalize, 7)
-TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_EnqueueTensorBatch, 10)
-TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_RecvActivationsComputation, 13)
-TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_RecvTPUEmbeddingDeduplicationDataComputation, 12)
-TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_SendTPUEmbeddingGradientsComputation, 16)
 TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_DedupDataSizeComputation, 11)
 TPU_TF_REFUSED_STRUCT(TpuEmbeddingEngine_DedupDataTupleMaskComputation, 11)
 TPU_TF_REFUSED_STRUCT(SparseCore_GetMaxIdsAndUniques, 6)
 
 // Those that give something.
-
-// TensorFlow ignores an error here, and then misses the result. ConfigureMemory, which it calls
-// next, reports.
-void TpuEmbeddingEngine_ExecutePartitioner(Params<6>* params) {
-  // NOLINTBEGIN(performance-no-int-to-ptr): members of the struct
-  *reinterpret_cast<size_t*>(params->before[4]) = 0;
-  *reinterpret_cast<char**>(params->before[5]) = ::strdup("");  // TpuConfigurationApi_FreeCharArray
-  // NOLINTEND(performance-no-int-to-ptr)
-}
-
-void TpuEmbeddingEngine_IsInitialized(Params<5>* params) {
-  // The answer. NOLINTNEXTLINE(performance-no-int-to-ptr): a member of the struct
-  *reinterpret_cast<bool*>(params->before[4]) = false;
-}
-
-TpuEmbedding_TensorBatchFixedState* TpuEmbeddingTensorBatchFixedState_Create(Params<4>* params) {
-  refuse(__func__, params->status);
-  return nullptr;
-}
 
 void TpuExecutable_Serialize(SE_Executable* /*executable*/,
                              SE_ExecutableSerializationHandle** handle, TF_Status* status) {

@@ -7,6 +7,7 @@
 #include "abi/executor.h"
 #include "abi/ops.h"
 #include "answer.hpp"
+#include "embedding.hpp"
 #include "errors.hpp"
 #include "format/proto_writer.hpp"
 #include "process_board.hpp"
@@ -40,6 +41,7 @@ void leave_all(const std::string& why) {
     all.push_back(core.id);
   }
   Steps::get().fail_all();
+  EmbeddingEngine::get().cancel(why);
   System::get().runtime().leave(all, {driver::ErrorCode::kCancelled, why});
 }
 
@@ -59,7 +61,15 @@ void put_packed(spec::ProtoWriter& to, uint32_t field, const std::vector<int>& n
 
 // TopologyProto (tensorflow/core/protobuf/tpu/topology.proto).
 std::string topology_message() {
-  enum : uint32_t { kMeshShape = 1, kTasks = 2, kDevicesPerTask = 3, kCoordinates = 4 };
+  enum : uint32_t {
+    kMeshShape = 1,
+    kTasks = 2,
+    kDevicesPerTask = 3,
+    kCoordinates = 4,
+    kHardwareFeature = 5,
+  };
+  enum : uint32_t { kEmbeddingFeature = 1 };  // of TPUHardwareFeature
+  constexpr uint64_t kV1 = 1;                 // tables that TPUEmbedding configures
   const Places& board = places();
   spec::ProtoWriter message;
   put_packed(message, kMeshShape, {board.chips_x, board.chips_y, 1, board.cores_per_chip});
@@ -70,6 +80,7 @@ std::string topology_message() {
     coordinates.insert(coordinates.end(), {core.x, core.y, 0, core.index});
   }
   put_packed(message, kCoordinates, coordinates);
+  message.message(kHardwareFeature, [&] { message.number(kEmbeddingFeature, kV1); });
   return message.take();
 }
 
@@ -90,6 +101,7 @@ void ConfigureDistributedTpuOp_DoWork(ConfigureDistributedTpuOp_DoWork_Params* p
     // What another program has left goes, and what this one has. TensorFlow warns of that.
     leave_all("the TPU system was initialized again");
     System::get().memory().forget();
+    EmbeddingEngine::get().reset();
     configured = true;
     give_bytes("tpuboard", params->host_config_output, params->host_config_output_size);
   });

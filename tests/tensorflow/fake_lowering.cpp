@@ -48,6 +48,22 @@ void tpuboard_tf_host_side(const SE_OutsideCompilationParams& params,
   made = params.device_name != nullptr ? std::make_shared<FakeHostSide>() : nullptr;
 }
 
+// Its graphs have no embeddings.
+void tpuboard_tf_embeddings(const char* /*config*/, size_t /*size*/,
+                            tpu::tensorflow::Embeddings& /*read*/,
+                            tpu::tensorflow::Outcome& outcome) {
+  constexpr int kUnimplemented = 12;
+  outcome = {kUnimplemented, "no embeddings"};
+}
+void tpuboard_tf_embedding_program(const tpu::tensorflow::Embeddings& /*embeddings*/,
+                                   bool /*update*/,
+                                   const std::vector<tpu::tensorflow::EmbeddingIds>& /*ids*/,
+                                   tpu::tensorflow::Lowered& /*lowered*/) {}
+void tpuboard_tf_embedding_call(const tpu::tensorflow::Embeddings& /*embeddings*/,
+                                tpu::tensorflow::EmbeddingCall /*call*/,
+                                tpu::tensorflow::Lowered& /*lowered*/) {}
+void tpuboard_tf_host_tensor(const void* /*tensor*/, tpu::tensorflow::HostTensor& /*read*/) {}
+
 const char* tpuboard_tf_version() { return "2.20.0"; }
 
 const char* tpuboard_tf_interface() { return TPU_LOWERING_INTERFACE; }

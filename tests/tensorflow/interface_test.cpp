@@ -427,46 +427,47 @@ TEST(TfInterface, RefusesByName) {
   EXPECT_EQ(infeed.text(), "TpuExecutor_EnqueueInfeed is not supported");
 
   struct {
-    int32_t struct_size;
-    void* priv;
-    int inputs;
-    size_t common_config_size;
-    const char* common_config;
-    size_t* memory_config_size;
-    char** memory_config;
+    uint64_t before[11];
     TF_Status* status;
   } params{};
-  const Status memory;
-  params.status = memory;
-  function<void(void*)>("TpuEmbeddingEngine_ConfigureMemory")(&params);
-  EXPECT_EQ(memory.code(), kUnimplemented);
-  EXPECT_EQ(memory.text(),
-            "TpuEmbeddingEngine_ConfigureMemory is not supported: the board has no accelerator for "
-            "embeddings; use tf.tpu.experimental.embedding.TPUEmbeddingV0, whose tables are "
-            "variables of each core");
+  const Status size;
+  params.status = size;
+  function<void(void*)>("TpuEmbeddingEngine_DedupDataSizeComputation")(&params);
+  EXPECT_EQ(size.code(), kUnimplemented);
+  EXPECT_EQ(size.text(), "TpuEmbeddingEngine_DedupDataSizeComputation is not supported");
 }
 
-// TensorFlow does not look at the status of this one.
-TEST(TfInterface, LeavesTheErrorOfEmbeddingsToTheNextFunction) {
-  size_t size = 7;
+// TensorFlow does not look at the status of the first one, and reads its results.
+TEST(TfInterface, GivesTheErrorOfEmbeddingsWhereItIsTaken) {
+  size_t size = 0;
   char* config = nullptr;
-  struct {
-    int32_t struct_size;
-    void* priv;
-    TpuSerializedProto config;
-    size_t* common_config_size;
-    char** common_config;
-    TF_Status* status;
-  } params{};
-  const Status status;
-  params.common_config_size = &size;
-  params.common_config = &config;
-  params.status = status;
-  function<void(void*)>("TpuEmbeddingEngine_ExecutePartitioner")(&params);
-  EXPECT_EQ(status.code(), 0);
-  EXPECT_EQ(size, 0);
-  EXPECT_STREQ(config, "");
-  function<void(char*)>("TpuConfigurationApi_FreeCharArray")(config);
+  const Status partitioned, configured;
+  TpuEmbeddingEngine_ExecutePartitioner_Params first{};
+  first.common_config_size = &size;
+  first.common_config = &config;
+  first.status = partitioned;
+  TPU_TF(TpuEmbeddingEngine_ExecutePartitioner)(&first);
+  EXPECT_EQ(partitioned.code(), 0);
+  EXPECT_EQ(std::string(config, size), "tpuboard");
+  TPU_TF(TpuConfigurationApi_FreeCharArray)(config);
+  TpuEmbeddingEngine_ConfigureHost_Params second{};
+  second.network_config_size = &size;
+  second.network_config = &config;
+  second.status = configured;
+  TPU_TF(TpuEmbeddingEngine_ConfigureHost)(&second);
+  EXPECT_NE(configured.code(), 0);
+  EXPECT_NE(configured.text().find("expected tensorflow-tpu"), std::string::npos);
+  TPU_TF(TpuConfigurationApi_FreeCharArray)(config);
+
+  bool initialized = true;
+  TpuEmbeddingEngine_IsInitialized_Params third{};
+  third.is_tpu_embedding_initialized = &initialized;
+  TPU_TF(TpuEmbeddingEngine_IsInitialized)(&third);
+  EXPECT_FALSE(initialized);
+  const Status read;
+  TpuEmbeddingEngineParameters parameters{};
+  TPU_TF(TpuEmbeddingEngine_ReadParameters)(&parameters, read);
+  EXPECT_NE(read.text().find("TPUEmbedding was not configured"), std::string::npos);
 }
 
 }  // namespace

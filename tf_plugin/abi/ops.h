@@ -142,6 +142,148 @@ struct TpuConfigurationApi_GetServerAddressAndPort_Params {
   TF_Status* status;
 };
 
+// The tables of TPUEmbedding. Texts that a function gives are of malloc().
+struct TpuEmbeddingEngineParameters {
+  FloatListRef** parameters[8];  // by array and table
+  size_t num_tables;
+};
+
+struct TpuEmbeddingEngine_ExecutePartitioner_Params {
+  int32_t struct_size;
+  void* priv;
+  TpuSerializedProto tpu_embedding_config;
+  size_t* common_config_size;
+  char** common_config;
+  TF_Status* status;
+};
+
+struct TpuEmbeddingEngine_ConfigureMemory_Params {
+  int32_t struct_size;
+  void* priv;
+  int num_inputs;
+  size_t common_config_size;
+  const char* common_config;
+  size_t* memory_config_size;
+  char** memory_config;
+  TF_Status* status;
+};
+
+struct TpuEmbeddingEngine_CollateMemory_Params {
+  int32_t struct_size;
+  void* priv;
+  size_t memory_configs_size;
+  const TpuSerializedProto* memory_configs;
+  size_t* merged_memory_config_size;
+  char** merged_memory_config;
+  TF_Status* status;
+};
+
+struct TpuEmbeddingEngine_ConfigureHost_Params {
+  int32_t struct_size;
+  void* priv;
+  int num_inputs;
+  size_t common_config_size;
+  const char* common_config;
+  size_t memory_config_size;
+  const char* memory_config;
+  TpuSerializedProto tpu_embedding_config;
+  size_t* network_config_size;
+  char** network_config;
+  TF_Status* status;
+};
+
+struct TpuEmbeddingEngine_ConnectHosts_Params {
+  int32_t struct_size;
+  void* priv;
+  size_t network_configs_size;
+  const TpuSerializedProto* network_configs;
+  TF_Status* status;
+};
+
+struct TpuEmbeddingEngine_Finalize_Params {
+  int32_t struct_size;
+  void* priv;
+  const XLA_TpuMeshState* tpu_mesh_state;
+  size_t common_config_size;
+  const char* common_config;
+  size_t memory_config_size;
+  const char* memory_config;
+  TF_Status* status;
+};
+
+struct TpuEmbeddingEngine_IsInitialized_Params {
+  int32_t struct_size;
+  void* priv;
+  size_t config_string_size;
+  const char* config_string;
+  bool* is_tpu_embedding_initialized;
+  TF_Status* status;
+};
+
+struct TpuEmbeddingEngine_EnqueueTensorBatch_Params {
+  int32_t struct_size;
+  void* priv;
+  int32_t mode;  // of TPUEmbeddingConfiguration
+  int32_t local_device_ordinal;
+  TpuEmbedding_TensorBatchFixedState* fixed_state;
+  TF_Tensor** sample_indices_tensors;
+  size_t sample_indices_tensors_size;
+  TF_Tensor** embedding_indices_tensors;
+  size_t embedding_indices_tensors_size;
+  TF_Tensor** aggregation_weights_tensors;
+  size_t aggregation_weights_tensors_size;
+  TF_Status* status;
+};
+
+struct TpuEmbedding_TensorBatchFixedState_Create_Params {
+  int32_t struct_size;
+  void* priv;
+  size_t combiners_size;
+  char** combiners;  // by table
+  TF_Status* status;
+};
+
+struct TpuEmbeddingEngine_RecvActivationsComputation_Params {
+  int32_t struct_size;
+  void* priv;
+  TpuSerializedProto tpu_embedding_config;
+  TpuSerializedProto embedding_partitions;
+  TpuSerializedProto hbm_buffers_config;
+  TpuSerializedProto tpu_topology;
+  XLA_Shape* deduplication_data_shape;
+  TpuSerializedProto* op_sharding;
+  TpuSerializedProto* xla_computation;
+  TF_Status* status;
+};
+
+struct TpuEmbeddingEngine_RecvTPUEmbeddingDeduplicationDataComputation_Params {
+  int32_t struct_size;
+  void* priv;
+  TpuSerializedProto tpu_embedding_config;
+  TpuSerializedProto embedding_partitions;
+  TpuSerializedProto hbm_buffers_config;
+  TpuSerializedProto tpu_topology;
+  TpuSerializedProto* op_sharding;
+  TpuSerializedProto* xla_computation;
+  TF_Status* status;
+};
+
+struct TpuEmbeddingEngine_SendTPUEmbeddingGradientsComputation_Params {
+  int32_t struct_size;
+  void* priv;
+  int32_t num_inputs;
+  TpuSerializedProto tpu_embedding_config;
+  TpuSerializedProto embedding_partitions;
+  TpuSerializedProto hbm_buffers_config;
+  TpuSerializedProto tpu_topology;
+  XLA_Shape* learning_rate_tuple_shape;
+  XLA_Shape* deduplication_data_shape;
+  XLA_Shape* gradient_tuple_shape;
+  TpuSerializedProto* op_sharding;
+  TpuSerializedProto* xla_computation;
+  TF_Status* status;
+};
+
 #pragma GCC visibility push(default)
 extern "C" {
 
@@ -169,6 +311,26 @@ void* TpuMeshState_MeshCommonState(XLA_TpuMeshState* state);
 XLA_TpuEmbeddingEngineState* TpuEmbeddingEngineState_Create();
 void TpuEmbeddingEngineState_Free(XLA_TpuEmbeddingEngineState* state);
 void* TpuEmbeddingEngineState_GetState(XLA_TpuEmbeddingEngineState* state);
+
+void TpuEmbeddingEngine_ExecutePartitioner(TpuEmbeddingEngine_ExecutePartitioner_Params* params);
+void TpuEmbeddingEngine_ConfigureMemory(TpuEmbeddingEngine_ConfigureMemory_Params* params);
+void TpuEmbeddingEngine_CollateMemory(TpuEmbeddingEngine_CollateMemory_Params* params);
+void TpuEmbeddingEngine_ConfigureHost(TpuEmbeddingEngine_ConfigureHost_Params* params);
+void TpuEmbeddingEngine_ConnectHosts(TpuEmbeddingEngine_ConnectHosts_Params* params);
+void TpuEmbeddingEngine_Finalize(TpuEmbeddingEngine_Finalize_Params* params);
+void TpuEmbeddingEngine_IsInitialized(TpuEmbeddingEngine_IsInitialized_Params* params);
+void TpuEmbeddingEngine_WriteParameters(TpuEmbeddingEngineParameters* params, TF_Status* status);
+void TpuEmbeddingEngine_ReadParameters(TpuEmbeddingEngineParameters* params, TF_Status* status);
+void TpuEmbeddingEngine_EnqueueTensorBatch(TpuEmbeddingEngine_EnqueueTensorBatch_Params* params);
+TpuEmbedding_TensorBatchFixedState* TpuEmbeddingTensorBatchFixedState_Create(
+    TpuEmbedding_TensorBatchFixedState_Create_Params* params);
+void TpuEmbeddingTensorBatchFixedState_Destroy(TpuEmbedding_TensorBatchFixedState* state);
+void TpuEmbeddingEngine_RecvActivationsComputation(
+    TpuEmbeddingEngine_RecvActivationsComputation_Params* params);
+void TpuEmbeddingEngine_RecvTPUEmbeddingDeduplicationDataComputation(
+    TpuEmbeddingEngine_RecvTPUEmbeddingDeduplicationDataComputation_Params* params);
+void TpuEmbeddingEngine_SendTPUEmbeddingGradientsComputation(
+    TpuEmbeddingEngine_SendTPUEmbeddingGradientsComputation_Params* params);
 
 XLA_TpuNodeContext* TpuNodeContext_Create(int device_ordinal, TF_Status* status);
 void TpuNodeContext_Free(XLA_TpuNodeContext* context);

@@ -25,7 +25,13 @@ struct XLA_ComputationPlacer;
 struct XLA_TpuMeshState;
 struct XLA_TpuNodeContext;
 struct XLA_TpuEmbeddingEngineState;
+struct TF_Tensor;
 struct XLA_TpuProgram;
+
+struct FloatListRef {
+  float* ptr;  // not owned
+  int64_t size;
+};
 
 enum TpuCoreTypeEnum { kTensorCore, kEmbeddingV1, kEmbeddingV2 };
 enum TpuVersionEnum { kUnknownTpuVersion, kTpuV2, kTpuV3, kTpuV4, kTpuV5 };

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 
+#include "lowering/embedding_calls.hpp"
 #include "lowering/lowered.hpp"
 #include "lowering/mlir_form.hpp"
 #include "lowering/model_parallel.hpp"
@@ -224,6 +225,7 @@ absl::StatusOr<xla::HloModuleProto> made_static(const xla::HloModuleProto& modul
   TF_RETURN_IF_ERROR(spread_arguments(shardings, *made));
   TF_RETURN_IF_ERROR(pad(*made));
   TF_RETURN_IF_ERROR(move_sizes(*made, lowered.dynamic_results));
+  TF_RETURN_IF_ERROR(move_embeddings(*made, lowered));
   TF_RETURN_IF_ERROR(seed_random_numbers(*made, lowered.seeded, lowered.cores_per_replica));
   return made->ToProto();
 }

@@ -1,0 +1,442 @@
+#include "embedding.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "compiled_program.hpp"
+#include "errors.hpp"
+#include "lowering_library.hpp"
+#include "process_board.hpp"
+#include "system.hpp"
+
+namespace tpu::tensorflow {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] void fail_before(const std::string& text) {
+  throw driver::Error(driver::ErrorCode::kFailedPrecondition, text);
+}
+
+std::vector<int> first_devices(int cores) {
+  std::vector<int> devices(static_cast<size_t>(cores));
+  std::iota(devices.begin(), devices.end(), 0);
+  return devices;
+}
+
+// So that batches of nearly as many ids have one program.
+int64_t rounded_up(size_t count) {
+  int64_t size = 8;
+  while (size < static_cast<int64_t>(count)) {
+    size *= 2;
+  }
+  return size;
+}
+
+template <typename Element>
+pjrt::DeviceArrayPtr put_list(int device, const exe::TensorT& wanted,
+                              const std::vector<Element>& values, Element rest) {
+  std::vector<Element> all = values;
+  const auto count = static_cast<size_t>(driver::element_count(wanted.local_dims));
+  all.resize(count, rest);
+  return System::get().runtime().put(
+      device, driver::HostView(static_cast<driver::DType>(wanted.elem), wanted.local_dims,
+                               std::as_bytes(std::span(all))));
+}
+
+}  // namespace
+
+struct EmbeddingEngine::Batch {
+  struct Core {
+    bool enqueued = false, launched = false;
+    std::vector<FeatureIds> features;
+    std::vector<pjrt::DeviceArrayPtr> ids, vectors, gradients;
+  };
+  uint64_t number = 0;
+  bool trains = false;
+  bool looked_up = false;
+  Forms forms;
+  std::vector<Core> cores;
+
+  bool all(bool Core::*has) const {
+    return std::ranges::all_of(cores, [has](const Core& core) { return core.*has; });
+  }
+};
+
+EmbeddingEngine& EmbeddingEngine::get() {
+  static EmbeddingEngine* const engine = new EmbeddingEngine;  // threads may outlive statics
+  return *engine;
+}
+
+void EmbeddingEngine::configure(std::string_view config) {
+  Embeddings read = embeddings_of(config);
+  const auto board = static_cast<int>(places().cores.size());
+  if (read.cores > board) {
+    pjrt::throw_invalid(
+        fmt::format("TPUEmbedding on {} cores: the board has {} cores", read.cores, board));
+  }
+  const pjrt::Runtime& runtime = System::get().runtime();
+  std::vector<std::vector<pjrt::DeviceArrayPtr>> tables(static_cast<size_t>(read.cores));
+  for (int core = 0; core < read.cores; ++core) {
+    for (size_t t = 0; t < read.tables.size(); ++t) {
+      driver::Shape dims{read.rows_by_core(t), read.tables[t].width};
+      if (read.cores > 1) {
+        dims.insert(dims.begin(), 1);  // as arrays of replicated programs have it
+      }
+      for (size_t i = 0; i < read.tables[t].arrays; ++i) {
+        tables[static_cast<size_t>(core)].push_back(runtime.zeros(core, driver::DType::kF32, dims));
+      }
+    }
+  }
+  const base::MutexLock lock(mutex_);
+  drop("TPUEmbedding was configured again");
+  programs_.clear();
+  enqueued_.assign(static_cast<size_t>(read.cores), over_);
+  taken_ = enqueued_;
+  tables_ = std::move(tables);
+  embeddings_ = std::move(read);
+}
+
+bool EmbeddingEngine::configured() const {
+  const base::MutexLock lock(mutex_);
+  return embeddings_.has_value();
+}
+
+void EmbeddingEngine::reset() {
+  const base::MutexLock lock(mutex_);
+  drop("the TPU system was initialized again");
+  embeddings_.reset();
+  tables_.clear();
+  programs_.clear();
+}
+
+void EmbeddingEngine::cancel(const std::string& why) {
+  const base::MutexLock lock(mutex_);
+  drop(why);
+}
+
+void EmbeddingEngine::drop(const std::string& why) {
+  for (const uint64_t next : enqueued_) {
+    over_ = std::max(over_, next);
+  }
+  batches_.clear();
+  std::ranges::fill(enqueued_, over_);
+  std::ranges::fill(taken_, over_);
+  ++dropped_;
+  why_ = why;
+  changed_.notify_all();
+}
+
+const Embeddings& EmbeddingEngine::need() const {
+  if (!embeddings_) {
+    fail_before(
+        "TPUEmbedding was not configured: expected TPUEmbedding.build() or enqueue() behind "
+        "initialize_tpu_system");
+  }
+  return *embeddings_;
+}
+
+Embeddings EmbeddingEngine::embeddings() const {
+  const base::MutexLock lock(mutex_);
+  return need();
+}
+
+void EmbeddingEngine::write(const Arrays& arrays) {
+  const base::MutexLock lock(mutex_);
+  const Embeddings& all = need();
+  size_t first = 0;
+  for (size_t t = 0; t < all.tables.size(); ++t) {
+    const EmbeddingTable& table = all.tables[t];
+    const auto part = static_cast<size_t>(all.rows_by_core(t) * table.width);
+    for (size_t i = 0; i < table.arrays; ++i, ++first) {
+      const std::span<float> from = arrays.at(i).at(t);
+      if (from.size() != static_cast<size_t>(table.rows * table.width)) {
+        pjrt::throw_invalid(fmt::format("table {} of TPUEmbedding: found {} numbers, expected {}",
+                                        table.name, from.size(), table.rows * table.width));
+      }
+      for (size_t core = 0; core < tables_.size(); ++core) {
+        std::vector<float> own(part);
+        const size_t begin = std::min(core * part, from.size());
+        std::ranges::copy(from.subspan(begin, std::min(part, from.size() - begin)), own.begin());
+        pjrt::DeviceArrayPtr& array = tables_[core][first];
+        array = System::get().runtime().put(
+            static_cast<int>(core),
+            driver::HostView(driver::DType::kF32, array->shape(), std::as_bytes(std::span(own))));
+      }
+    }
+  }
+}
+
+void EmbeddingEngine::read(const Arrays& arrays) const {
+  std::vector<std::vector<pjrt::DeviceArrayPtr>> tables;
+  Embeddings all;
+  {
+    const base::MutexLock lock(mutex_);
+    all = need();
+    tables = tables_;
+  }
+  size_t first = 0;
+  for (size_t t = 0; t < all.tables.size(); ++t) {
+    const EmbeddingTable& table = all.tables[t];
+    const auto part = static_cast<size_t>(all.rows_by_core(t) * table.width);
+    for (size_t i = 0; i < table.arrays; ++i, ++first) {
+      const std::span<float> to = arrays.at(i).at(t);
+      for (size_t core = 0; core < tables.size() && core * part < to.size(); ++core) {
+        const auto own = to.subspan(core * part, std::min(part, to.size() - core * part));
+        tables[core][first]->read(0, std::as_writable_bytes(own)).wait();
+      }
+    }
+  }
+}
+
+std::shared_ptr<EmbeddingEngine::Batch> EmbeddingEngine::batch_of(uint64_t number) {
+  std::shared_ptr<Batch>& batch = batches_[number];
+  if (!batch) {
+    batch = std::make_shared<Batch>();
+    batch->number = number;
+    batch->cores.resize(tables_.size());
+  }
+  return batch;
+}
+
+void EmbeddingEngine::enqueue(int core, bool trains, std::vector<FeatureIds> features) {
+  const base::MutexLock lock(mutex_);
+  const Embeddings& all = need();
+  if (core < 0 || core >= all.cores || features.size() != all.features.size()) {
+    pjrt::throw_invalid(fmt::format(
+        "TPUEmbedding.enqueue of {} features on core {}: expected {} features, and a core below {}",
+        features.size(), core, all.features.size(), all.cores));
+  }
+  const auto at = static_cast<size_t>(core);
+  const std::shared_ptr<Batch> batch = batch_of(enqueued_[at]);
+  const bool first = std::ranges::none_of(batch->cores, &Batch::Core::enqueued);
+  if (!first && batch->trains != trains) {
+    fail_before("TPUEmbedding.enqueue: expected the same value of 'training' on all cores");
+  }
+  batch->trains = trains;
+  batch->cores[at].features = std::move(features);
+  batch->cores[at].enqueued = true;
+  ++enqueued_[at];
+  changed_.notify_all();
+}
+
+std::shared_ptr<EmbeddingEngine::Batch> EmbeddingEngine::take(int core, bool gives_gradients) {
+  const double limit = client::ProcessBoard::options().replica_seconds;  // 0: none
+  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                   std::chrono::duration<double>(limit));
+  const base::MutexLock lock(mutex_);
+  if (core >= need().cores) {
+    pjrt::throw_invalid(fmt::format("a step with TPUEmbedding on core {}: expected one below {}",
+                                    core, need().cores));
+  }
+  const auto at = static_cast<size_t>(core);
+  const uint64_t number = taken_[at]++, dropped = dropped_;
+  const auto there = [&]() TPU_REQUIRES(mutex_) {
+    const auto found = batches_.find(number);
+    return number == over_ && found != batches_.end() && found->second->all(&Batch::Core::enqueued);
+  };
+  while (dropped == dropped_ && !there()) {
+    if (limit <= 0) {
+      changed_.wait(mutex_);
+    } else if (!changed_.wait_until(mutex_, end)) {
+      throw driver::Error(driver::ErrorCode::kTimeout,
+                          "a step waits for a batch of TPUEmbedding that not all cores have got: "
+                          "expected TPUEmbedding.enqueue for each step and core "
+                          "(TPUBOARD_REPLICA_LIMIT sets the time)");
+    }
+  }
+  if (dropped != dropped_) {
+    throw driver::Error(driver::ErrorCode::kCancelled,
+                        "the batch of TPUEmbedding is lost: " + why_);
+  }
+  const std::shared_ptr<Batch> batch = batches_.at(number);
+  if (gives_gradients && !batch->trains) {
+    fail_before(
+        "TPUEmbedding.apply_gradients for a batch without training: expected "
+        "TPUEmbedding.enqueue(..., training=True)");
+  }
+  if (!batch->looked_up) {
+    look_up(*batch);
+  }
+  return batch;
+}
+
+const std::vector<pjrt::DeviceArrayPtr>& EmbeddingEngine::vectors_of(const Batch& batch, int core) {
+  return batch.cores.at(static_cast<size_t>(core)).vectors;
+}
+
+const EmbeddingEngine::Program& EmbeddingEngine::program(bool update, const Forms& forms) {
+  Program& program = programs_[{update, forms}];
+  if (program.loaded) {
+    return program;
+  }
+  const auto working = System::get().runtime().host_work();
+  const std::string hlo = embedding_program(need(), update, forms);
+  const std::vector<int> devices = first_devices(need().cores);
+  program.compiled = client::compile_program(
+      std::as_bytes(std::span(hlo)), {.cores = devices.size() > 1 ? devices : std::vector<int>{},
+                                      .import = {.replicas = need().cores, .partitions = 1}});
+  program.loaded = System::get().runtime().load(program.compiled, devices);
+  return program;
+}
+
+// `first`: the argument of the program that the first list is.
+void EmbeddingEngine::put_ids(Batch& batch, const Program& lookup, size_t first) {
+  const auto& wanted = lookup.compiled->executable->args;
+  for (size_t core = 0; core < batch.cores.size(); ++core) {
+    Batch::Core& own = batch.cores[core];
+    const auto device = static_cast<int>(core);
+    size_t at = first;
+    for (size_t f = 0; f < batch.forms.size(); ++f) {
+      const FeatureIds& ids = own.features[f];
+      own.ids.push_back(put_list<int32_t>(device, *wanted.at(at++), ids.ids, -1));
+      if (!batch.forms[f].combined) {
+        continue;
+      }
+      std::vector<int32_t> samples = ids.samples;
+      std::vector<float> weights = ids.weights;
+      if (!ids.combined) {  // another core has several ids for a sample
+        samples.resize(ids.ids.size());
+        std::iota(samples.begin(), samples.end(), 0);
+        weights.assign(ids.ids.size(), 1.0F);
+      }
+      own.ids.push_back(put_list<int32_t>(device, *wanted.at(at++), samples, 0));
+      own.ids.push_back(put_list<float>(device, *wanted.at(at++), weights, 0));
+    }
+  }
+}
+
+void EmbeddingEngine::look_up(Batch& batch) {
+  const Embeddings& all = need();
+  for (size_t f = 0; f < all.features.size(); ++f) {
+    EmbeddingIds form;
+    size_t most = 0;
+    for (const Batch::Core& core : batch.cores) {
+      form.combined |= core.features[f].combined;
+      most = std::max(most, core.features[f].ids.size());
+    }
+    form.count = form.combined ? rounded_up(most) : static_cast<int64_t>(most);
+    batch.forms.push_back(form);
+  }
+  const Program& lookup = program(false, batch.forms);
+  put_ids(batch, lookup, all.tables.size());
+  pjrt::LaunchRequest request;
+  for (size_t core = 0; core < batch.cores.size(); ++core) {
+    pjrt::DeviceShare share{static_cast<int>(core), {}};
+    size_t first = 0;
+    for (const EmbeddingTable& table : all.tables) {
+      share.arguments.push_back(tables_[core][first]);
+      first += table.arrays;
+    }
+    share.arguments.insert(share.arguments.end(), batch.cores[core].ids.begin(),
+                           batch.cores[core].ids.end());
+    request.shares.push_back(std::move(share));
+  }
+  pjrt::LaunchResult result = lookup.loaded->launch(request);
+  for (size_t core = 0; core < batch.cores.size(); ++core) {
+    batch.cores[core].vectors = std::move(result.outputs[core]);
+  }
+  batch.looked_up = true;
+}
+
+void EmbeddingEngine::launched(const std::shared_ptr<Batch>& batch, int core,
+                               std::vector<pjrt::DeviceArrayPtr> gradients) {
+  const base::MutexLock lock(mutex_);
+  const auto found = batches_.find(batch->number);
+  if (found == batches_.end() || found->second != batch) {
+    return;  // dropped
+  }
+  Batch::Core& own = batch->cores[static_cast<size_t>(core)];
+  own.gradients = std::move(gradients);
+  own.launched = true;
+  if (!batch->all(&Batch::Core::launched)) {
+    return;
+  }
+  batches_.erase(found);
+  ++over_;
+  changed_.notify_all();
+  const auto gives = [](const Batch::Core& each) { return !each.gradients.empty(); };
+  if (std::ranges::all_of(batch->cores, gives)) {
+    update(*batch);
+  }
+}
+
+void EmbeddingEngine::update(const Batch& batch) {
+  const Embeddings& all = need();
+  const Program& update = program(true, batch.forms);
+  pjrt::LaunchRequest request;
+  for (size_t core = 0; core < batch.cores.size(); ++core) {
+    const Batch::Core& own = batch.cores[core];
+    pjrt::DeviceShare share{static_cast<int>(core), tables_[core]};
+    size_t next = 0;
+    for (size_t f = 0; f < all.features.size(); ++f) {
+      for (int i = 0; i < (batch.forms[f].combined ? 3 : 1); ++i) {
+        share.arguments.push_back(own.ids[next++]);
+      }
+      share.arguments.push_back(own.gradients.at(f));
+    }
+    for (size_t i = all.features.size(); i < own.gradients.size(); ++i) {
+      share.arguments.push_back(own.gradients[i]);  // learning rates
+    }
+    request.shares.push_back(std::move(share));
+  }
+  pjrt::LaunchResult result = update.loaded->launch(request);
+  for (size_t core = 0; core < batch.cores.size(); ++core) {
+    tables_[core] = std::move(result.outputs[core]);
+  }
+}
+
+EmbeddingStep::EmbeddingStep(int core, size_t arguments, size_t results) : core_(core) {
+  batch_ = EmbeddingEngine::get().take(core, results > 0);
+  Memory& memory = System::get().memory();
+  try {
+    const auto& vectors = EmbeddingEngine::vectors_of(*batch_, core);
+    for (size_t i = 0; i < arguments; ++i) {
+      const pjrt::DeviceArrayPtr& vector = vectors.at(i);
+      arguments_.push_back(address_of(memory.allocate(core, vector->bytes())));
+      memory.set(arguments_.back(), vector);
+    }
+    for (size_t i = 0; i < results; ++i) {
+      constexpr uint64_t kRate = sizeof(float);
+      results_.push_back(
+          address_of(memory.allocate(core, i < vectors.size() ? vectors[i]->bytes() : kRate)));
+    }
+  } catch (...) {
+    free_all();
+    EmbeddingEngine::get().cancel("a core could not launch its step");
+    throw;
+  }
+}
+
+void EmbeddingStep::launched() {
+  std::vector<pjrt::DeviceArrayPtr> gradients;
+  for (const uint64_t result : results_) {
+    gradients.push_back(std::get<pjrt::DeviceArrayPtr>(System::get().memory().contents(result)));
+  }
+  EmbeddingEngine::get().launched(batch_, core_, std::move(gradients));
+  launched_ = true;
+}
+
+void EmbeddingStep::free_all() {
+  for (const std::vector<uint64_t>& addresses : {arguments_, results_}) {
+    for (const uint64_t address : addresses) {
+      System::get().memory().free(address);
+    }
+  }
+}
+
+EmbeddingStep::~EmbeddingStep() {
+  try {
+    free_all();
+    if (!launched_) {
+      EmbeddingEngine::get().cancel("a core could not launch its step");
+    }
+  } catch (const std::exception&) {
+    // The addresses were forgotten: the system was initialized again.
+  }
+}
+
+}  // namespace tpu::tensorflow

@@ -1,0 +1,113 @@
+// The tables of TPUEmbedding. Their rows are divided between the cores; lookups and updates are
+// programs of all cores (lowering/embedding.cpp). A batch of ids waits on the host until the step
+// that uses it is launched. Then its lookup is launched in front of the step, and the update behind
+// the last core's step, with the gradients that the step gives. Batches are used in their order.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lowering/lowered.hpp"
+#include "runtime/runtime.hpp"
+#include "sync/mutex.hpp"
+
+namespace tpu::tensorflow {
+
+/// The ids of a feature for the samples of one core.
+struct FeatureIds {
+  bool combined = false;  ///< EmbeddingIds
+  std::vector<int32_t> ids, samples;
+  std::vector<float> weights;
+};
+
+class EmbeddingEngine {
+ public:
+  /// That of this process.
+  static EmbeddingEngine& get();
+
+  /// Tables of zeros. Throws driver::Error, also for what is not supported.
+  void configure(std::string_view config);
+  bool configured() const;
+  /// Nothing is left.
+  void reset();
+  /// Batches are lost; whoever waits for them gets an error. The tables stay.
+  void cancel(const std::string& why);
+  /// Throws FailedPrecondition when nothing was configured.
+  Embeddings embeddings() const;
+
+  /// By array and table, all rows.
+  using Arrays = std::vector<std::vector<std::span<float>>>;
+  void write(const Arrays& arrays);
+  /// Waits until what was launched has run.
+  void read(const Arrays& arrays) const;
+
+  /// The next batch of this core. `trains`: its step gives gradients.
+  void enqueue(int core, bool trains, std::vector<FeatureIds> features);
+
+  struct Batch;
+  /// The next batch of the core, looked up. Waits until all cores have it, and until the batches in
+  /// front of it are over.
+  std::shared_ptr<Batch> take(int core, bool gives_gradients);
+  static const std::vector<pjrt::DeviceArrayPtr>& vectors_of(const Batch& batch, int core);
+  /// The step of a core was launched with it, and gives these arrays.
+  void launched(const std::shared_ptr<Batch>& batch, int core,
+                std::vector<pjrt::DeviceArrayPtr> gradients);
+
+ private:
+  using Forms = std::vector<EmbeddingIds>;
+  struct Program {
+    std::shared_ptr<const client::CompiledProgram> compiled;
+    std::shared_ptr<const pjrt::DeviceProgram> loaded;
+  };
+
+  const Embeddings& need() const TPU_REQUIRES(mutex_);
+  std::shared_ptr<Batch> batch_of(uint64_t number) TPU_REQUIRES(mutex_);
+  const Program& program(bool update, const Forms& forms) TPU_REQUIRES(mutex_);
+  void put_ids(Batch& batch, const Program& lookup, size_t first) TPU_REQUIRES(mutex_);
+  void look_up(Batch& batch) TPU_REQUIRES(mutex_);
+  void update(const Batch& batch) TPU_REQUIRES(mutex_);
+  void drop(const std::string& why) TPU_REQUIRES(mutex_);
+
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  std::optional<Embeddings> embeddings_ TPU_GUARDED_BY(mutex_);
+  /// By core, then all arrays of each table, as an update takes them.
+  std::vector<std::vector<pjrt::DeviceArrayPtr>> tables_ TPU_GUARDED_BY(mutex_);
+  std::map<std::pair<bool, Forms>, Program> programs_ TPU_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<Batch>> batches_ TPU_GUARDED_BY(mutex_);  // by number
+  std::vector<uint64_t> enqueued_, taken_ TPU_GUARDED_BY(mutex_);              // by core
+  uint64_t over_ TPU_GUARDED_BY(mutex_) = 0;     // the number of the first batch that is not
+  uint64_t dropped_ TPU_GUARDED_BY(mutex_) = 0;  // counts drop()
+  std::string why_ TPU_GUARDED_BY(mutex_);       // of the last one
+};
+
+/// What a launch of a step on one core has to do with the tables. Throws as EmbeddingEngine::take()
+/// does.
+class EmbeddingStep {
+ public:
+  EmbeddingStep(int core, size_t arguments, size_t results);
+  EmbeddingStep(const EmbeddingStep&) = delete;
+  EmbeddingStep& operator=(const EmbeddingStep&) = delete;
+  /// A step that was not launched ends all that wait for it.
+  ~EmbeddingStep();
+
+  /// Addresses, for the launch.
+  const std::vector<uint64_t>& arguments() const { return arguments_; }
+  const std::vector<uint64_t>& results() const { return results_; }
+  void launched();
+
+ private:
+  void free_all();
+
+  const int core_;
+  std::shared_ptr<EmbeddingEngine::Batch> batch_;
+  std::vector<uint64_t> arguments_, results_;
+  bool launched_ = false;
+};
+
+}  // namespace tpu::tensorflow
