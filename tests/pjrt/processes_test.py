@@ -115,6 +115,14 @@ gives = jax.jit(lambda x: x + 1, donate_argnums=0)
 x = spread(8, 4)
 y = gives(x)
 print('donated', x.is_deleted(), np.asarray(y.addressable_data(0)).ravel().tolist())
+host = parts.with_memory_kind('pinned_host')
+there = jax.jit(lambda x: x * 2, out_shardings=host)(spread(8, 3))
+turn = lambda x: jax.device_put(jax.device_put(jax.device_put(x, parts) + 1, host), parts)
+back = jax.jit(turn, out_shardings=parts)(there)
+first, second = jax.local_devices()[:2]
+other = jax.sharding.SingleDeviceSharding(second, memory_kind='pinned_host')
+own = jax.device_put(jax.device_put(np.arange(6, dtype=np.float32), other), first)
+print('host', there.sharding.memory_kind, np.asarray(back.addressable_data(0)).ravel().tolist(), float(own.sum()))
 print('memory', all(d.memory_stats()['bytes_in_use'] > 0 for d in jax.local_devices()))
 folder = Path(tempfile.mkdtemp())
 step = jax.jit(lambda x: x @ x.T)
@@ -223,7 +231,7 @@ def lines() -> None:
 
 
 def calls() -> None:
-    """Calls of the host, donated arguments, use of memory and a profile, in each of two processes."""
+    """Calls of the host, donated arguments, both memories and a profile, in each of two processes."""
     for number, text in enumerate(outputs(JOIN + CALLS, 2)):
         said = {line.split()[0]: line for line in text.splitlines() if line}
         value = 2.0 * (number + 1)
@@ -231,6 +239,7 @@ def calls() -> None:
         assert said["limit"].startswith("limit") and "takes 16777216 at most" in text, text
         assert said["again"] == f"again {[value] * 3}", text
         assert said["donated"] == f"donated True {[number + 2.0] * 4}", text
+        assert said["host"] == f"host pinned_host {[value + 1] * 3} 15.0", text
         assert said["memory"] == "memory True", text
         assert said["profile"] == "profile 8 True", text
 
