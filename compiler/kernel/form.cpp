@@ -6,6 +6,7 @@
 #include <set>
 
 #include "kernel/fusion.hpp"
+#include "kernel/generator.hpp"
 #include "kernel/kernel_passes.hpp"
 #include "kernel/place_contraction.hpp"
 #include "kernel/place_control.hpp"
@@ -245,7 +246,7 @@ class RegionFusion : public Fusion {
     const int64_t count = Type{Elem::kF32, domain}.count();
     const bool generator = begins_generator(*op);
     const size_t weight = generator ? kGeneratorWeight : 1;
-    const int hidden = generator ? behind_contraction(count) : -1;
+    const int hidden = generator ? behind_contraction(program_, domain) : -1;
     pos = std::max(pos, hidden);
     auto at = program_.kernels.end();
     while (at != program_.kernels.begin() && std::prev(at)->order >= pos) {
@@ -273,12 +274,15 @@ class RegionFusion : public Fusion {
     fresh.as<LoopPart>().domain = domain;
     fresh.ops = {op};
     fresh.as<LoopPart>().nest = nest_or_copy(fresh.ops, domain);
-    const bool early = count <= kEagerElements || (generator && count <= kEarlyBits);
+    const bool early = count <= kEagerElements || (generator && hidden < 0 && count <= kEarlyBits);
     Kernel* k = insert(std::move(fresh), early ? behind(op, pos) : -1);
+    if (hidden >= 0) {
+      hidden_.insert(k);
+    }
     producers_.note(op->result(), k);
   }
 
-  // The first op of many random bits: made of positions and keys, so that any place will do.
+  // Made of positions and keys, so that any place will do.
   bool begins_generator(const Op& op) const {
     return is_word_step(op) && op.type().count() > kEagerElements &&
            std::all_of(op.operands.begin(), op.operands.end(), [&](const Value* v) {
@@ -286,26 +290,6 @@ class RegionFusion : public Fusion {
              return root->type.count() <= kEagerElements ||
                     (root->def != nullptr && is_cheap(root->def->kind) && !is_copied(root));
            });
-  }
-
-  // The last loop over so many elements that reads a contraction and has room for a generator: the
-  // vector unit makes the bits of a block while the matrix units work on the next one. -1: none.
-  int behind_contraction(int64_t count) const {
-    const auto reads_contraction = [this](const NestAccess& a) {
-      return std::any_of(program_.kernels.begin(), program_.kernels.end(), [&](const Kernel& k) {
-        return k.kind == KernelClass::kContract && k.out == a.value &&
-               k.contract().dot.batch.empty();
-      });
-    };
-    for (auto k = program_.kernels.rbegin(); k != program_.kernels.rend(); ++k) {
-      if (k->kind == KernelClass::kLoop && Type{Elem::kF32, k->loop().domain}.count() == count &&
-          loop_weight(k->ops) + kGeneratorWeight <= kMaxLoopWeight &&
-          std::any_of(k->loop().nest.accesses.begin(), k->loop().nest.accesses.end(),
-                      reads_contraction)) {
-        return k->order;
-      }
-    }
-    return -1;
   }
 
   // False if the op would bring one more access than the kernel may have.

@@ -71,8 +71,6 @@ struct KernelProgram;
 // of 110 of them on two words and a key, which a kernel keeps in eight registers. In two kernels
 // the words between them would pass HBM. A kernel has room for one such chain.
 inline constexpr size_t kMaxLoopWeight = 192, kMaxLoopAccesses = 14, kMaxLoopTaps = 20;
-inline constexpr size_t kGeneratorWeight = 128;  // of such a chain
-bool is_word_step(const Op& op);                 // one of its ops
 size_t loop_weight(const std::vector<const Op*>& ops);
 
 struct LoopPart {

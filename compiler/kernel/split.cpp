@@ -102,31 +102,6 @@ void find_buffers(KernelProgram& program) {
   }
 }
 
-bool is_word_step(const Op& op) {
-  if (op.results.size() != 1 || op.type().elem != Elem::kU32) {
-    return false;
-  }
-  switch (op.kind) {
-    case Kind::kAdd:
-    case Kind::kXor:
-    case Kind::kOr:
-    case Kind::kShiftLeft:
-    case Kind::kShiftRightLogical:
-      return true;
-    default:  // may need more registers
-      return false;
-  }
-}
-
-size_t loop_weight(const std::vector<const Op*>& ops) {
-  constexpr size_t kWord = 1, kOther = 4;
-  size_t sum = 0;
-  for (const Op* op : ops) {
-    sum += is_word_step(*op) ? kWord : kOther;
-  }
-  return sum;
-}
-
 bool has_few_accesses(const Nest& nest, size_t more) {
   std::set<std::pair<const Value*, Dims>> streams;
   for (const NestAccess& a : nest.accesses) {

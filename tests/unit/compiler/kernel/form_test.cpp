@@ -64,26 +64,34 @@ TEST(Form, AGeneratorOfRandomBitsIsOneKernel) {
 // Bits that depend on a key alone are made behind the contraction before them, block by block; the
 // sums of a layer norm, which would need whole rows, stay apart.
 TEST(Form, RandomBitsAreMadeBehindAContraction) {
-  GraphBuilder b;
-  const Type type = f32({512, 1024}), words{Elem::kU32, type.dims};
-  DotAttrs attrs;
-  attrs.lhs_contract = {1};
-  attrs.rhs_contract = {0};
-  Value* y =
-      b.op(Kind::kDotGeneral, {b.arg(f32({512, 768})), b.arg(f32({768, 1024}))}, type, attrs);
-  Value* bias = b.op(Kind::kBroadcastInDim, {b.arg(f32({1024}))}, type, DimsAttrs{{1}});
-  y = b.op(Kind::kAdd, {y, bias}, type);
-  Value* key = b.op(Kind::kBroadcastInDim, {b.arg({Elem::kU32, {}})}, words, DimsAttrs{});
-  Value* position =
-      b.op(Kind::kReshape, {b.op(Kind::kIota, {}, {Elem::kU32, {512 * 1024}}, DimAttrs{0})}, words);
-  Value* kept = mask_of(b, key, b.op(Kind::kAdd, {position, key}, words));
-  Value* x = b.op(Kind::kSelect, {kept, y, b.constant(type, 0)}, type);
-  Value* sums = b.reduce(x, b.constant(f32({}), 0), {1}, f32({512}), Kind::kAdd);
-  const KernelProgram k = make_kernels(b.done({x, kept, sums}), spec::load_board("v3_8"));
-  const Kernel& first = k.kernels.front();
-  ASSERT_EQ(first.kind, KernelClass::kContract) << print(k);
-  ASSERT_NE(first.contract().after, nullptr) << print(k);
-  EXPECT_EQ(first.contract().after->ops.size(), 105u) << print(k);
+  for (const bool with_bias : {true, false}) {
+    GraphBuilder b;
+    const Type type = f32({512, 1024}), words{Elem::kU32, type.dims};
+    DotAttrs attrs;
+    attrs.lhs_contract = {1};
+    attrs.rhs_contract = {0};
+    // A loop over as many elements of other dims is no place for them.
+    Value* heads = b.op(Kind::kDotGeneral, {b.arg(f32({8192, 64})), b.arg(f32({64, 64}))},
+                        f32({8192, 64}), attrs);
+    heads = b.op(Kind::kNegate, {heads}, heads->type);
+    Value* y =
+        b.op(Kind::kDotGeneral, {b.arg(f32({512, 768})), b.arg(f32({768, 1024}))}, type, attrs);
+    if (with_bias) {
+      Value* bias = b.op(Kind::kBroadcastInDim, {b.arg(f32({1024}))}, type, DimsAttrs{{1}});
+      y = b.op(Kind::kAdd, {y, bias}, type);
+    }
+    Value* key = b.op(Kind::kBroadcastInDim, {b.arg({Elem::kU32, {}})}, words, DimsAttrs{});
+    Value* position = b.op(Kind::kReshape,
+                           {b.op(Kind::kIota, {}, {Elem::kU32, {512 * 1024}}, DimAttrs{0})}, words);
+    Value* kept = mask_of(b, key, b.op(Kind::kAdd, {position, key}, words));
+    Value* x = b.op(Kind::kSelect, {kept, y, b.constant(type, 0)}, type);
+    Value* sums = b.reduce(x, b.constant(f32({}), 0), {1}, f32({512}), Kind::kAdd);
+    const KernelProgram k = make_kernels(b.done({heads, x, kept, sums}), spec::load_board("v3_8"));
+    const Kernel& second = *std::next(k.kernels.begin());
+    ASSERT_EQ(second.kind, KernelClass::kContract) << print(k);
+    ASSERT_NE(second.contract().after, nullptr) << print(k);
+    EXPECT_EQ(second.contract().after->ops.size(), with_bias ? 105u : 104u) << print(k);
+  }
 }
 
 // Masks that several heads share are made before what they mask, which needs no kernel of its own
