@@ -178,7 +178,7 @@ void UntimedMachine::State::check(Core& c, size_t core, size_t agent, int number
     fix(a.addr);
   }
   for_each_place(resolved, fix);
-  if (queue_is_remote(resolved)) {
+  if (queue_is_remote(resolved) && std::holds_alternative<spec::DmaCommand>(resolved.body)) {
     // The destination is memory of the peer.
     Command there = resolved;
     auto& t = std::get<spec::DmaCommand>(there.body);
