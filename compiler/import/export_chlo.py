@@ -21,7 +21,7 @@ from jaxlib.mlir.dialects import stablehlo
 ONE = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_i1e", "cosh", "digamma", "erf", "erf_inv", "erfc",
        "is_inf", "is_neg_inf", "is_pos_inf", "lgamma", "sinh", "square", "tan")
 TWO = ("next_after", "polygamma", "zeta")
-TYPES = ("f32", "bf16")
+TYPES = ("f32", "bf16", "f64")
 VERSION = "1.8.0"
 FILE = Path(__file__).with_name("chlo.mlirbc")
 

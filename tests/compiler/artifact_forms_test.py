@@ -65,7 +65,7 @@ def of_chlo() -> Iterator[tuple[str, str]]:
     """Each operation of CHLO that has a meaning in StableHLO."""
     from export_chlo import ONE, TWO
 
-    for kind in ("f32", "bf16"):
+    for kind in ("f32", "bf16", "f64"):
         for name in ONE + TWO:
             count, result = 1 + (name in TWO), "i1" if name.startswith("is_") else kind
             array = f"tensor<4x5x{kind}>"
