@@ -30,7 +30,7 @@ Module import_hlo(std::span<const std::byte> program, const std::string& name,
                   const ImportOptions& options) {
   const hlo::HloModule read = hlo::read_hlo_module(program);
   bytecode::RawModule raw = hlo::to_raw(read, options.replicas, options.partitions);
-  frontend::outline_manual_parts(raw);
+  frontend::outline_manual_parts(raw, options.partitions);
   Module module = frontend::normalise(raw, name.empty() ? name_of(raw) : name, options);
   verify(module);
   return module;
@@ -64,7 +64,7 @@ Module import_vhlo(std::span<const std::byte> artifact, const std::string& name,
   bytecode::RawModule raw = bytecode::read_bytecode(artifact);
   bytecode::to_vhlo_form(raw);
   frontend::flatten_tuples(raw);
-  frontend::outline_manual_parts(raw);
+  frontend::outline_manual_parts(raw, options.partitions);
   Module module = frontend::normalise(raw, name.empty() ? name_of(raw) : name, options);
   verify(module);
   return module;

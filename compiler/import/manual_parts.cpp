@@ -18,8 +18,9 @@
 
 #include "import/codes.hpp"
 #include "import/gspmd.hpp"
+#include "import/manual_circles.hpp"
 #include "import/manual_finder.hpp"
-#include "import/raw_builder.hpp"
+#include "import/manual_ops.hpp"
 #include "ir/error.hpp"
 
 namespace tpu::compiler::frontend {
@@ -33,34 +34,13 @@ using bytecode::RawRegion;
 
 constexpr size_t kMostCopies = 1 << 20;  // of ops, in all functions that are made
 
-// An attribute that says how an array is sharded, and its name.
-using Said = std::pair<std::string_view, uint32_t>;
 using Names = std::unordered_map<uint32_t, uint32_t>;  // of values, in another function
-
-// What is known of the module, and what is added to it.
-struct Known {
-  explicit Known(RawModule& to) : module(to), build(to), tables(to), core_ops(tables, to.module) {}
-
-  RawModule& module;
-  bytecode::RawBuilder build;
-  const Tables tables;
-  const CoreOps core_ops;
-  std::unordered_map<uint32_t, uint32_t> types;  // by value
-  std::unordered_map<uint32_t, Said> arguments;  // of the program, by value
-  std::set<std::string, std::less<>> names;      // of functions
-  std::vector<RawOp> made;                       // functions
-  size_t copies = 0;
-};
 
 // Ops that keep together. `place`: of the op that they are or replace; kNowhere: gone.
 struct Item {
   size_t place = kNowhere;
   std::vector<RawOp> ops = {};
 };
-
-[[noreturn]] void fail(const RawModule& module, const RawOp& op, const std::string& message) {
-  throw Error(message, display_name(op), Tables(module).loc(op.loc));
-}
 
 // Values that regions of the op make.
 template <typename Fn>
@@ -124,7 +104,7 @@ std::vector<size_t> order_of(const std::vector<Item>& items, size_t end) {
 // What becomes of one region.
 class RegionOutliner {
  public:
-  RegionOutliner(RawRegion& region, Known& known)
+  RegionOutliner(RawRegion& region, ManualProgram& known)
       : m_(known.module),
         build_(known.build),
         tables_(known.tables),
@@ -166,9 +146,10 @@ class RegionOutliner {
     Said said = said_of(whole);
     if (said.second == kNone) {
       if (m_.types[type_of(whole)].shape != m_.types[op.result_types.at(0)].shape) {
-        fail(m_, op,
-             "the program does not specify how the operand is sharded; mark its sharding first "
-             "(xs.mark_sharding)");
+        known_.fail(
+            op,
+            "the program does not specify how the operand is sharded; mark its sharding first "
+            "(xs.mark_sharding)");
       }
       said = {"mhlo.sharding", build_.text("{replicated}")};
     }
@@ -186,35 +167,11 @@ class RegionOutliner {
     return {"mhlo.sharding", one ? tables_.entry(ops_[at].dictionary, "mhlo.sharding") : kNone};
   }
 
-  uint32_t type_of(uint32_t value) const { return known_.types.at(value); }
+  uint32_t type_of(uint32_t value) const { return known_.type_of(value); }
+  uint32_t new_value(uint32_t type) { return known_.new_value(type); }
 
-  uint32_t new_value(uint32_t type) {
-    known_.types[m_.num_values] = type;
-    return m_.num_values++;
-  }
-
-  static RawOp op_of(uint32_t loc, std::string_view name) {
-    RawOp op;
-    op.dialect = Dialect::kVhlo;
-    op.dialect_name = "vhlo";
-    op.name = name;
-    op.loc = loc;
-    return op;
-  }
-
-  // With a result of the operand's type.
   RawOp custom_call(uint32_t loc, std::string_view target, uint32_t operand, const Said& sharding) {
-    RawOp op = op_of(loc, "custom_call_v1");
-    const uint32_t type = type_of(operand);
-    op.operands = {operand};
-    op.results = {new_value(type)};
-    op.result_types = {type};
-    op.properties = {{"call_target_name", build_.text(target)},
-                     {"backend_config", build_.text("")},
-                     {"has_side_effect", build_.integer(0)},
-                     {"called_computations", build_.array({})}};
-    op.dictionary = build_.dictionary({sharding});
-    return op;
+    return known_.custom_call(loc, target, operand, sharding, type_of(operand));
   }
 
   // ---- a part as a function
@@ -223,7 +180,7 @@ class RegionOutliner {
     const uint32_t loc = ops_[part.first()].loc;
     Item item{part.place()};
     RawRegion body;
-    RawOp call = op_of(loc, "call_v1");
+    RawOp call = manual_op(loc, "call_v1");
     Names inside;
     const auto add_argument = [&](uint32_t value, uint32_t entered) {
       inside[value] = new_value(type_of(entered));
@@ -252,7 +209,7 @@ class RegionOutliner {
       body.ops.push_back(std::move(ops_[at]));
       items_[at].place = kNowhere;
     }
-    RawOp back = op_of(loc, "return_v1");
+    RawOp back = manual_op(loc, "return_v1");
     leave(part, call, back);
     each_use(back, rename);
     body.ops.push_back(std::move(back));
@@ -262,11 +219,11 @@ class RegionOutliner {
   }
 
   void check_no_token(uint32_t value, const ManualPart& part) const {
-    const auto& type = m_.types[type_of(value)];
-    if (type.dialect == Dialect::kVhlo && type.code == bytecode::vhlo_type::kToken) {
-      fail(m_, ops_[part.first()],
-           "a token of the program of all devices orders the work of one device; begin with a new "
-           "token behind SPMDFullToShardShape");
+    if (known_.is_token(value)) {
+      known_.fail(
+          ops_[part.first()],
+          "a token of the program of all devices orders the work of one device; begin with a new "
+          "token behind SPMDFullToShardShape");
     }
   }
 
@@ -331,9 +288,9 @@ class RegionOutliner {
     }
     known_.copies += places.size();
     if (known_.copies > kMostCopies) {
-      fail(m_, ops_[*places.begin()],
-           "the manual parts of the program need more than " + std::to_string(kMostCopies) +
-               " copies of ops around them; pass the values through SPMDFullToShardShape");
+      known_.fail(ops_[*places.begin()],
+                  "the manual parts of the program need more than " + std::to_string(kMostCopies) +
+                      " copies of ops around them; pass the values through SPMDFullToShardShape");
     }
     for (const size_t at : places) {
       RawOp& copy = body.ops.emplace_back(ops_[at]);
@@ -355,7 +312,7 @@ class RegionOutliner {
       name = "manual_part." + std::to_string(again);
     }
     const std::string_view kept = build_.keep(std::move(name));
-    RawOp f = op_of(call.loc, "func_v1");
+    RawOp f = manual_op(call.loc, "func_v1");
     f.regions.push_back(std::move(body));
     f.properties = {
         {"sym_name", build_.text(kept)},
@@ -370,10 +327,11 @@ class RegionOutliner {
     const std::set<size_t> placed(order.begin(), order.end());
     for (size_t i = ops_.size(); i < items_.size(); ++i) {
       if (!placed.contains(i)) {
-        fail(m_, items_[i].ops.back(),
-             "an array of one device passes by an array of all devices that depends on it: it is "
-             "read on both sides of SPMDShardToFullShape and SPMDFullToShardShape; send it through "
-             "both of them too");
+        known_.fail(
+            items_[i].ops.back(),
+            "an array of one device (a token, or of a part that is manual along some axes only) "
+            "passes by an array of all devices that depends on it: it is read on both sides of "
+            "SPMDShardToFullShape and SPMDFullToShardShape; send it through both of them too");
       }
     }
   }
@@ -400,7 +358,7 @@ class RegionOutliner {
   bytecode::RawBuilder& build_;
   const Tables& tables_;
   std::vector<RawOp>& ops_;
-  Known& known_;
+  ManualProgram& known_;
   const ManualFinder found_;
   std::vector<Item> items_;  // the first are those of the ops
   std::set<size_t> copied_;  // places
@@ -421,7 +379,7 @@ bool has_manual_parts(const RawRegion& region, const Tables& tables) {
 
 class Outliner {
  public:
-  explicit Outliner(RawModule& module) : known_(module) {}
+  Outliner(RawModule& module, int64_t partitions) : known_(module, partitions) {}
 
   void run() {
     for (RawRegion& top : known_.module.module.regions) {
@@ -479,21 +437,23 @@ class Outliner {
     }
     if (std::ranges::any_of(region.ops,
                             [&](const RawOp& op) { return enters_or_leaves(op, known_.tables); })) {
+      cut_manual_circles(region, known_);
       RegionOutliner(region, known_).run();
     }
   }
 
-  Known known_;
+  ManualProgram known_;
 };
 
 }  // namespace
 
-void outline_manual_parts(RawModule& module) {
+void outline_manual_parts(RawModule& module, int64_t partitions) {
   const Tables tables(module);
+  const auto own = tables.integer(tables.entry(module.module.dictionary, "mhlo.num_partitions"));
   if (std::ranges::any_of(module.module.regions, [&](const RawRegion& region) {
         return has_manual_parts(region, tables);
       })) {
-    Outliner(module).run();
+    Outliner(module, partitions > 0 ? partitions : own.value_or(1)).run();
   }
 }
 

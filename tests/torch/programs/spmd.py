@@ -78,6 +78,16 @@ class Spmd(unittest.TestCase):
         found = xs.disable_manual_sharding(again.sum(0, keepdim=True), (None, "y"), (1, 16)).global_tensor
         torch.testing.assert_close(found.cpu(), (a * scale + 1).sum(0, keepdim=True), rtol=1e-5, atol=1e-4)
 
+    def test_manual_sharding_around_an_array_of_all_devices(self) -> None:
+        """A shard is read on both sides of what all devices compute."""
+        xs.set_global_mesh(self.mesh((1, CORES), ("x", "y")))
+        a = torch.randn(8, 8)
+        part = xs.enable_manual_sharding(a.to(self.device), (None, "y")).global_tensor * 2
+        whole = xs.disable_manual_sharding(part, (None, "y"), a.shape).global_tensor
+        back = xs.enable_manual_sharding(whole + 1, (None, "y")).global_tensor
+        found = xs.disable_manual_sharding(back * part, (None, "y"), a.shape).global_tensor
+        torch.testing.assert_close(found.cpu(), (2 * a + 1) * 2 * a, rtol=1e-5, atol=1e-5)
+
     def test_collective_of_manual_sharding(self) -> None:
         xs.set_global_mesh(self.mesh((1, CORES), ("x", "y")))
         a = torch.randn(8, 8)

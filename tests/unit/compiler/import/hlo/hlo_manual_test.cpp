@@ -114,6 +114,25 @@ TEST(HloManualParts, InAChainAreSeveral) {
   EXPECT_EQ(cut(m, parts[1]->as<ManualAttrs>().in[0]), "[8,1]");  // as the first gives it
 }
 
+// What the second part reads of the first goes through the program of all devices as a stack.
+TEST(HloManualParts, ThatReadAroundTheirBorderAreCut) {
+  const Module m = load(program({kColumnsOfWhole,
+                                 enter(1),
+                                 {"negate", kPart, {2}},
+                                 leave(3),
+                                 {"abs", kWhole, {4}},
+                                 sharded({"tanh", kWhole, {5}}, kColumns),
+                                 enter(6),
+                                 {"add", kPart, {3, 7}},
+                                 leave(8)}));
+  const auto parts = manual_parts(m);
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0]->results.size(), 2u);
+  EXPECT_EQ(to_string(parts[0]->type(0)), "f32[8,8]");
+  EXPECT_EQ(to_string(parts[0]->type(1)), "f32[8,8,1]");
+  EXPECT_EQ(arguments_of(*parts[1]->regions[0]), "f32[8,1], f32[1,8,1]");
+}
+
 TEST(HloManualParts, TakeOtherArgumentsReplicated) {
   const Module m = load(program({kColumnsOfWhole,
                                  parameter(1, kScalar),
@@ -332,16 +351,19 @@ TEST(HloManualParts, ErrorsSayWhatIsMissing) {
       HasSubstr("a token of the program of all devices"));
   EXPECT_THAT(error_of(program({kColumnsOfWhole, enter(1), enter(2), leave(3)})),
               HasSubstr("the operand is an array of one device already"));
+  // Manual along the first axis only: the device has no place in a stack that the text could name.
+  const std::string some =
+      number(1, 3) + packed(3, {1, 8}) + packed(9, {8}) + packed(10, {0}) + packed(8, {4});
   EXPECT_THAT(error_of(program({kColumnsOfWhole,
-                                enter(1),
+                                call_of("SPMDFullToShardShape", kPart, 1, some),
                                 {"negate", kPart, {2}},
                                 leave(3),
                                 {"abs", kWhole, {4}},
                                 sharded({"tanh", kWhole, {5}}, kColumns),
-                                enter(6),
+                                call_of("SPMDFullToShardShape", kPart, 6, some),
                                 {"add", kPart, {3, 7}},
                                 leave(8)})),
-              HasSubstr("an array of one device passes by an array of all devices"));
+              HasSubstr("passes by an array of all devices"));
 }
 
 // ---- Shardy

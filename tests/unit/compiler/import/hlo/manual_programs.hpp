@@ -60,6 +60,9 @@ inline const std::string kOnes = floats(kPart, std::vector<float>(8, 1));
 inline const std::string kFirstColumn = bytes(17, number(1, 0) + number(2, 8) + number(3, 1)) +
                                         bytes(17, number(1, 0) + number(2, 1) + number(3, 1));
 
+inline const std::string kFirstElement = bytes(17, number(1, 0) + number(2, 1) + number(3, 1)) +
+                                         bytes(17, number(1, 0) + number(2, 1) + number(3, 1));
+
 inline std::string program(const std::vector<Instruction>& instructions,
                            const std::vector<std::string>& others = {}) {
   std::vector<std::string> all = others;

@@ -158,6 +158,48 @@ TEST(HloManualValues, OfTheNumberOfTheCoreAlone) {
             array_of([](size_t i, size_t j) { return given(0, i, j) + static_cast<float>(j); }));
 }
 
+// A shard passes by arrays of all devices that depend on it: once, and twice; an entry does too.
+TEST(HloManualValues, OfShardsThatPassByAnArrayOfAllDevices) {
+  const auto got = run(program({kColumnsOfWhole,
+                                enter(1),
+                                {"negate", kPart, {2}},
+                                leave(3),
+                                sharded({"transpose", kWhole, {4}, packed(14, {1, 0})}, kColumns),
+                                enter(5),
+                                {"subtract", kPart, {6, 3}},
+                                {"add", kPart, {7, 2}},
+                                leave(8),
+                                sharded({"transpose", kWhole, {9}, packed(14, {1, 0})}, kColumns),
+                                enter(10),
+                                {"subtract", kPart, {11, 3}},
+                                leave(12)}));
+  const auto second = [](size_t i, size_t j) { return 2 * given(0, i, j) - given(0, j, i); };
+  EXPECT_EQ(got.at(0), array_of([&](size_t i, size_t j) { return second(j, i) + given(0, i, j); }));
+}
+
+// What a collective gives is a stack too.
+TEST(HloManualValues, OfSumsThatPassByAnArrayOfAllDevices) {
+  const auto got = run(program({kColumnsOfWhole,
+                                enter(1),
+                                {"slice", shape(kF32, {1, 1}), {2}, kFirstElement},
+                                {"reshape", kScalar, {3}},
+                                {"all-reduce", kPart, {2}, kOverAll},
+                                leave(5),
+                                sharded({"negate", kWhole, {6}}, kColumns),
+                                enter(7),
+                                {"broadcast", kPart, {4}},
+                                {"add", kPart, {8, 9}},
+                                leave(10)},
+                               {sum()}));
+  EXPECT_EQ(got.at(0), array_of([](size_t i, size_t j) {
+              float all = 0;
+              for (size_t k = 0; k < 8; ++k) {
+                all += given(0, i, k);
+              }
+              return given(0, 0, j) - all;
+            }));
+}
+
 // Three times: the part is one of the loop's body.
 TEST(HloManualValues, OfPartsInALoop) {
   const std::string count = shape(kS32, {}), both = tuple_shape({count, kWhole});
