@@ -44,6 +44,8 @@ struct Arguments {
   RollLayers roll_layers = RollLayers::kAuto;
   std::string style{tpu::compiler::name_of(tpu::compiler::Style::kBest)};
   uint64_t rng_seed = 0;
+  int64_t hbm_mib = 0;
+  bool fit = true;
   bool verbose = false, assemble = false, disassemble = false, keep_values = false, stats = false;
 };
 
@@ -147,6 +149,8 @@ tpu::compiler::CompileOptions options_of(const Arguments& a) {
   options.keep_values = a.keep_values;
   options.stats = a.stats;
   options.rng_seed = a.rng_seed;
+  options.hbm_bytes = a.hbm_mib << 20;
+  options.fit = a.fit;
   options.dump_after = a.dumps;
   options.dump = [](const std::string& stage, const std::string& text) {
     std::cout << "// after " << stage << "\n" << shown(text) << "\n";
@@ -212,6 +216,20 @@ void add_modes(CLI::App& app, Arguments& a) {
       ->option_text("best|xla2019|xla2023 [best]");
 }
 
+// What a program does that is too large.
+void add_memory(CLI::App& app, Arguments& a) {
+  const std::map<std::string, bool> fits = {{"auto", true}, {"off", false}};
+  app.add_option("--fit", a.fit,
+                 "a program that needs more memory than there is: compile it so that it computes "
+                 "values again in place of keeping them (auto), or reject it (off)")
+      ->transform(CLI::Transformer(fits))
+      ->option_text("auto|off [auto]");
+  constexpr int64_t kMostMib = int64_t{1} << 20;
+  app.add_option("--hbm-mib", a.hbm_mib,
+                 "HBM of a core that the program may use, its instructions included (default: all)")
+      ->check(CLI::Range(int64_t{1}, kMostMib));
+}
+
 void add_options(CLI::App& app, Arguments& a) {
   app.set_version_flag("--version", "tpuc " TPU_VERSION);
   app.add_option("program", a.input, "PROGRAM.mlirbc (StableHLO) or .hlo.pb (HLO)")->required();
@@ -237,6 +255,7 @@ void add_options(CLI::App& app, Arguments& a) {
                    ->check(CLI::IsMember(tpu::compiler::stages()))
                    ->allow_extra_args(false);
   add_modes(app, a);
+  add_memory(app, a);
   app.add_option("--rng-seed", a.rng_seed,
                  "of the numbers that `stablehlo.rng` draws: the same in each run of the program")
       ->capture_default_str();

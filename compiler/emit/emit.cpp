@@ -260,7 +260,8 @@ EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
                             const spec::BoardParams& board, const std::vector<int>& cores,
                             const std::function<void(double done)>& progress,
                             const EmitRules& rules) {
-  PlanContext plan(module, kernels, board);
+  const int64_t all = board.hbm.gib_per_core << 30;
+  PlanContext plan(module, kernels, board, rules.hbm_bytes > 0 ? rules.hbm_bytes : all);
   EmitContext ctx(plan, cores);
   if (!rules.keep_values) {
     plan.memory.keep_nothing();

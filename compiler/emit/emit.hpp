@@ -33,6 +33,7 @@ struct EmittedProgram {
 struct EmitRules {
   bool overlap = true;      // commands of one may run beside those of its neighbours
   bool keep_values = true;  // a value may stay in VMEM from one to another
+  int64_t hbm_bytes = 0;    // of a core that the program may use; 0: all
 };
 
 // Kernels whose tiles do not fit into VMEM are cut in two until they do. Throws Error if the

@@ -238,6 +238,7 @@ KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
   KernelContext context{module, board};
   const StyleRules rules = rules_of(options.style);
   context.shard_updates = rules.shard_updates && options.update_sharding != UpdateSharding::kOff;
+  context.least_memory = options.least_memory;
   context.one_result = !rules.many_results;
   context.epilogue_columns = rules.epilogues_by_columns;
   context.tiles_span_taps = rules.tiles_span_taps;
@@ -266,7 +267,32 @@ KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
 
 EmitRules emit_rules(const CompileOptions& options) {
   const StyleRules rules = rules_of(options.style);
-  return {.overlap = rules.overlap_kernels, .keep_values = rules.values_in_vmem};
+  return {.overlap = rules.overlap_kernels,
+          .keep_values = rules.values_in_vmem,
+          .hbm_bytes = options.hbm_bytes};
+}
+
+// Arrays and instructions of a program that has been planned.
+void check_memory(const exe::ExecutableT& e, const EmittedProgram& emitted,
+                  const spec::BoardParams& board, const CompileOptions& options) {
+  const int64_t all = board.hbm.gib_per_core << 30;
+  const int64_t limit = options.hbm_bytes > 0 ? std::min(all, options.hbm_bytes) : all;
+  const auto code = static_cast<int64_t>(e.image.size());
+  const int64_t needed = static_cast<int64_t>(e.hbm_bytes) + code;
+  if (needed <= limit) {
+    return;
+  }
+  MemoryPeak peak{.excess = needed - limit};
+  for (const Scratch::Temporary& t : emitted.scratch.peak()) {
+    if (t.value != nullptr) {
+      peak.bytes += t.bytes;
+      peak.alive.push_back(t.value);
+    }
+  }
+  throw HbmExhausted(
+      Error("the program needs " + std::to_string(needed) + " bytes of HBM, " + has_text(limit) +
+            ":\n  instructions: " + std::to_string(code) + " bytes\n" + emitted.memory()),
+      std::move(peak));
 }
 
 }  // namespace
@@ -327,11 +353,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   e.image = bytes_of(encode_image(listing, info));
   add_parameters(e, module, emitted.result_slots);
   add_slots(e, listing);
-  if (e.hbm_bytes > static_cast<uint64_t>(board.hbm.gib_per_core) << 30) {
-    throw HbmExhausted("the program needs " + std::to_string(e.hbm_bytes) +
-                       " bytes of HBM, a core has " + std::to_string(board.hbm.gib_per_core) +
-                       " GiB:\n" + emitted.memory());
-  }
+  check_memory(e, emitted, board, options);
   add_tables(e, emitted);
   add_host_calls(e, listing);
   add_temporaries(e, emitted.scratch);

@@ -16,6 +16,7 @@
 #include "kernel/kernel_passes.hpp"
 #include "legalize/dot_parts.hpp"
 #include "passes/inline.hpp"
+#include "passes/rematerialise.hpp"
 
 namespace tpu::compiler {
 
@@ -55,12 +56,63 @@ constexpr int kMostCuts = 32;
 constexpr double kLeastShare = 1.0 / 16;
 constexpr double kPartsOfAll = 16;
 
-// What makes the program too long becomes a loop.
-exe::ExecutableT generate_in_loops(Module& module, const spec::BoardParams& board,
-                                   const CompileOptions& options, const Watchers& watchers) {
-  for (int cuts = 0;; ++cuts) {
+constexpr int kMostFits = 6;  // compilations of a program that does not fit into HBM
+
+// The error of a program that does not fit, with what would make it smaller.
+HbmExhausted with_advice(const HbmExhausted& error, const Module& module,
+                         const spec::BoardParams& board, const CompileOptions& options) {
+  if (error.peak().alive.empty()) {
+    return error;
+  }
+  std::string text = error.message();
+  if (!options.fit) {
+    text +=
+        "\n  `tpuc --fit auto` (TPUBOARD_FIT=auto) computes values again in place of keeping them";
+  } else if (options.least_memory) {
+    text += "\n  without values that can be computed again from others where they are used";
+  }
+  if (const auto cores = spec::core_count(board); module.num_cores < cores) {
+    const int64_t limit = options.hbm_bytes > 0 ? options.hbm_bytes : board.hbm.gib_per_core << 30;
+    const int64_t alive = error.peak().bytes;
+    const int64_t kept = limit + error.peak().excess - alive;
+    const int64_t share = alive * module.num_cores / cores;
+    text += "\n  the batch cut over " + std::to_string(cores) + " cores: about " +
+            std::to_string(kept + share) + " bytes a core";
+    if (kept + share > limit) {
+      text += ", still too much; cut the weights too";
+    }
+  }
+  return {Error(text, error.op(), error.loc()), error.peak()};
+}
+
+// A program that does not fit into HBM is compiled again: first with constants and cheap values
+// where they are used, then with values computed again, those alive when most of HBM is in use.
+exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& board,
+                                    CompileOptions& options, const Watchers& watchers) {
+  for (int tries = 1;; ++tries) {
     try {
       return generate(module, board, options, watchers);
+    } catch (const HbmExhausted& e) {
+      const int64_t again = options.least_memory ? rematerialise(module, e.peak()) : 0;
+      if (again > 0) {
+        module.notes.push_back("memory: values of " + std::to_string(again) +
+                               " bytes are computed again where they are read late");
+      }
+      const bool stuck = options.least_memory && again == 0;
+      if (!options.fit || e.peak().alive.empty() || tries == kMostFits || stuck) {
+        throw with_advice(e, module, board, options);
+      }
+      options.least_memory = true;
+    }
+  }
+}
+
+// What makes the program too long becomes a loop.
+exe::ExecutableT generate_in_loops(Module& module, const spec::BoardParams& board,
+                                   CompileOptions options, const Watchers& watchers) {
+  for (int cuts = 0;; ++cuts) {
+    try {
+      return generate_in_memory(module, board, options, watchers);
     } catch (const ProgramTooLong& e) {
       const std::vector<const Op*> dots =
           e.share() < kLeastShare ? equal_dots(module, e.most()) : std::vector<const Op*>{e.most()};

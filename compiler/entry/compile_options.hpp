@@ -56,6 +56,12 @@ struct CompileOptions {
   // Of a program that says nothing of cores: these arguments hold a batch in dimension 0, which is
   // cut over `cores`, else over all of the board (data_parallel.hpp). None: the program as it is.
   std::vector<size_t> data_parallel;
+  // HBM of a core that the program may use with its instructions. 0: all that a core has.
+  int64_t hbm_bytes = 0;
+  // A program that needs more is compiled again with fewer values kept, in place of being refused.
+  bool fit = true;
+  // Time is spent where that needs fewer bytes of HBM.
+  bool least_memory = false;
   // Stages (of stages()) whose text `dump` is called with, as soon as it is known: also of a
   // program that a later stage refuses.
   std::vector<std::string> dump_after;

@@ -1,17 +1,36 @@
 // Errors of the compiler that callers tell apart from a damaged or contradictory program.
 #pragma once
 
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include "ir/error.hpp"
 
 namespace tpu::compiler {
 
 struct Op;
+struct Value;
+
+// When a program needs most HBM: values of its graph, or of the kernels', that have a buffer then
+// (arguments and results aside), and how much more that is than the program may use.
+struct MemoryPeak {
+  std::vector<const Value*> alive = {};
+  int64_t bytes = 0;  // of them
+  int64_t excess = 0;
+};
 
 // The program is good, the board too small: a core has less memory than it needs. The text lists
 // the largest buffers.
 class HbmExhausted : public Error {
  public:
   using Error::Error;
+  HbmExhausted(const Error& error, MemoryPeak peak) : Error(error), peak_(std::move(peak)) {}
+  // Nothing is alive: it is not the values between the arguments and the results.
+  const MemoryPeak& peak() const { return peak_; }
+
+ private:
+  MemoryPeak peak_;
 };
 
 // The program holds what the compiler does not support; the text says what and where.

@@ -157,6 +157,10 @@ struct Module {
   std::vector<MovedArray> moved;   // in program order
   std::vector<std::string> notes;  // what passes remark for the user
   OwnPartitioner partitioner;      // of custom calls of the global graph; empty: there are none
+  // Ops that are computed right in front of what reads them, not as early as possible, and of which
+  // group of such ops each is: those of a group are computed together (passes/rematerialise.hpp).
+  std::unordered_map<OpId, int> late;
+  int late_groups = 0;
 
   Function* find(const std::string& function_name) const;  // null if there is none
   // Gives ids to all ops that have none (0); passes call it through the pass manager.

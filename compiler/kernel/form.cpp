@@ -8,6 +8,7 @@
 #include "kernel/fusion.hpp"
 #include "kernel/generator.hpp"
 #include "kernel/kernel_passes.hpp"
+#include "kernel/late_ops.hpp"
 #include "kernel/place_contraction.hpp"
 #include "kernel/place_control.hpp"
 #include "kernel/place_move.hpp"
@@ -27,28 +28,27 @@ constexpr int64_t kEarlyBits = 1 << 20;  // and masks of random bits, to join wh
 
 class RegionFusion : public Fusion {
  public:
-  // `parent`: of the region around it, null for main.
-  RegionFusion(const Region& region, const ControlFacts& facts, RegionFusion* parent,
-               CoreClasses together, int64_t piece, int64_t bucket_bytes)
-      : region_(region),
+  RegionFusion(const Module& module, const Region& region, const ControlFacts& facts,
+               RegionFusion* parent, CoreClasses together, const FormOptions& options)
+      : module_(module),
+        region_(region),
         facts_(facts),
         parent_(parent),
         together_(std::move(together)),
-        piece_(piece),
-        bucket_bytes_(bucket_bytes) {
+        options_(options) {
     context_.is_copied = [this](const Value* v) { return is_copied(v); };
     uses_ = compute_uses(region);
   }
 
   KernelProgram run() {
-    BucketOrder order = order_buckets(region_, piece_, bucket_bytes_);
+    BucketOrder order = order_buckets(region_, options_.piece, options_.bucket_bytes);
     program_.buckets = std::move(order.buckets);
-    program_.piece = piece_;
+    program_.piece = options_.piece;
     for (const OrderStep& step : order.steps) {
       if (step.bucket >= 0) {
         const Bucket& bucket = program_.buckets[static_cast<size_t>(step.bucket)];
         check_together(*bucket.ops[0]);
-        place_all_reduce(bucket, piece_, *this);
+        place_all_reduce(bucket, options_.piece, *this);
       } else {
         visit(step.op);
       }
@@ -100,7 +100,7 @@ class RegionFusion : public Fusion {
     return made->result();
   }
   KernelProgram form(const Region& region, const CoreClasses& together) override {
-    return RegionFusion(region, facts_, this, together, piece_, bucket_bytes_).run();
+    return RegionFusion(module_, region, facts_, this, together, options_).run();
   }
 
  private:
@@ -219,6 +219,7 @@ class RegionFusion : public Fusion {
     std::vector<Placing> work;
     const auto begin = [&](const Op* op, int from) {
       if (!producers_.made(op->result())) {
+        from = std::max(from, late_.from(*op));
         work.push_back({op, from, std::max(from, producers_.latest_of(*op)), 0});
       }
     };
@@ -266,6 +267,7 @@ class RegionFusion : public Fusion {
           hidden_.insert(&k);
         }
         producers_.note(op->result(), &k);
+        late_.note(*op, &k);
         producers_.forget_latest();
         return;
       }
@@ -280,6 +282,7 @@ class RegionFusion : public Fusion {
       hidden_.insert(k);
     }
     producers_.note(op->result(), k);
+    late_.note(*op, k);
   }
 
   // Made of positions and keys, so that any place will do.
@@ -331,7 +334,7 @@ class RegionFusion : public Fusion {
           return false;
         }
         if (a.value->def != nullptr && a.value->def->kind == Kind::kAllReduce &&
-            streamed_bytes(a.value->type, piece_) > 0) {
+            streamed_bytes(a.value->type, options_.piece) > 0) {
           sums.insert(a.value);
         }
       }
@@ -386,7 +389,7 @@ class RegionFusion : public Fusion {
                                " reshapes, transposes and slices in a row need a copy each; put "
                                "arithmetic between them, or leave some of them out");
     }
-    place_loop(v->def);
+    place_loop(v->def, options_.late_constants && v->def->operands.empty() ? late_.end() : -1);
     --copies_;
     copied_.insert(v);
   }
@@ -454,9 +457,10 @@ class RegionFusion : public Fusion {
     find_buffers(program_);
   }
 
+  const Module& module_;
   const Region& region_;
   const ControlFacts& facts_;
-  RegionFusion* parent_;  // of the region around this one
+  RegionFusion* parent_;  // of the region around this one; null for main
   const CoreClasses together_;
   NestContext context_;
   Uses uses_;
@@ -467,14 +471,14 @@ class RegionFusion : public Fusion {
   // With a generator behind a contraction. A sum along the columns would keep them from its blocks.
   std::set<const Kernel*> hidden_;
   int copies_ = 0;  // that copy() is making
-  const int64_t piece_, bucket_bytes_;
+  LateOps late_{module_, program_};
+  const FormOptions options_;
 };
 
 }  // namespace
 
-KernelProgram form_kernels(const Module& module, int64_t piece, int64_t bucket_bytes) {
-  return RegionFusion(module.main->body, ControlFacts(module), nullptr, {}, piece, bucket_bytes)
-      .run();
+KernelProgram form_kernels(const Module& module, const FormOptions& options) {
+  return RegionFusion(module, module.main->body, ControlFacts(module), nullptr, {}, options).run();
 }
 
 }  // namespace tpu::compiler

@@ -68,7 +68,7 @@ struct PassRow {
 constexpr PassRow kPasses[] = {
     {"form", 7,
      [](KernelProgram& p, KernelContext& c, PassLog&) {
-       p = form_kernels(c.module, c.piece, c.bucket_bytes);
+       p = form_kernels(c.module, {c.piece, c.bucket_bytes, c.least_memory});
      }},
     {"one_result", 1,
      [](KernelProgram& p, KernelContext& c, PassLog&) {
@@ -78,7 +78,7 @@ constexpr PassRow kPasses[] = {
      }},
     {"recompute", 4,
      [](KernelProgram& p, KernelContext& c, PassLog& log) {
-       recompute_values(p, *c.module.main, c.board, &log);
+       recompute_values(p, *c.module.main, c.board, c.least_memory ? kPriceOfScarceBytes : 0, &log);
      }},
     {"split", 1,
      [](KernelProgram& p, KernelContext&, PassLog& log) {

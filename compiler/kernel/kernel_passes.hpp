@@ -26,6 +26,7 @@ struct KernelContext {
   bool one_result = false;                      // of the program for a loop kernel
   bool epilogue_columns = false;                // see fuse_epilogues()
   bool tiles_span_taps = false;                 // of a contraction
+  bool least_memory = false;                    // time is spent where that needs fewer bytes of HBM
   bool shard_updates = false;
   bool only_faster = false;  // updates are sharded only where the board gains by it
   ShardReport sharded = {};  // what shard_update did
@@ -55,8 +56,14 @@ KernelProgram run_kernel_passes(KernelContext& context, const KernelPassOptions&
 // Cuts the graph into kernels by all passes, without sharded updates.
 KernelProgram make_kernels(const Module& module, const spec::BoardParams& board);
 
-// The pass `form`. `piece`: bytes of a streamed piece of an exchange; `bucket_bytes`: of one.
-KernelProgram form_kernels(const Module& module, int64_t piece,
-                           int64_t bucket_bytes = kBucketBytes);
+// Of the pass `form`.
+struct FormOptions {
+  int64_t piece = 0;                    // bytes of a streamed piece of an exchange
+  int64_t bucket_bytes = kBucketBytes;  // of an exchange
+  // A constant that needs a buffer gets a kernel of its own right in front of what reads it, in
+  // place of a part of an early kernel with loops of that size.
+  bool late_constants = false;
+};
+KernelProgram form_kernels(const Module& module, const FormOptions& options);
 
 }  // namespace tpu::compiler

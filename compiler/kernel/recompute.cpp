@@ -65,8 +65,8 @@ class LoopCost {
 class Recomputer {
  public:
   Recomputer(KernelProgram& program, const Function& main, const spec::BoardParams& board,
-             PassLog* log)
-      : program_(program), index_(program), cost_(board), log_(log) {
+             double byte_price, PassLog* log)
+      : program_(program), index_(program), cost_(board), byte_price_(byte_price), log_(log) {
     const Op* ret = main.body.terminator();
     for (size_t i = 0; i < main.body.args.size(); ++i) {
       arguments_.insert(main.body.args[i].get());
@@ -251,6 +251,8 @@ class Recomputer {
     return it == makers.end() ? nullptr : *it;
   }
 
+  double price_of(int64_t bytes) const { return byte_price_ * static_cast<double>(bytes); }
+
   bool visit(const Value* v) {
     const Kernel* maker = writer(v);
     if (maker == nullptr) {
@@ -265,7 +267,8 @@ class Recomputer {
         kept = true;
       }
     }
-    double gain_of_all = kept ? 0 : cost_(*maker) - cost_(*maker, -bytes_of(v));
+    double gain_of_all =
+        kept ? 0 : cost_(*maker) - cost_(*maker, -bytes_of(v)) + price_of(bytes_of(v));
     std::vector<double> gain;
     for (const auto& [k, cone] : plans) {
       gain.push_back(cone.bytes >= kNever
@@ -321,7 +324,7 @@ class Recomputer {
     for (const Value* v : values) {
       written -= bytes_of(v);
     }
-    e.gain = cost_(maker) - cost_(maker, written);
+    e.gain = cost_(maker) - cost_(maker, written) - price_of(written);
     bool possible = true;
     for (Kernel* k : readers_of(values)) {
       Cone all;
@@ -469,6 +472,7 @@ class Recomputer {
   KernelProgram& program_;
   KernelIndex index_;
   const LoopCost cost_;
+  const double byte_price_;
   PassLog* const log_;
   std::set<const Value*> arguments_;
   std::unordered_map<const Value*, const Value*> successor_;  // of a donated one: its result
@@ -479,8 +483,8 @@ class Recomputer {
 }  // namespace
 
 void recompute_values(KernelProgram& program, const Function& main, const spec::BoardParams& board,
-                      PassLog* log) {
-  Recomputer(program, main, board, log).run();
+                      double byte_price, PassLog* log) {
+  Recomputer(program, main, board, byte_price, log).run();
 }
 
 }  // namespace tpu::compiler

@@ -16,9 +16,14 @@
 
 namespace tpu::compiler {
 
+// Where HBM does not suffice: the traffic that not to keep a byte is worth. What is read once is
+// written once too, so this lets the kernel that computes it again read about twice as much.
+constexpr double kPriceOfScarceBytes = 2;
+
 // Needs `reads` and `writes` of the kernels (find_buffers) and keeps them right.
 // For the kernels of `main` itself: those of its regions read and keep what they did.
+// `byte_price`: traffic that it is worth not to keep a byte, beside the traffic that this saves.
 void recompute_values(KernelProgram& program, const Function& main, const spec::BoardParams& board,
-                      PassLog* log = nullptr);
+                      double byte_price = 0, PassLog* log = nullptr);
 
 }  // namespace tpu::compiler

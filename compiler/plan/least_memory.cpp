@@ -122,7 +122,7 @@ class Sweep {
 }  // namespace
 
 void check_least_memory(const KernelProgram& kernels, const Slots& slots, const VirtualPads& pads,
-                        const spec::BoardParams& board) {
+                        const spec::BoardParams& board, int64_t hbm_bytes) {
   Sweep sweep(pads);
   sweep.walk(kernels, {});
   int64_t kept = 0;
@@ -131,17 +131,17 @@ void check_least_memory(const KernelProgram& kernels, const Slots& slots, const 
   }
   const LeastMemory& most = sweep.most();
   const int64_t least = kept + std::max<int64_t>(0, most.alive.bytes - board.core.vmem_kib * 1024);
-  if (least <= board.hbm.gib_per_core << 30) {
+  if (least <= hbm_bytes) {
     return;
   }
   OpTable ops;
   ops.id(*most.kernel);
   const Op* op = most.kernel->ops.empty() ? nullptr : most.kernel->ops.back();
-  throw HbmExhausted("the program needs at least " + std::to_string(least) +
-                         " bytes of HBM, a core has " + std::to_string(board.hbm.gib_per_core) +
-                         " GiB:\n" +
-                         memory_report(slots.list, most.alive.values, ops.list().front()),
-                     op == nullptr ? "" : source_name(op->kind), op == nullptr ? nullptr : op->loc);
+  const Error error("the program needs at least " + std::to_string(least) + " bytes of HBM, " +
+                        has_text(hbm_bytes) + ":\n" +
+                        memory_report(slots.list, most.alive.values, ops.list().front()),
+                    op == nullptr ? "" : source_name(op->kind), op == nullptr ? nullptr : op->loc);
+  throw HbmExhausted(error, {most.alive.values, most.alive.bytes, least - hbm_bytes});
 }
 
 }  // namespace tpu::compiler

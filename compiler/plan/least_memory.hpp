@@ -13,8 +13,9 @@
 
 namespace tpu::compiler {
 
-// Throws HbmExhausted, with the largest values alive at that time, when a core has less.
+// Throws HbmExhausted, with the largest values alive at that time, when that is more than
+// `hbm_bytes`.
 void check_least_memory(const KernelProgram& kernels, const Slots& slots, const VirtualPads& pads,
-                        const spec::BoardParams& board);
+                        const spec::BoardParams& board, int64_t hbm_bytes);
 
 }  // namespace tpu::compiler

@@ -26,15 +26,16 @@ void note_place(const PlanContext& ctx, Residency& memory, const Value* v, Place
 
 }  // namespace
 
-PlanContext::PlanContext(const Module& m, KernelProgram& k, const spec::BoardParams& b)
+PlanContext::PlanContext(const Module& m, KernelProgram& k, const spec::BoardParams& b,
+                         int64_t hbm_bytes)
     : module(m),
       kernels(k),
       board(b),
-      slots(make_slots(m, k, b)),
+      slots(make_slots(m, k, hbm_bytes)),
       pads(find_virtual_pads(m, k, whole_limit(b))),
       memory(k, slots, pads, b, whole_limit(b)),
       result_home(place_results(k, slots, memory)) {
-  check_least_memory(k, slots, pads, b);
+  check_least_memory(k, slots, pads, b, hbm_bytes);
 }
 
 Step begin_step(PlanContext& ctx, const Kernel& k) {

@@ -12,7 +12,8 @@ namespace tpu::compiler {
 
 // What the planning of every kernel works with.
 struct PlanContext {
-  PlanContext(const Module& m, KernelProgram& k, const spec::BoardParams& b);
+  // `hbm_bytes`: that the program may use.
+  PlanContext(const Module& m, KernelProgram& k, const spec::BoardParams& b, int64_t hbm_bytes);
 
   const Module& module;
   KernelProgram& kernels;  // those that do not fit are cut in two

@@ -149,53 +149,71 @@ int64_t Scratch::peak_bytes() const {
 
 namespace {
 
-std::string name_of(const Value* v) {
+struct ReportLine {
+  std::string name, place;  // place: the op's, or empty
+  int64_t bytes = 0;
+};
+
+ReportLine line_of(const Value* v, int64_t bytes) {
   if (v == nullptr) {
-    return "values that change places";
+    return {"values that change places", "", bytes};
   }
-  return to_string(v->type) + (v->def == nullptr ? " of a loop's body"
-                                                 : " of " + std::string(kind_name(v->def->kind)) +
-                                                       " at " + to_string(*v->def->loc));
+  if (v->def == nullptr) {
+    return {to_string(v->type) + " of a loop's body", "", bytes};
+  }
+  return {to_string(v->type) + " of " + std::string(kind_name(v->def->kind)),
+          to_string(*v->def->loc), bytes};
 }
 
 struct Group {
-  int64_t bytes = 0;
-  int count = 0;
+  int64_t count = 0;
+  std::string first, last;  // places
 };
 
-// Those of one name together, the largest groups first.
-std::string lines_of(const std::vector<std::pair<std::string, int64_t>>& buffers) {
-  std::map<std::string, Group> groups;
-  for (const auto& [name, bytes] : buffers) {
-    groups[name].bytes += bytes;
-    ++groups[name].count;
+std::string places_of(const Group& group) {
+  return group.first.empty()
+             ? ""
+             : " at " + group.first + (group.first == group.last ? "" : " .. " + group.last);
+}
+
+// Those of one name and size together, such as the arrays of equal layers; largest groups first.
+std::string lines_of(const std::vector<ReportLine>& buffers) {
+  std::map<std::pair<std::string, int64_t>, Group> groups;
+  for (const ReportLine& buffer : buffers) {
+    Group& group = groups[{buffer.name, buffer.bytes}];
+    group.first = group.count == 0 ? buffer.place : group.first;
+    group.last = buffer.place;
+    ++group.count;
   }
-  std::vector<std::pair<std::string, Group>> order(groups.begin(), groups.end());
+  const auto bytes_of = [](const auto& entry) { return entry.first.second * entry.second.count; };
+  std::vector<std::pair<std::pair<std::string, int64_t>, Group>> order(groups.begin(),
+                                                                       groups.end());
   std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+                   [&](const auto& a, const auto& b) { return bytes_of(a) > bytes_of(b); });
   std::string out;
   int64_t rest = 0;
   for (size_t i = 0; i < order.size(); ++i) {
-    const auto& [name, group] = order[i];
+    const auto& [name, bytes] = order[i].first;
+    const Group& group = order[i].second;
     if (i >= kMostLines) {
-      rest += group.bytes;
+      rest += bytes_of(order[i]);
       continue;
     }
-    out += "\n    " + std::to_string(group.bytes) +
-           " bytes: " + (group.count > 1 ? std::to_string(group.count) + " x " : "") + name;
+    out += "\n    " + (group.count > 1 ? std::to_string(group.count) + " x " : "") +
+           std::to_string(bytes) + " bytes: " + name + places_of(group);
   }
   return out + (rest > 0 ? "\n    " + std::to_string(rest) + " bytes: others" : "");
 }
 
 std::string slot_lines(const std::vector<SlotInfo>& slots) {
-  std::vector<std::pair<std::string, int64_t>> kept;
+  std::vector<ReportLine> kept;
   int64_t bytes = 0;
   for (const SlotInfo& s : slots) {
     if (s.kind != exe::SlotKind::scratch) {
-      kept.emplace_back(std::string(exe::EnumNameSlotKind(s.kind)) + " " + std::to_string(s.index) +
-                            (s.name.empty() ? "" : " (" + s.name + ")"),
-                        static_cast<int64_t>(s.bytes));
-      bytes += kept.back().second;
+      kept.push_back({std::string(exe::EnumNameSlotKind(s.kind)) + " " + std::to_string(s.index) +
+                          (s.name.empty() ? "" : " (" + s.name + ")"),
+                      "", static_cast<int64_t>(s.bytes)});
+      bytes += kept.back().bytes;
     }
   }
   return "  arguments, results and constants: " + std::to_string(bytes) + " bytes" + lines_of(kept);
@@ -208,17 +226,23 @@ std::string kernel_place(const exe::OpInfoT& op) {
 
 }  // namespace
 
+std::string has_text(int64_t hbm_bytes) {
+  constexpr int64_t kGib = int64_t{1} << 30;
+  return hbm_bytes % kGib == 0 ? "a core has " + std::to_string(hbm_bytes / kGib) + " GiB"
+                               : "it may use " + std::to_string(hbm_bytes) + " bytes";
+}
+
 std::string memory_report(const std::vector<SlotInfo>& slots, const Scratch& scratch,
                           const std::vector<exe::OpInfoT>& ops) {
   std::string out = slot_lines(slots);
-  std::vector<std::pair<std::string, int64_t>> temporary;
+  std::vector<ReportLine> temporary;
   const std::vector<Scratch::Temporary> peak = scratch.peak();
   if (peak.empty()) {
     return out;
   }
   uint32_t latest = 0;
   for (const Scratch::Temporary& t : peak) {
-    temporary.emplace_back(name_of(t.value), t.bytes);
+    temporary.push_back(line_of(t.value, t.bytes));
     latest = std::max(latest, t.op_id);
   }
   out += "\n  temporaries: " + std::to_string(scratch.bytes()) + " bytes, of which " +
@@ -235,10 +259,10 @@ std::string memory_report(const std::vector<SlotInfo>& slots,
   if (alive.empty()) {
     return out;
   }
-  std::vector<std::pair<std::string, int64_t>> temporary;
+  std::vector<ReportLine> temporary;
   int64_t bytes = 0;
   for (const Value* v : alive) {
-    temporary.emplace_back(name_of(v), v->type.bytes());
+    temporary.push_back(line_of(v, v->type.bytes()));
     bytes += v->type.bytes();
   }
   return out + "\n  temporaries: " + std::to_string(bytes) + " bytes in use at a time, in kernel " +

@@ -54,6 +54,9 @@ class Scratch {
   int64_t next_ = 0, bytes_ = 0;
 };
 
+// What there is for a program that does not fit: "a core has 16 GiB".
+std::string has_text(int64_t hbm_bytes);
+
 // What HBM holds: bytes of the slots, and the temporaries of the peak by the op and source line
 // that made them. `ops`: the op table of the listing.
 std::string memory_report(const std::vector<SlotInfo>& slots, const Scratch& scratch,

@@ -106,8 +106,7 @@ void check_count(const std::vector<SlotInfo>& slots) {
 
 }  // namespace
 
-Slots make_slots(const Module& module, const KernelProgram& kernels,
-                 const spec::BoardParams& board) {
+Slots make_slots(const Module& module, const KernelProgram& kernels, int64_t hbm_bytes) {
   Slots slots;
   const Function& main = *module.main;
   add_arguments(slots, main);
@@ -119,10 +118,10 @@ Slots make_slots(const Module& module, const KernelProgram& kernels,
   for (const SlotInfo& s : slots.list) {
     bytes += static_cast<int64_t>(s.bytes);
   }
-  if (bytes > board.hbm.gib_per_core << 30) {
+  if (bytes > hbm_bytes) {
     throw HbmExhausted("arguments, results and constants need " + std::to_string(bytes) +
-                       " bytes of HBM, a core has " + std::to_string(board.hbm.gib_per_core) +
-                       " GiB:\n" + memory_report(slots.list, Scratch{}, {}));
+                       " bytes of HBM, " + has_text(hbm_bytes) + ":\n" +
+                       memory_report(slots.list, Scratch{}, {}));
   }
   return slots;
 }

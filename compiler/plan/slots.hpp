@@ -9,7 +9,6 @@
 
 #include "kernel/kernels.hpp"
 #include "program/listing.hpp"
-#include "tpu/spec/board_params.hpp"
 
 namespace tpu::compiler {
 
@@ -31,8 +30,7 @@ struct Slots {
   int scratch = -1;
 };
 
-// Throws Error if arguments, results and constants do not fit into HBM.
-Slots make_slots(const Module& module, const KernelProgram& kernels,
-                 const spec::BoardParams& board);
+// Throws Error if arguments, results and constants do not fit into `hbm_bytes` of HBM.
+Slots make_slots(const Module& module, const KernelProgram& kernels, int64_t hbm_bytes);
 
 }  // namespace tpu::compiler

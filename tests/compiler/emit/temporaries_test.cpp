@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "../../unit/compiler/control_builder.hpp"
+#include "../../unit/compiler/kept_layers.hpp"
 #include "../run_compiled.hpp"
 #include "asm/assembler.hpp"
 #include "asm/disassembler.hpp"
+#include "passes/rematerialise.hpp"
 
 namespace tpu::compiler::test {
 namespace {
@@ -70,6 +72,42 @@ TEST(Temporaries, AssembleFromTheirDisassembly) {
   const exe::ExecutableT again =
       assemble(disassemble(e), "again.s", spec::load_board("v3_8", {"core.vmem_kib=64"}));
   EXPECT_EQ(exe::write_executable(again), exe::write_executable(e));
+}
+
+// What is alive behind the forward pass of kept_layers().
+MemoryPeak peak_of(const Module& m, int64_t bytes) {
+  MemoryPeak peak{.excess = 2 * bytes};
+  for (const auto& op : m.main->body.ops) {
+    if (op->kind == Kind::kDotGeneral && op->type().bytes() < bytes) {
+      return peak;  // a gradient of the weights
+    }
+    if (op->kind == Kind::kDotGeneral || op->kind == Kind::kMultiply) {
+      peak.alive.push_back(op->result());
+    }
+  }
+  return peak;
+}
+
+TEST(Temporaries, OfValuesThatAreComputedAgainAreFewerAndOfTheSameBits) {
+  constexpr int64_t kRows = 2048, kWidth = 128, kBytes = kRows * kWidth * 4;
+  const spec::BoardParams board = spec::load_board("v3_8", {"core.vmem_kib=512"});
+  const auto run = [&](bool again) {
+    GraphBuilder b;
+    kept_layers(b, 4, kRows, kWidth);
+    Module& m = b.module();
+    legalize(m);
+    m.number_ops();
+    if (again) {
+      EXPECT_GE(rematerialise(m, peak_of(m, kBytes)), 2 * kBytes);
+    }
+    verify(m);
+    return run_executable(m, generate(m, board, {}), board, random_arguments(m, {}), 0);
+  };
+  const Outcome plain = run(false), again = run(true);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(plain.results[0][i].data, again.results[0][i].data);
+  }
+  EXPECT_LE(scratch_bytes(again.executable) + 2 * kBytes, scratch_bytes(plain.executable));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ class KernelIndexTest : public testing::Test {
                            {made.back(), made[(random >> 8) % made.size()]}, t));
     }
     Value* sums = b_.reduce(made[30], b_.constant(f32({}), 0), {0}, f32({64}), Kind::kAdd);
-    program_ = form_kernels(b_.done({made.back(), made[17], sums}), 512 * 1024);
+    program_ = form_kernels(b_.done({made.back(), made[17], sums}), {512 * 1024});
   }
 
   GraphBuilder b_;

@@ -43,7 +43,7 @@ class VerifyKernels : public testing::Test {
     Value* d = b_.op(Kind::kDotGeneral, {x, y}, f32({64, 16}), dot);
     Value* e = b_.op(Kind::kExp, {d}, f32({64, 16}));
     Value* s = b_.reduce(e, b_.constant(f32({}), 0), {1}, f32({64}), Kind::kAdd);
-    program_ = form_kernels(b_.done({e, s}), 512 * 1024);
+    program_ = form_kernels(b_.done({e, s}), {512 * 1024});
     verify(program_);
   }
 
@@ -115,7 +115,7 @@ TEST(VerifyExchanges, RefusesBytesOutsideOfTheValue) {
   GraphBuilder b(8);
   Value* x = b.arg(f32({16}));
   Value* sum = b.with_body(b.op(Kind::kAllReduce, {x}, f32({16}), CollectiveAttrs{}), Kind::kAdd);
-  KernelProgram program = form_kernels(b.done({sum}), 512 * 1024);
+  KernelProgram program = form_kernels(b.done({sum}), {512 * 1024});
   verify(program);
   first(program, KernelClass::kAllReduce).as<ExchangePart>().spans.at(0).bytes += 4;
   EXPECT_THAT(error_of(program), HasSubstr("exchanges bytes outside of a value"));
@@ -127,7 +127,7 @@ TEST(VerifyRegions, RefusesLoopsWithoutBodyOrYield) {
   RegionBuilder r(b.region());
   b.done(r.times(5, {x},
                  [](RegionBuilder& in, const Values& a) { return Values{in.mul(a[1], a[1])}; }));
-  KernelProgram program = form_kernels(b.module(), 512 * 1024);
+  KernelProgram program = form_kernels(b.module(), {512 * 1024});
   verify(program);
   Kernel& loop = first(program, KernelClass::kWhile);
   const Kernel yield = loop.control().regions[1]->kernels.back();

@@ -19,7 +19,7 @@ struct Planning {
   Planning(const Module& m, int vmem_kib, int64_t piece = 512 * kKib)
       : board(spec::load_board("v3_8", {"core.vmem_kib=" + std::to_string(vmem_kib)})),
         program(kernels(m, board, piece)),
-        slots(make_slots(m, program, board)),
+        slots(make_slots(m, program, board.hbm.gib_per_core << 30)),
         memory(program, slots, {}, board, 0) {}
 
   static KernelProgram kernels(const Module& m, const spec::BoardParams& board, int64_t piece) {

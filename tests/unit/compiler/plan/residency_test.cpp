@@ -29,7 +29,7 @@ class Memory {
       program_.kernels.push_back(std::move(k));
     }
     const Module& m = b_.done({made.back()});
-    slots_ = make_slots(m, program_, board_);
+    slots_ = make_slots(m, program_, board_.hbm.gib_per_core << 30);
     memory.emplace(program_, slots_, VirtualPads{}, board_, 16 * kKib);
   }
 

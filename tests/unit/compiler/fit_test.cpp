@@ -1,0 +1,79 @@
+// Programs that need more HBM than there is, or than they may use.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "board/board_loader.hpp"
+#include "entry/compile.hpp"
+#include "ir/error_kinds.hpp"
+#include "kept_layers.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+using test::GraphBuilder;
+using testing::HasSubstr;
+
+constexpr int kLayers = 10;
+constexpr int64_t kRows = 8192, kWidth = 512;  // an activation has 16 MiB
+
+exe::ExecutableT compiled(const CompileOptions& options = {}) {
+  GraphBuilder b;
+  test::kept_layers(b, kLayers, kRows, kWidth);
+  return compile(std::move(b.module()), spec::load_board("v3_8"), options).executable;
+}
+
+int64_t needed(const exe::ExecutableT& e) {
+  return static_cast<int64_t>(e.hbm_bytes + e.image.size());
+}
+
+std::string refused(const CompileOptions& options) {
+  try {
+    compiled(options);
+  } catch (const HbmExhausted& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Fit, ValuesAreComputedAgainWhereAProgramIsTooLarge) {
+  const exe::ExecutableT whole = compiled();
+  CompileOptions options;
+  options.hbm_bytes = needed(whole) * 3 / 4;
+  const exe::ExecutableT less = compiled(options);
+  EXPECT_LE(needed(less), options.hbm_bytes);
+  EXPECT_GT(less.vector_ops, whole.vector_ops);
+  EXPECT_EQ(less.matmul_flops, whole.matmul_flops);
+}
+
+TEST(Fit, WhatFitsStaysAsItIs) {
+  const exe::ExecutableT whole = compiled();
+  CompileOptions options;
+  options.hbm_bytes = needed(whole);
+  EXPECT_EQ(compiled(options).image, whole.image);
+  options.fit = false;
+  EXPECT_EQ(compiled(options).image, whole.image);
+  options.hbm_bytes -= 1;  // instructions count
+  EXPECT_NE(refused(options), "");
+}
+
+TEST(Fit, IsSwitchedOffAndTheErrorSaysSo) {
+  CompileOptions options;
+  options.hbm_bytes = needed(compiled()) * 3 / 4;
+  options.fit = false;
+  const std::string text = refused(options);
+  EXPECT_THAT(text, HasSubstr("it may use " + std::to_string(options.hbm_bytes) + " bytes"));
+  EXPECT_THAT(text, HasSubstr("`tpuc --fit auto` (TPUBOARD_FIT=auto) computes values again"));
+}
+
+// All that can be made again is, and it is still too large.
+TEST(Fit, ErrorsSayWhatIsAliveAndWhatHelps) {
+  CompileOptions options;
+  options.hbm_bytes = needed(compiled()) / 4;
+  const std::string text = refused(options);
+  EXPECT_THAT(text, HasSubstr(" x 16777216 bytes: f32[8192,512] of dot_general at test.py:"));
+  EXPECT_THAT(text, HasSubstr("without values that can be computed again"));
+  EXPECT_THAT(text, HasSubstr("the batch cut over 8 cores: about "));
+}
+
+}  // namespace
+}  // namespace tpu::compiler
