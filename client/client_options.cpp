@@ -31,6 +31,7 @@ constexpr std::string_view kPrefix = "TPUBOARD_";
 struct ClientTexts {
   std::string platform = "tpu";
   std::string style = "best";
+  std::string fit = "auto";
   std::string call_log;
   std::string cache;
   uint64_t cache_mib = 1024;
@@ -199,6 +200,7 @@ ClientOptions read_client_options(const Environment& environment) {
   options.platform = reading.client.platform;
   options.call_log = reading.client.call_log;
   options.style = compiler::style_names().at(reading.client.style);
+  options.fit = reading.client.fit == "auto";
   options.cache = reading.client.cache != "off";
   options.cache_folder = reading.client.cache;
   options.cache_mib = reading.client.cache_mib;

@@ -42,6 +42,9 @@ std::string form_text(const ProgramForm& form) {
   const compiler::ImportOptions& import = form.import;
   const compiler::Style style = ProcessBoard::options().style;
   std::string text(style == compiler::Style::kBest ? "" : compiler::name_of(style));
+  if (!ProcessBoard::options().fit) {
+    text += " as it is ";
+  }
   if (import != usual.import) {
     text += std::to_string(import.replicas) + "x" + std::to_string(import.partitions) +
             (import.layouts ? " layouts " : " ");
@@ -104,6 +107,7 @@ compiler::FrameworkPartitioner remembered(compiler::FrameworkPartitioner partiti
 compiler::CompileOptions usual_options() {
   compiler::CompileOptions options;
   options.style = ProcessBoard::options().style;
+  options.fit = ProcessBoard::options().fit;
   return options;
 }
 
