@@ -11,9 +11,10 @@ Usage: frameworks.py [--frameworks jax,keras,torch] [--optimizer sgd|adam] [--ba
                  TPUStrategy, and by DataParallel of Keras on JAX. Only for keras and tensorflow
 Each framework has a process and a board of its own, and runs a round of steps in turn with the others. All have the
 same weights and batches; each step gets its batch from the host, as a training does. The figures are of one step:
-simulated microseconds, the least of the rounds, and milliseconds of the host, of which the ratio is the median of the
-ratios within a round. An upload that a busy host starts late does not run beside a step, which then takes longer. Mean
-losses of the first round may differ by 1 %, or the exit code is 1.
+simulated microseconds, the least of the rounds, and milliseconds of the host: wall-clock time, and the processor time
+of all threads, which other programs on the host change less. Their ratios are medians of the ratios within a round. An
+upload that a busy host starts late does not run beside a step, which then takes longer. Mean losses of the first round
+may differ by 1 %, or the exit code is 1.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,9 +201,11 @@ def serve(name: str, options: argparse.Namespace) -> None:
            "tensorflow3": tensorflow_round}[name](options)
     batches = batches_of(options)
     for _ in sys.stdin:
+        start = time.process_time()
         with tpuboard.measure(output=None) as figures:
             losses = run(batches)
         print(json.dumps({"host_ms": figures.host_seconds * 1e3 / options.steps,
+                          "cpu_ms": (time.process_time() - start) * 1e3 / options.steps,
                           "simulated_us": figures.seconds * 1e6 / options.steps,
                           "cycles": figures.cycles, "programs": figures.programs,
                           "loss": float(np.mean([float(loss) for loss in losses]))}), flush=True)
@@ -253,6 +257,8 @@ def compare(options: argparse.Namespace, arguments: list[str]) -> dict[str, dict
             "simulated_us": simulated[name], "simulated_ratio": simulated[name] / simulated[base],
             "host_ms": statistics.median(each[name]["host_ms"] for each in rounds),
             "host_ratio": statistics.median(each[name]["host_ms"] / each[base]["host_ms"] for each in rounds),
+            "cpu_ms": statistics.median(each[name]["cpu_ms"] for each in rounds),
+            "cpu_ratio": statistics.median(each[name]["cpu_ms"] / each[base]["cpu_ms"] for each in rounds),
             "programs": rounds[-1][name]["programs"] / options.steps, "loss": first[name]["loss"]}
     return result
 
@@ -289,10 +295,11 @@ def main() -> int:
         serve(options.framework, options)
         return 0
     result = compare(options, sys.argv[1:])
-    print("framework    simulated us  ratio  host ms  ratio  programs      loss")
+    print("framework    simulated us  ratio  host ms  ratio   cpu ms  ratio  programs      loss")
     for name, figures in result.items():
         print(f"{name:11} {figures['simulated_us']:13.1f} {figures['simulated_ratio']:6.3f} {figures['host_ms']:8.2f} "
-              f"{figures['host_ratio']:6.3f} {figures['programs']:9.2f} {figures['loss']:9.5f}")
+              f"{figures['host_ratio']:6.3f} {figures['cpu_ms']:8.2f} {figures['cpu_ratio']:6.3f} "
+              f"{figures['programs']:9.2f} {figures['loss']:9.5f}")
     if options.json:
         options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
     loss = result[options.frameworks[0]]["loss"]
