@@ -98,6 +98,30 @@ TEST(WhilePlan, WhatDoesNotFitUnlockedEitherIsCut) {
   EXPECT_EQ(p.ctx.ops.list().size(), before + 1);
 }
 
+// Each iteration writes row `counter` of an array of four rows that starts as zeros.
+KernelProgram stacking_kernels(GraphBuilder& b, int trips) {
+  Value* row = b.arg(f32({1, 256}));
+  RegionBuilder r(b.region());
+  Value* zeros = r.spread(r.number(f32({}), 0), {4, 256});
+  const Values stacked = r.times(trips, {zeros}, [&](RegionBuilder& in, const Values& a) {
+    return Values{in.update(a[1], row, {a[0], in.number(i32({}), 0)})};
+  });
+  return make_kernels(b.done(stacked), spec::load_board("v3_8"));
+}
+
+TEST(WhileKernel, WhatIsOverwrittenNeedsNoInitialValue) {
+  GraphBuilder b;
+  const KernelProgram kernels = stacking_kernels(b, 4);
+  ASSERT_EQ(kernels.kernels.front().kind, KernelClass::kWhile) << print(kernels);
+  EXPECT_TRUE(kernels.kernels.front().control().overwritten.at(1));
+}
+
+TEST(WhileKernel, WhatIsOverwrittenInPartKeepsItsInitialValue) {
+  GraphBuilder b;
+  const KernelProgram kernels = stacking_kernels(b, 3);
+  EXPECT_EQ(kernels.kernels.front().kind, KernelClass::kLoop) << print(kernels);
+}
+
 // Both results read the donated argument: in one kernel the first may be written over it.
 TEST(CutKernel, ResultsLoseHomesThatArgumentsNeedAgain) {
   GraphBuilder b;
