@@ -306,6 +306,17 @@ static bool fused_boxes(const Kernel& k, DotPlan& p) {
          (sums_rows(nest) ? carries_reductions(nest, p.boxes) : holds_reductions(nest, p.boxes));
 }
 
+// Matmuls of later blocks read operands which the epilogue of an earlier one must not overwrite.
+static void spare_operands(const Kernel& k, Residency& memory) {
+  for (const Value* v : k.writes) {
+    if (Buffer& b = memory.at(v); b.over_operand) {
+      memory.touch(b);
+      b.target = -1;
+      b.over_operand = false;
+    }
+  }
+}
+
 static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardParams& board,
                         DotPlan& p, uint32_t id) {
   LoopPlan& plan = *p.epilogue;
@@ -336,6 +347,9 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
   p.n = blocks_of(p.w.c.n, p.choice.n);
   if (!fused_boxes(k, p)) {
     return false;
+  }
+  if (p.boxes.size() > 1) {
+    spare_operands(k, memory);
   }
   memory.pins().pin({&lhs, &rhs});
   return place_blocks(k, memory, board, p, id) && place_loop(*k.contract().after, memory, plan, id);

@@ -30,8 +30,9 @@ bool reads_in_place(const Kernel& k, const Value* old, const Value* made, Epilog
     }
     case KernelClass::kContract: {
       const ContractPart& part = k.contract();
-      return epilogues == Epilogues::kInPlace && part.after != nullptr && part.dot.lhs != old &&
-             part.dot.rhs != old && reads_in_place(*part.after, old, made, epilogues);
+      return epilogues != Epilogues::kApart && part.after != nullptr &&
+             (epilogues == Epilogues::kOverOperands || !is_operand(k, old)) &&
+             reads_in_place(*part.after, old, made, epilogues);
     }
     case KernelClass::kAllReduce:  // updates read so; the values exchanged do not
       return same && std::none_of(k.exchange().spans.begin(), k.exchange().spans.end(),
@@ -51,6 +52,11 @@ bool reads_in_place(const Kernel& k, const Value* old, const Value* made, Epilog
 }
 
 }  // namespace
+
+bool is_operand(const Kernel& k, const Value* v) {
+  return k.kind == KernelClass::kContract &&
+         (k.contract().dot.lhs == v || k.contract().dot.rhs == v);
+}
 
 bool may_replace(const KernelProgram& program, const Value* made, const Value* old,
                  Epilogues epilogues) {

@@ -11,12 +11,16 @@
 
 namespace tpu::compiler {
 
-// Whether the epilogue of a contraction may write over what it reads element by element.
-enum class Epilogues : uint8_t { kApart, kInPlace };
+// Whether the epilogue of a contraction may write over what it reads element by element, and over
+// an operand of the contraction: the latter if all of it is read before the epilogue begins.
+enum class Epilogues : uint8_t { kApart, kInPlace, kOverOperands };
 
 // True if `made` may be written where `old` lies: nobody of the program reads `old` afterwards.
 bool may_replace(const KernelProgram& program, const Value* made, const Value* old,
                  Epilogues epilogues = Epilogues::kApart);
+
+// True if contraction `k` reads `v` as an operand.
+bool is_operand(const Kernel& k, const Value* v);
 
 // True if the program loads an access behind a store of a node, of which `meets` says that the
 // store may have been to the same place.

@@ -167,7 +167,9 @@ void aim_at_home(Residency& memory, const KernelProgram& region, const Value* ma
         return std::find(k.writes.begin(), k.writes.end(), made) != k.writes.end();
       });
   if (maker == region.kernels.end() ||
-      (old != nullptr && !may_replace(region, made, old, Epilogues::kInPlace))) {
+      (old != nullptr &&
+       !may_replace(region, made, old,
+                    home.vmem < 0 ? Epilogues::kInPlace : Epilogues::kOverOperands))) {
     return;
   }
   memory.touch(*b);
@@ -184,6 +186,7 @@ void aim_at_home(Residency& memory, const KernelProgram& region, const Value* ma
                                                              : nullptr;
   if (!reads_old || (loop != nullptr && stores_last(*loop, made, old))) {
     b->target = home.vmem;
+    b->over_operand = old != nullptr && is_operand(*maker, old);
   }
 }
 

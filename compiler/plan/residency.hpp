@@ -27,12 +27,13 @@ namespace tpu::compiler {
 struct Placement {
   int slot = -1;  // HBM home; -1: none yet
   int64_t offset = 0;
-  bool in_hbm = false;      // the home holds the value
-  bool scratch = false;     // the home is an allocation of the scratch slot
-  bool must_store = false;  // the home is a result
-  int64_t vmem = -1;        // address of the whole value, -1: not in VMEM
-  bool locked = false;      // stays where it is until the region around it ends
-  int64_t target = -1;      // VMEM home of the carried value that it will be
+  bool in_hbm = false;        // the home holds the value
+  bool scratch = false;       // the home is an allocation of the scratch slot
+  bool must_store = false;    // the home is a result
+  int64_t vmem = -1;          // address of the whole value, -1: not in VMEM
+  bool locked = false;        // stays where it is until the region around it ends
+  int64_t target = -1;        // VMEM home of the carried value that it will be
+  bool over_operand = false;  // the contraction that makes it reads what lies in its target
 };
 
 struct Buffer : Placement {

@@ -94,7 +94,7 @@ class Pair:
 
 
 PAIRS = {
-    "dense": Pair(_dense, (64, 128), ((128, 128),), 1.5),
+    "dense": Pair(_dense, (64, 128), ((128, 128),), 1.2),
     "mlp": Pair(_mlp, (256, 256), ((256, 1024), (1024, 256)), 1.0),
     "mlp_wide": Pair(_mlp, (512, 1024), ((1024, 4096), (4096, 1024)), 1.08, data=False),
     "mlp_training": Pair(_mlp, (256, 256), ((256, 1024), (1024, 256)), 1.03, training=True),
