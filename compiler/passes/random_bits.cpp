@@ -222,12 +222,18 @@ Value* below(const Op& marked, int64_t width) {
   return nullptr;
 }
 
+// The operand of a bitcast whose elements are as wide; null: it joins elements, or cuts them.
+Value* same_bits(const Op& bitcast) {
+  Value* from = bitcast.operands[0];
+  return elem_bytes(from->type.elem) == elem_bytes(bitcast.type().elem) ? from : nullptr;
+}
+
 std::optional<Drawn> drawn_from(Value* v) {
   Drawn out;
   while (v != nullptr && v->def != nullptr && is_float(v->type.elem)) {
     const Op& op = *v->def;
     out.steps.insert(out.steps.begin(), &op);
-    v = op.kind == Kind::kBitcastConvert ? op.operands[0] : grows_with(op);
+    v = op.kind == Kind::kBitcastConvert ? same_bits(op) : grows_with(op);
   }
   if (v == nullptr || v->def == nullptr || !is_unsigned(v->type.elem) ||
       elem_bytes(v->type.elem) > 4) {

@@ -210,6 +210,19 @@ TEST(RandomBits, OtherComparisonsStay) {
   }
 }
 
+// A bitcast that joins narrow words does not see one of them.
+TEST(RandomBits, JoinedWordsStay) {
+  for (const auto& [elem, parts] : {std::pair{Elem::kU8, 4}, std::pair{Elem::kU16, 2}}) {
+    GraphBuilder b;
+    const Type words{elem, {3, parts}}, type = f32({3});
+    Value* upper = b.op(Kind::kShiftRightLogical, {b.arg(words), b.constant(words, 1)}, words);
+    Value* x = b.op(Kind::kBitcastConvert, {upper}, type);
+    Module& m = b.done({b.op(Kind::kCompare, {x, b.constant(type, 0.5)}, i1({3}),
+                             CompareAttrs{CompareDirection::kLt})});
+    EXPECT_FALSE(shorten_random_bits(m)) << parts;
+  }
+}
+
 // Bits that reach the sign or the exponent do not ascend as numbers.
 TEST(RandomBits, BitsOfAnyNumberStay) {
   GraphBuilder b;
