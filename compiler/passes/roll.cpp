@@ -317,13 +317,15 @@ bool recompute_in_later_layers(Region& main, const std::vector<Op*>& list,
                                const std::vector<Repeat>& repeats) {
   const Stacks none;
   bool any = false;
+  Uses uses = compute_uses(main);
   for (size_t later = 1; later < repeats.size(); ++later) {
     for (size_t earlier = 0; earlier < later; ++earlier) {
-      const Uses uses = compute_uses(main);
       RepeatedLayers maker(list, repeats[earlier], none, kFewestLayers);
       RepeatedLayers reader(list, repeats[later], none, kFewestLayers);
-      if (maker.plan(uses).empty() && reader.plan(uses).empty()) {
-        any = recompute_in_reader(main, maker, reader, uses) || any;
+      if (maker.plan(uses).empty() && reader.plan(uses).empty() &&
+          recompute_in_reader(main, maker, reader, uses)) {
+        any = true;
+        uses = compute_uses(main);
       }
     }
   }
