@@ -15,7 +15,7 @@ struct Program {
   explicit Program(const Module& m)
       : board(spec::load_board("v3_8", {"core.vmem_kib=16"})),
         kernels(make_kernels(m, board)),
-        ctx(m, kernels, board) {}
+        ctx(m, kernels, board, board.hbm.gib_per_core << 30) {}
 
   const Kernel& enter(KernelClass kind) {
     const auto it = std::find_if(kernels.kernels.begin(), kernels.kernels.end(),
