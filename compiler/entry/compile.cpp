@@ -303,8 +303,14 @@ Compiled compile(std::span<const std::byte> artifact, const std::string& name,
     how.roll_layers = RollLayers::kOn;
     try {
       return attempt(how);
-    } catch (const Error&) {
-      throw too_long;  // of the program as it was written
+    } catch (const Error& in_loops) {
+      if (in_loops.message() == too_long.message()) {
+        throw too_long;
+      }
+      const Error both(
+          too_long.message() + "\n  with loops of its equal layers: " + in_loops.what(),
+          too_long.op(), too_long.loc());
+      throw ProgramTooLong(both, nullptr, too_long.share());
     }
   }
 }
