@@ -61,9 +61,10 @@ def measure(name: str, args: argparse.Namespace, folder: Path) -> dict[str, Any]
     """Results of one model; `error` where a stage failed."""
     graph, program, values = folder / "model.mlirbc", folder / "model.tpuexe", folder / "run.json"
     memory = args.memory << 30
-    text, _ = call([str(args.python), "-m", "examples.zoo", name, "--out", str(graph)])
-    result: dict[str, Any] = {"parameters": int(re.findall(r"(\d+) parameters", text)[0])}
+    result: dict[str, Any] = {}
     try:
+        text, _ = call([str(args.python), "-m", "examples.zoo", name, "--out", str(graph)])
+        result["parameters"] = int(re.findall(r"(\d+) parameters", text)[0])
         _, result["compile"] = call([str(args.bin / "tpuc"), str(graph), "-o", str(program)], memory)
         result["executable_bytes"] = program.stat().st_size
         _, result["run"] = call([str(args.bin / "tpuboard"), "run", str(program), "--no-data", "--json", str(values)],
@@ -80,7 +81,8 @@ def table(kept: dict[str, Any]) -> str:
     """The text of the page."""
     rows, errors = [HEAD], []
     for name, result in kept.items():
-        start = f"| `{name}` | {result['parameters'] / 1e6:,.1f} |"
+        count = f"{result['parameters'] / 1e6:,.1f}" if "parameters" in result else ""
+        start = f"| `{name}` | {count} |"
         if "error" in result:
             rows.append(f"{start} error | | | | | |")
             errors += textwrap.wrap(f"- `{name}`: `{result['error']}`", 120, subsequent_indent="  ",

@@ -138,6 +138,8 @@ def main() -> int:
     parser.add_argument("--exact", nargs="*", default=[])
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
+    if unknown := [name for name in args.exact if name not in PROGRAMS]:
+        parser.error(f"unknown model {unknown[0]}: expected one of {', '.join(PROGRAMS)}")
     check = check_f32 if args.dtype == "float32" else check_bf16
     names = [name for name in PROGRAMS if args.only in name and (not args.exact or name in args.exact)]
     names = [name for name in names if name not in SAME_AT_SMALL_SIZE]
