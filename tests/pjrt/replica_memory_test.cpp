@@ -63,7 +63,7 @@ std::vector<Replica> launch_all(PJRT_Client* client, PJRT_LoadedExecutable* step
 
 // Wherever it is in the call: each end comes, and the next launch is that of all replicas.
 TEST(PjrtReplicaMemory, ThatOneLacksAnywhereIsThatOfOneLaunch) {
-  ASSERT_EQ(::setenv("TPUBOARD_REPLICA_LIMIT", "5", 1), 0);  // not minutes, when one is forgotten
+  ASSERT_EQ(::setenv("TPUBOARD_REPLICA_LIMIT", "60", 1), 0);  // not 600, when one is forgotten
   PJRT_Client* const client = make_client();
   const auto [step, compiled] =
       compile(client, graph("data/replica_step.mlirbc"), "mlir", replicas(kReplicas));
