@@ -58,8 +58,13 @@ absl::StatusOr<size_t> arrays_of(const Config::TableDescriptor& table) {
   }
 }
 
+// Each TPUStrategy with a device assignment says so, also with one core for each replica.
+bool several_cores(const Config::SpmdSharding& sharding) {
+  return sharding.enabled() && sharding.num_cores_per_replica() > 1;
+}
+
 absl::Status check(const Config& config) {
-  if (config.num_hosts() != 1 || config.spmd_sharding().enabled()) {
+  if (config.num_hosts() != 1 || several_cores(config.spmd_sharding())) {
     return absl::UnimplementedError(absl::StrCat(
         "TPUEmbedding on ", config.num_hosts(),
         " hosts, or with several cores for one replica: expected one host, and replicas on one "

@@ -122,13 +122,19 @@ def batch_of(sparse: bool, weighted: bool) -> tuple[dict[str, object], dict[str,
     return dense | ids, (factors if weighted else {}), ratings
 
 
+def assignment_of(resolver: tf.distribute.cluster_resolver.TPUClusterResolver) -> tf.tpu.experimental.DeviceAssignment:
+    """A replica on each core, as TPUStrategy has them without an assignment."""
+    topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+    return tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=8)
+
+
 class Trained:
     """The loop of the documentation of TPUEmbedding."""
 
     def __init__(self, optimizer: object, combiner: str = "mean", sparse: bool = False,
-                 weighted: bool = False) -> None:
+                 weighted: bool = False, assigned: bool = False) -> None:
         resolver = open_board()
-        self.strategy = tf.distribute.TPUStrategy(resolver)
+        self.strategy = tf.distribute.TPUStrategy(resolver, assignment_of(resolver) if assigned else None)
         with self.strategy.scope():
             self.embedding = tpu_embedding.TPUEmbedding(configuration(combiner), optimizer)
         check_equal("hardware for embeddings", self.strategy.extended.tpu_hardware_feature.embedding_feature.name, "V1")
@@ -210,9 +216,9 @@ def check_errors() -> None:
     check_raises("an id that the table does not have", tf.errors.InvalidArgumentError,
                  ("watched", "found the id 5000, expected 0 to 49"), trained.train)
     dense["watched"][0] = good
-    trained = Trained(OPTIMIZERS["SGD"]())
-    check_close("a training behind the error", float(trained.train()), expected_training("SGD", "mean", False)[0][0],
-                1e-4)
+    trained = Trained(OPTIMIZERS["SGD"](), sparse=True, assigned=True)
+    check_close("a training behind the error, with a device assignment", float(trained.train()),
+                expected_training("SGD", "mean", False)[0][0], 1e-4)
 
     def momentum() -> None:
         resolver = open_board()
