@@ -206,6 +206,9 @@ def check_rates() -> None:
     trained = Trained(tpu_embedding.SGD(lambda: rate.read_value(), low_dimensional_packing_status=0))
     first = float(trained.train())
     check_equal("a learning rate of 0", float(trained.train()), first)
+    rate.assign(RATE)
+    losses = [float(trained.train()) for _ in range(STEPS)]
+    check_close("a learning rate that becomes another one", losses, expected_training("SGD", "mean", False)[0], 1e-4)
 
 
 def check_errors() -> None:
