@@ -170,25 +170,47 @@ void EmbeddingEngine::write(const Arrays& arrays) {
   }
 }
 
-void EmbeddingEngine::read(const Arrays& arrays) const {
-  std::vector<std::vector<pjrt::DeviceArrayPtr>> tables;
-  Embeddings all;
-  {
-    const base::MutexLock lock(mutex_);
-    all = need();
-    tables = tables_;
-  }
-  size_t first = 0;
-  for (size_t t = 0; t < all.tables.size(); ++t) {
-    const EmbeddingTable& table = all.tables[t];
-    const auto part = static_cast<size_t>(all.rows_by_core(t) * table.width);
-    for (size_t i = 0; i < table.arrays; ++i, ++first) {
-      const std::span<float> to = arrays.at(i).at(t);
-      for (size_t core = 0; core < tables.size() && core * part < to.size(); ++core) {
-        const auto own = to.subspan(core * part, std::min(part, to.size() - core * part));
-        tables[core][first]->read(0, std::as_writable_bytes(own)).wait();
+// `refused`: the error of a read that did not start. Those in front of it are under way.
+std::vector<driver::Event> EmbeddingEngine::start_reads(const Arrays& arrays,
+                                                        std::exception_ptr& refused) const {
+  std::vector<driver::Event> reads;
+  try {
+    const Embeddings& all = need();
+    size_t first = 0;
+    for (size_t t = 0; t < all.tables.size(); ++t) {
+      const EmbeddingTable& table = all.tables[t];
+      const auto part = static_cast<size_t>(all.rows_by_core(t) * table.width);
+      for (size_t i = 0; i < table.arrays; ++i, ++first) {
+        const std::span<float> to = arrays.at(i).at(t);
+        for (size_t core = 0; core < tables_.size() && core * part < to.size(); ++core) {
+          const auto own = to.subspan(core * part, std::min(part, to.size() - core * part));
+          reads.emplace_back();  // so that none is lost that was started
+          reads.back() = tables_[core][first]->read(0, std::as_writable_bytes(own));
+        }
       }
     }
+  } catch (...) {
+    refused = std::current_exception();
+  }
+  return reads;
+}
+
+// A step of another thread donates the arrays. So all reads start before the next one.
+void EmbeddingEngine::read(const Arrays& arrays) const {
+  std::vector<driver::Event> reads;
+  std::exception_ptr refused;
+  {
+    const base::MutexLock lock(mutex_);
+    reads = start_reads(arrays, refused);
+  }
+  for (const driver::Event& each : reads) {
+    const std::shared_ptr<const driver::Error> error = each.wait_for_error();
+    if (error && !refused) {
+      refused = std::make_exception_ptr(*error);
+    }
+  }
+  if (refused) {
+    std::rethrow_exception(refused);
   }
 }
 

@@ -4,6 +4,7 @@
 // the last core's step, with the gradients that the step gives. Batches are used in their order.
 #pragma once
 
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -68,6 +69,8 @@ class EmbeddingEngine {
   const Embeddings& need() const TPU_REQUIRES(mutex_);
   std::shared_ptr<Batch> batch_of(uint64_t number) TPU_REQUIRES(mutex_);
   const Program& program(bool update, const Forms& forms) TPU_REQUIRES(mutex_);
+  std::vector<driver::Event> start_reads(const Arrays& arrays, std::exception_ptr& refused) const
+      TPU_REQUIRES(mutex_);
   void put_ids(Batch& batch, const Program& lookup, size_t first) TPU_REQUIRES(mutex_);
   void look_up(Batch& batch) TPU_REQUIRES(mutex_);
   void update(const Batch& batch) TPU_REQUIRES(mutex_);
