@@ -6,6 +6,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "answer.hpp"
 #include "compiled_program.hpp"
 #include "errors.hpp"
 #include "lowering_library.hpp"
@@ -20,6 +21,8 @@ using Clock = std::chrono::steady_clock;
 [[noreturn]] void fail_before(const std::string& text) {
   throw driver::Error(driver::ErrorCode::kFailedPrecondition, text);
 }
+
+driver::Error cancelled(const std::string& why) { return {driver::ErrorCode::kCancelled, why}; }
 
 std::vector<int> first_devices(int cores) {
   std::vector<int> devices(static_cast<size_t>(cores));
@@ -92,7 +95,8 @@ void EmbeddingEngine::configure(std::string_view config) {
     }
   }
   const base::MutexLock lock(mutex_);
-  drop("TPUEmbedding was configured again");
+  drop(cancelled("TPUEmbedding was configured again"));
+  lost_.reset();
   programs_.clear();
   enqueued_.assign(static_cast<size_t>(read.cores), over_);
   taken_ = enqueued_;
@@ -107,18 +111,61 @@ bool EmbeddingEngine::configured() const {
 
 void EmbeddingEngine::reset() {
   const base::MutexLock lock(mutex_);
-  drop("the TPU system was initialized again");
+  drop(cancelled("the TPU system was initialized again"));
+  lost_.reset();
   embeddings_.reset();
   tables_.clear();
   programs_.clear();
 }
 
+void EmbeddingEngine::lose(const driver::Error& why) {
+  const base::MutexLock lock(mutex_);
+  lose_all(why);
+}
+
 void EmbeddingEngine::cancel(const std::string& why) {
   const base::MutexLock lock(mutex_);
+  const auto waits = [over = over_](uint64_t taken) { return taken != over; };
+  if (!batches_.empty() || std::ranges::any_of(taken_, waits)) {
+    lose_all(cancelled(why));
+  }
+}
+
+void EmbeddingEngine::give_up(const std::shared_ptr<Batch>& batch, const driver::Error& why) {
+  const base::MutexLock lock(mutex_);
+  const auto found = batches_.find(batch->number);
+  if (found != batches_.end() && found->second == batch) {
+    lose_all(why);
+  }
+}
+
+// Operations of the step that has failed may still come, core by core. If they counted, the next
+// step would get ids of different batches.
+void EmbeddingEngine::lose_all(const driver::Error& why) {
+  if (!embeddings_) {
+    return;
+  }
+  if (!lost_) {
+    lost_ = why;
+  }
   drop(why);
 }
 
-void EmbeddingEngine::drop(const std::string& why) {
+void EmbeddingEngine::check_not_lost() const {
+  if (!lost_) {
+    return;
+  }
+  // TensorFlow may report this one of the errors of a step: the program gets the type of the first.
+  const bool cancelled = lost_->code() == driver::ErrorCode::kCancelled;
+  throw driver::Error(
+      cancelled ? driver::ErrorCode::kFailedPrecondition : lost_->code(),
+      fmt::format("a batch of TPUEmbedding is lost ({}): load the tables (restore() of a "
+                  "checkpoint) before the next enqueue(), or call initialize_tpu_system and make "
+                  "another TPUEmbedding",
+                  lost_->message()));
+}
+
+void EmbeddingEngine::drop(const driver::Error& why) {
   for (const uint64_t next : enqueued_) {
     over_ = std::max(over_, next);
   }
@@ -168,6 +215,7 @@ void EmbeddingEngine::write(const Arrays& arrays) {
       }
     }
   }
+  lost_.reset();
 }
 
 // `refused`: the error of a read that did not start. Those in front of it are under way.
@@ -227,6 +275,7 @@ std::shared_ptr<EmbeddingEngine::Batch> EmbeddingEngine::batch_of(uint64_t numbe
 void EmbeddingEngine::enqueue(int core, bool trains, std::vector<FeatureIds> features) {
   const base::MutexLock lock(mutex_);
   const Embeddings& all = need();
+  check_not_lost();
   if (core < 0 || core >= all.cores || features.size() != all.features.size()) {
     pjrt::throw_invalid(fmt::format(
         "TPUEmbedding.enqueue of {} features on core {}: expected {} features, and a core below {}",
@@ -245,17 +294,11 @@ void EmbeddingEngine::enqueue(int core, bool trains, std::vector<FeatureIds> fea
   changed_.notify_all();
 }
 
-std::shared_ptr<EmbeddingEngine::Batch> EmbeddingEngine::take(int core, bool gives_gradients) {
+std::shared_ptr<EmbeddingEngine::Batch> EmbeddingEngine::wait_for(uint64_t number) {
   const double limit = client::ProcessBoard::options().replica_seconds;  // 0: none
   const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                                    std::chrono::duration<double>(limit));
-  const base::MutexLock lock(mutex_);
-  if (core >= need().cores) {
-    pjrt::throw_invalid(fmt::format("a step with TPUEmbedding on core {}: expected one below {}",
-                                    core, need().cores));
-  }
-  const auto at = static_cast<size_t>(core);
-  const uint64_t number = taken_[at]++, dropped = dropped_;
+  const uint64_t dropped = dropped_;
   const auto there = [&]() TPU_REQUIRES(mutex_) {
     const auto found = batches_.find(number);
     return number == over_ && found != batches_.end() && found->second->all(&Batch::Core::enqueued);
@@ -271,19 +314,36 @@ std::shared_ptr<EmbeddingEngine::Batch> EmbeddingEngine::take(int core, bool giv
     }
   }
   if (dropped != dropped_) {
-    throw driver::Error(driver::ErrorCode::kCancelled,
-                        "the batch of TPUEmbedding is lost: " + why_);
+    throw driver::Error(why_->code(), "the batch of TPUEmbedding is lost: " + why_->message());
   }
-  const std::shared_ptr<Batch> batch = batches_.at(number);
-  if (gives_gradients && !batch->trains) {
-    fail_before(
-        "TPUEmbedding.apply_gradients for a batch without training: expected "
-        "TPUEmbedding.enqueue(..., training=True)");
+  return batches_.at(number);
+}
+
+std::shared_ptr<EmbeddingEngine::Batch> EmbeddingEngine::take(int core, bool gives_gradients) {
+  const base::MutexLock lock(mutex_);
+  if (core >= need().cores) {
+    pjrt::throw_invalid(fmt::format("a step with TPUEmbedding on core {}: expected one below {}",
+                                    core, need().cores));
   }
-  if (!batch->looked_up) {
-    look_up(*batch);
+  check_not_lost();
+  const uint64_t number = taken_[static_cast<size_t>(core)]++, dropped = dropped_;
+  try {
+    std::shared_ptr<Batch> batch = wait_for(number);
+    if (gives_gradients && !batch->trains) {
+      fail_before(
+          "TPUEmbedding.apply_gradients for a batch without training: expected "
+          "TPUEmbedding.enqueue(..., training=True)");
+    }
+    if (!batch->looked_up) {
+      look_up(*batch);
+    }
+    return batch;
+  } catch (...) {
+    if (dropped == dropped_) {
+      lose_all(StatusError(status_of_exception()));
+    }
+    throw;
   }
-  return batch;
 }
 
 const std::vector<pjrt::DeviceArrayPtr>& EmbeddingEngine::vectors_of(const Batch& batch, int core) {
@@ -381,8 +441,14 @@ void EmbeddingEngine::launched(const std::shared_ptr<Batch>& batch, int core,
   ++over_;
   changed_.notify_all();
   const auto gives = [](const Batch::Core& each) { return !each.gradients.empty(); };
-  if (std::ranges::all_of(batch->cores, gives)) {
+  if (!std::ranges::all_of(batch->cores, gives)) {
+    return;
+  }
+  try {
     update(*batch);
+  } catch (...) {  // the variables have the step, and the tables do not
+    lose_all(StatusError(status_of_exception()));
+    throw;
   }
 }
 
@@ -408,56 +474,6 @@ void EmbeddingEngine::update(const Batch& batch) {
   pjrt::LaunchResult result = update.loaded->launch(request);
   for (size_t core = 0; core < batch.cores.size(); ++core) {
     tables_[core] = std::move(result.outputs[core]);
-  }
-}
-
-EmbeddingStep::EmbeddingStep(int core, size_t arguments, size_t results) : core_(core) {
-  batch_ = EmbeddingEngine::get().take(core, results > 0);
-  Memory& memory = System::get().memory();
-  try {
-    const auto& vectors = EmbeddingEngine::vectors_of(*batch_, core);
-    for (size_t i = 0; i < arguments; ++i) {
-      const pjrt::DeviceArrayPtr& vector = vectors.at(i);
-      arguments_.push_back(address_of(memory.allocate(core, vector->bytes())));
-      memory.set(arguments_.back(), vector);
-    }
-    for (size_t i = 0; i < results; ++i) {
-      constexpr uint64_t kRate = sizeof(float);
-      results_.push_back(
-          address_of(memory.allocate(core, i < vectors.size() ? vectors[i]->bytes() : kRate)));
-    }
-  } catch (...) {
-    free_all();
-    EmbeddingEngine::get().cancel("a core could not launch its step");
-    throw;
-  }
-}
-
-void EmbeddingStep::launched() {
-  std::vector<pjrt::DeviceArrayPtr> gradients;
-  for (const uint64_t result : results_) {
-    gradients.push_back(std::get<pjrt::DeviceArrayPtr>(System::get().memory().contents(result)));
-  }
-  EmbeddingEngine::get().launched(batch_, core_, std::move(gradients));
-  launched_ = true;
-}
-
-void EmbeddingStep::free_all() {
-  for (const std::vector<uint64_t>& addresses : {arguments_, results_}) {
-    for (const uint64_t address : addresses) {
-      System::get().memory().free(address);
-    }
-  }
-}
-
-EmbeddingStep::~EmbeddingStep() {
-  try {
-    free_all();
-    if (!launched_) {
-      EmbeddingEngine::get().cancel("a core could not launch its step");
-    }
-  } catch (const std::exception&) {
-    // The addresses were forgotten: the system was initialized again.
   }
 }
 

@@ -36,7 +36,11 @@ class EmbeddingEngine {
   bool configured() const;
   /// Nothing is left.
   void reset();
-  /// Batches are lost; whoever waits for them gets an error. The tables stay.
+  /// The step of a core fails with the current batch: the error of all that wait for it. The tables
+  /// stay. The cores may no longer agree which batch is the next one. So batches are refused until
+  /// the tables are configured or written.
+  void lose(const driver::Error& why);
+  /// As lose(), if there is a batch, or a step that waits for one.
   void cancel(const std::string& why);
   /// Throws FailedPrecondition when nothing was configured.
   Embeddings embeddings() const;
@@ -52,9 +56,11 @@ class EmbeddingEngine {
 
   struct Batch;
   /// The next batch of the core, looked up. Waits until all cores have it, and until the batches in
-  /// front of it are over.
+  /// front of it are over. An error loses the batch.
   std::shared_ptr<Batch> take(int core, bool gives_gradients);
   static const std::vector<pjrt::DeviceArrayPtr>& vectors_of(const Batch& batch, int core);
+  /// No step of this core is launched with it. Does nothing if it was lost before.
+  void give_up(const std::shared_ptr<Batch>& batch, const driver::Error& why);
   /// The step of a core was launched with it, and gives these arrays.
   void launched(const std::shared_ptr<Batch>& batch, int core,
                 std::vector<pjrt::DeviceArrayPtr> gradients);
@@ -69,12 +75,15 @@ class EmbeddingEngine {
   const Embeddings& need() const TPU_REQUIRES(mutex_);
   std::shared_ptr<Batch> batch_of(uint64_t number) TPU_REQUIRES(mutex_);
   const Program& program(bool update, const Forms& forms) TPU_REQUIRES(mutex_);
+  std::shared_ptr<Batch> wait_for(uint64_t number) TPU_REQUIRES(mutex_);
   std::vector<driver::Event> start_reads(const Arrays& arrays, std::exception_ptr& refused) const
       TPU_REQUIRES(mutex_);
   void put_ids(Batch& batch, const Program& lookup, size_t first) TPU_REQUIRES(mutex_);
   void look_up(Batch& batch) TPU_REQUIRES(mutex_);
   void update(const Batch& batch) TPU_REQUIRES(mutex_);
-  void drop(const std::string& why) TPU_REQUIRES(mutex_);
+  void check_not_lost() const TPU_REQUIRES(mutex_);
+  void lose_all(const driver::Error& why) TPU_REQUIRES(mutex_);
+  void drop(const driver::Error& why) TPU_REQUIRES(mutex_);
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;
@@ -86,7 +95,8 @@ class EmbeddingEngine {
   std::vector<uint64_t> enqueued_, taken_ TPU_GUARDED_BY(mutex_);              // by core
   uint64_t over_ TPU_GUARDED_BY(mutex_) = 0;     // the number of the first batch that is not
   uint64_t dropped_ TPU_GUARDED_BY(mutex_) = 0;  // counts drop()
-  std::string why_ TPU_GUARDED_BY(mutex_);       // of the last one
+  std::optional<driver::Error> why_ TPU_GUARDED_BY(mutex_);   // of the last one
+  std::optional<driver::Error> lost_ TPU_GUARDED_BY(mutex_);  // why batches are refused
 };
 
 /// What a launch of a step on one core has to do with the tables. Throws as EmbeddingEngine::take()

@@ -294,7 +294,14 @@ void TpuEmbeddingTensorBatchFixedState_Destroy(TpuEmbedding_TensorBatchFixedStat
 }
 
 void TpuEmbeddingEngine_EnqueueTensorBatch(TpuEmbeddingEngine_EnqueueTensorBatch_Params* params) {
-  answer(__func__, params->status, [&] { enqueue(*params); });
+  answer(__func__, params->status, [&] {
+    try {
+      enqueue(*params);
+    } catch (...) {  // the other cores have the batch
+      EmbeddingEngine::get().lose(StatusError(status_of_exception()));
+      throw;
+    }
+  });
 }
 
 void TpuEmbeddingEngine_RecvActivationsComputation(

@@ -211,16 +211,88 @@ def check_rates() -> None:
     check_close("a learning rate that becomes another one", losses, expected_training("SGD", "mean", False)[0], 1e-4)
 
 
-def check_errors() -> None:
-    good = dense["watched"][0].copy()
-    dense["watched"][0] = 5000
-    trained = Trained(OPTIMIZERS["SGD"]())
-    # The steps of the other cores do not wait for the batch that is missing.
+class LookedUp:
+    """Row r of the table has numbers r: so a step tells which ids it got. The table is 0, 1, ... 15."""
+
+    def __init__(self) -> None:
+        self.strategy = tf.distribute.TPUStrategy(open_board())
+        rows = np.repeat(np.arange(16, dtype=np.float32)[:, None], WIDTH, 1)
+        table = tpu_embedding.TableConfig(16, WIDTH, tf.constant_initializer(rows), name="number")
+        with self.strategy.scope():
+            self.embedding = tpu_embedding.TPUEmbedding(
+                {"id": tpu_embedding.FeatureConfig(table, name="id")},
+                tpu_embedding.SGD(RATE, low_dimensional_packing_status=0))
+        self.embedding.build(per_replica_batch_size=2)
+        self.checkpoint = tf.train.Checkpoint(embedding=self.embedding)
+
+    def ids(self, number: int, wrong: int | None = None) -> tf.distribute.DistributedValues:
+        """The same id for all samples; `wrong`: that of core 3."""
+        return self.strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant([number, number] if wrong is None or context.replica_id_in_sync_group != 3
+                                        else [number, wrong], tf.int64))
+
+    @tf.function
+    def enqueue(self, ids: tf.Tensor) -> None:
+        self.embedding.enqueue({"id": ids}, training=False)
+
+    @tf.function
+    def look_up(self) -> tf.distribute.DistributedValues:
+        return self.strategy.run(lambda: self.embedding.dequeue()["id"][:, 0])
+
+    @tf.function
+    def both(self, ids: tf.Tensor) -> tf.distribute.DistributedValues:
+        self.embedding.enqueue({"id": ids}, training=False)
+        return self.strategy.run(lambda: self.embedding.dequeue()["id"][:, 0])
+
+    @tf.function
+    def train(self) -> None:
+        def step() -> None:
+            self.embedding.apply_gradients({"id": tf.zeros_like(self.embedding.dequeue()["id"])})
+
+        self.strategy.run(step)
+
+    def check(self, what: str, found: tf.distribute.DistributedValues, number: int) -> None:
+        check_equal(what, [value.numpy() for value in self.strategy.experimental_local_results(found)],
+                    [[number] * 2] * 8)
+
+
+def check_lost_batches(folder: Path) -> None:
+    table = LookedUp()
+    path = table.checkpoint.save(str(folder / "number"))
+    refused = ("a batch of TPUEmbedding is lost", "restore()", "initialize_tpu_system")
+
+    def check_refused(what: str, kind: type[tf.errors.OpError]) -> None:
+        check_raises(f"an enqueue behind {what}", kind, refused, lambda: table.enqueue(table.ids(2)))
+        check_raises(f"a step behind {what}", kind, refused, table.look_up)
+        table.checkpoint.restore(path)
+
+    # The other cores have their ids of the batch.
+    wrong = table.ids(1, wrong=99)
     check_raises("an id that the table does not have", tf.errors.InvalidArgumentError,
-                 ("watched", "found the id 5000, expected 0 to 49"), trained.train)
-    dense["watched"][0] = good
+                 ("feature id of table number", "found the id 99, expected 0 to 15"), lambda: table.enqueue(wrong))
+    check_refused("a wrong id", tf.errors.InvalidArgumentError)
+    table.enqueue(table.ids(2))
+    table.check("the ids behind a wrong one", table.look_up(), 2)
+
+    # Some of the steps wait for the batch, and some of the cores enqueue it when it is lost.
+    for number in range(3, 7):
+        check_raises("a wrong id beside its step", tf.errors.InvalidArgumentError, ("found the id 99",),
+                     lambda: table.both(wrong))
+        check_raises("the next step", tf.errors.InvalidArgumentError, refused, lambda: table.both(table.ids(2)))
+        table.checkpoint.restore(path)
+        table.check("the step behind it", table.both(table.ids(number)), number)
+
+    # A batch that no step has taken is not used after an error, either.
+    table.enqueue(table.ids(8))
+    check_raises("gradients without a training", tf.errors.FailedPreconditionError, ("training=True",),
+                 table.train)
+    table.checkpoint.restore(path)
+    table.check("the step behind it", table.both(table.ids(9)), 9)
+
+
+def check_errors() -> None:
     trained = Trained(OPTIMIZERS["SGD"](), sparse=True, assigned=True)
-    check_close("a training behind the error, with a device assignment", float(trained.train()),
+    check_close("a training behind the errors, with a device assignment", float(trained.train()),
                 expected_training("SGD", "mean", False)[0][0], 1e-4)
 
     def momentum() -> None:
@@ -237,9 +309,10 @@ def check_errors() -> None:
 with highest_precision(), tempfile.TemporaryDirectory() as name_of_folder:
     check_optimizers(Path(name_of_folder))
     check_rates()
+    check_lost_batches(Path(name_of_folder))
     check_errors()
 works("`TPUEmbedding`: SGD, Adagrad, Adam, FTRL", "[tables by row on all cores](#tables-of-tpuembedding)")
 works("`TPUEmbedding`: dense, ragged, sparse ids, sequences", "mean, sum and sqrtn, with weights")
 works("`TPUEmbedding`: checkpoints, evaluation, learning rates by step", "training continues bit by bit")
-works("`TPUEmbedding`: wrong ids, other optimizers", "exceptions; the next program works")
+works("`TPUEmbedding`: wrong ids, other optimizers", "exceptions; training continues from a checkpoint")
 print("all passed")
