@@ -2,6 +2,7 @@
 // step call. The tables are those of EmbeddingEngine.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -115,11 +116,11 @@ class IdReader {
       fail(fmt::format("found {} row splits for {} ids, expected one more than the {} samples",
                        splits.size(), count, dims.empty() ? 0 : dims[0]));
     }
+    if (!std::ranges::is_sorted(splits)) {  // then all are 0 to `count`
+      fail("the row splits are not in order");
+    }
     std::vector<int64_t> samples(count);
     for (size_t row = 0; row + 1 < splits.size(); ++row) {
-      if (splits[row + 1] < splits[row]) {
-        fail("the row splits are not in order");
-      }
       for (int64_t at = splits[row]; at < splits[row + 1]; ++at) {
         const int64_t place = at - splits[row];
         samples[static_cast<size_t>(at)] = !sequence ? static_cast<int64_t>(row)

@@ -236,6 +236,10 @@ class LookedUp:
         self.embedding.enqueue({"id": ids}, training=False)
 
     @tf.function
+    def enqueue_rows(self, ids: tf.RaggedTensor) -> None:
+        self.embedding.enqueue({"id": ids}, training=False, device=self.strategy.extended.worker_devices[0])
+
+    @tf.function
     def look_up(self) -> tf.distribute.DistributedValues:
         return self.strategy.run(lambda: self.embedding.dequeue()["id"][:, 0])
 
@@ -281,6 +285,13 @@ def check_lost_batches(folder: Path) -> None:
         check_raises("the next step", tf.errors.InvalidArgumentError, refused, lambda: table.both(table.ids(2)))
         table.checkpoint.restore(path)
         table.check("the step behind it", table.both(table.ids(number)), number)
+
+    rows = tf.RaggedTensor.from_row_splits(tf.constant([1, 2, 3], tf.int64), tf.constant([0, 40_000_000, 3], tf.int64),
+                                           validate=False)
+    check_raises("row splits that are not in order", tf.errors.InvalidArgumentError,
+                 ("feature id of table number", "the row splits are not in order"), lambda: table.enqueue_rows(rows))
+    check_refused("wrong row splits", tf.errors.InvalidArgumentError)
+    table.check("the step behind wrong row splits", table.both(table.ids(7)), 7)
 
     # A batch that no step has taken is not used after an error, either.
     table.enqueue(table.ids(8))
