@@ -337,6 +337,9 @@ std::shared_ptr<EmbeddingEngine::Batch> EmbeddingEngine::take(int core, bool giv
     if (!batch->looked_up) {
       look_up(*batch);
     }
+    if (gives_gradients) {
+      program(true, batch->forms);  // what does not fit fails here, in front of the step
+    }
     return batch;
   } catch (...) {
     if (dropped == dropped_) {
