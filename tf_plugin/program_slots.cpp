@@ -27,7 +27,8 @@ struct XLA_TpuProgram {
   tpu::tensorflow::Lowered lowered = {};                    // without its HLO
   std::optional<TF_Status> failure = {};                    // of its compilation: of each launch
   std::string fingerprint = {};
-  size_t core = 0;  // of its replica, where the cores of one have different arrays
+  size_t core = 0;           // of its replica, where the cores of one have different arrays
+  bool takes_batch = false;  // of TPUEmbedding; only said of one that failed
 };
 
 namespace tpu::tensorflow {
@@ -96,6 +97,17 @@ std::vector<std::unique_ptr<XLA_TpuProgram>> by_core(std::unique_ptr<XLA_TpuProg
   return all;
 }
 
+// The graph has the operation of TPUEmbedding.dequeue().
+bool takes_batch(std::string_view request) {
+  return request.find("RecvTPUEmbeddingActivations") != std::string_view::npos;
+}
+
+// The cores on which the step has enqueued its batch have it, and others may not.
+void lose_batch(const TF_Status& error) {
+  EmbeddingEngine::get().lose(
+      StatusError({error.code, "its step was not compiled: " + error.message}));
+}
+
 std::unique_ptr<XLA_TpuProgram> failed_program(const TF_Status& error, std::string_view request) {
   static std::atomic<int> failures = 0;
   auto failed = std::make_unique<XLA_TpuProgram>();
@@ -107,6 +119,10 @@ std::unique_ptr<XLA_TpuProgram> failed_program(const TF_Status& error, std::stri
     failed->lowered.executable_info = info_of_request("");
   }
   failed->lowered.metadata.assign(kNoModule, sizeof kNoModule);
+  failed->takes_batch = takes_batch(request);
+  if (failed->takes_batch) {
+    lose_batch(error);
+  }
   pjrt::CallLog::note("the compilation failed: " + error.message);
   return failed;
 }
@@ -249,7 +265,9 @@ void add_host(const Launch& params, Program::Launch& launch) {
 void launch(const Launch& params) {
   const XLA_TpuProgram& given = *params.program;
   if (given.failure) {
-    EmbeddingEngine::get().cancel("its step was not compiled");  // nobody else takes the batch
+    if (given.takes_batch) {
+      lose_batch(*given.failure);  // nobody else takes it
+    }
     throw StatusError(*given.failure);
   }
   if (given.program == nullptr) {
