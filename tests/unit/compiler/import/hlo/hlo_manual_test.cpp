@@ -128,9 +128,9 @@ TEST(HloManualParts, ThatReadAroundTheirBorderAreCut) {
   const auto parts = manual_parts(m);
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_EQ(parts[0]->results.size(), 2u);
-  EXPECT_EQ(to_string(parts[0]->type(0)), "f32[8,8]");
-  EXPECT_EQ(to_string(parts[0]->type(1)), "f32[8,8,1]");
-  EXPECT_EQ(arguments_of(*parts[1]->regions[0]), "f32[8,1], f32[1,8,1]");
+  EXPECT_EQ(to_string(parts[0]->type(0)), "f32[8,8,1]");
+  EXPECT_EQ(to_string(parts[0]->type(1)), "f32[8,8]");
+  EXPECT_EQ(arguments_of(*parts[1]->regions[0]), "f32[1,8,1], f32[8,1]");
 }
 
 TEST(HloManualParts, TakeOtherArgumentsReplicated) {
