@@ -93,7 +93,7 @@ TEST(Temporaries, OfValuesThatAreComputedAgainAreFewerAndOfTheSameBits) {
   const spec::BoardParams board = spec::load_board("v3_8", {"core.vmem_kib=512"});
   const auto run = [&](bool again) {
     GraphBuilder b;
-    kept_layers(b, 4, kRows, kWidth);
+    kept_layers(b, 8, kRows, kWidth);
     Module& m = b.module();
     legalize(m);
     m.number_ops();
