@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "ir/comparison.hpp"
+
 namespace tpu::compiler {
 
 namespace {
@@ -32,21 +34,6 @@ int64_t step_of(const Value* arg, const Value* next) {
     }
   }
   return 0;
-}
-
-CompareDirection mirrored(CompareDirection d) {
-  switch (d) {
-    case CompareDirection::kLt:
-      return CompareDirection::kGt;
-    case CompareDirection::kLe:
-      return CompareDirection::kGe;
-    case CompareDirection::kGt:
-      return CompareDirection::kLt;
-    case CompareDirection::kGe:
-      return CompareDirection::kLe;
-    default:
-      return d;
-  }
 }
 
 // Iterations until `first + n * step` no longer compares true with `limit`; -1: never, or not by

@@ -1,10 +1,14 @@
 // Pass `random_bits`: see random_bits.hpp.
 #include "passes/random_bits.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
+#include <ranges>
 
 #include "arith/flush_mode.hpp"
+#include "ir/comparison.hpp"
 #include "ir/eval.hpp"
 #include "passes/rewriter.hpp"
 
@@ -303,27 +307,8 @@ int64_t bound_of(const Drawn& drawn, CompareDirection direction, double limit, i
     const bool strict = direction == CompareDirection::kGt || direction == CompareDirection::kLe;
     return strict ? x > limit : x >= limit;
   };
-  int64_t low = 0, high = numbers;  // all below low are not beyond, all from high on are
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    (beyond(middle) ? high : low) = beyond(middle) ? middle : middle + 1;
-  }
-  return low;
-}
-
-CompareDirection mirrored(CompareDirection d) {
-  switch (d) {
-    case CompareDirection::kLt:
-      return CompareDirection::kGt;
-    case CompareDirection::kLe:
-      return CompareDirection::kGe;
-    case CompareDirection::kGt:
-      return CompareDirection::kLt;
-    case CompareDirection::kGe:
-      return CompareDirection::kLe;
-    default:
-      return d;
-  }
+  const auto all = std::views::iota(int64_t{0}, numbers);
+  return static_cast<int64_t>(std::ranges::partition_point(all, std::not_fn(beyond)) - all.begin());
 }
 
 std::vector<Value*> threshold(const Op& op, Rewriter& rw) {
