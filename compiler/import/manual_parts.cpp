@@ -14,19 +14,17 @@
 #include <map>
 #include <queue>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
-#include "import/codes.hpp"
 #include "import/gspmd.hpp"
 #include "import/manual_circles.hpp"
 #include "import/manual_finder.hpp"
 #include "import/manual_ops.hpp"
-#include "ir/error.hpp"
 
 namespace tpu::compiler::frontend {
 namespace {
 
-using bytecode::Dialect;
 using bytecode::kNone;
 using bytecode::RawModule;
 using bytecode::RawOp;

@@ -41,8 +41,7 @@ bool fits(const KernelProgram& program, const Kernel& dot, const Kernel& loop) {
     return false;
   }
   const bool batches = !dot.contract().dot.batch.empty();
-  if (batches ? nest.has_reduce && !reduces_columns(nest)
-              : nest.has_reduce && !reduces_rows(nest)) {
+  if (nest.has_reduce && !(batches ? reduces_columns(nest) : reduces_rows(nest))) {
     return false;
   }
   int reads = 0;

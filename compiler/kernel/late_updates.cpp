@@ -68,8 +68,8 @@ bool may_pass(const Place& update, const Place& reader, const Value* old) {
 
 }  // namespace
 
-size_t order_updates_late(KernelProgram& program) {
-  size_t moved = 0;
+void order_updates_late(KernelProgram& program) {
+  bool moved = false;
   for (auto update = program.kernels.begin(); update != program.kernels.end(); ++update) {
     const Value* old = replaced_by(*update);
     if (old == nullptr || !is_carried(old)) {
@@ -79,14 +79,13 @@ size_t order_updates_late(KernelProgram& program) {
       const auto reader = k++;
       if (is_one_of(reader->reads, old) && may_pass(update, reader, old)) {
         program.kernels.splice(update, program.kernels, reader);
-        ++moved;
+        moved = true;
       }
     }
   }
-  if (moved > 0) {
+  if (moved) {
     renumber(program);
   }
-  return moved;
 }
 
 }  // namespace tpu::compiler

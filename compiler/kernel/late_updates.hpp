@@ -13,7 +13,7 @@
 
 namespace tpu::compiler {
 
-// Of the kernels of `program`, not of its regions. Returns the number of kernels moved.
-size_t order_updates_late(KernelProgram& program);
+// Of the kernels of `program`, not of its regions.
+void order_updates_late(KernelProgram& program);
 
 }  // namespace tpu::compiler

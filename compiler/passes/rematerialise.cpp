@@ -37,7 +37,7 @@ struct Again {
   std::vector<const Op*> views = {};
   std::vector<const Value*> leaves = {};  // what they read, views aside
   std::vector<Op*> readers = {};          // that come late
-  size_t first = 0, last = 0;             // places of the first and the last of them
+  size_t first = 0;                       // place of the first of them
 };
 
 class Rematerialiser {
@@ -134,7 +134,10 @@ class Rematerialiser {
       for (const auto& result : (*op)->results) {
         size_t& last = last_[result.get()];
         const auto users = uses_.find(result.get());
-        for (const Op* user : users == uses_.end() ? std::vector<Op*>() : users->second) {
+        if (users == uses_.end()) {
+          continue;
+        }
+        for (const Op* user : users->second) {
           last = std::max(last, last_of(*user));
         }
       }
@@ -163,7 +166,6 @@ class Rematerialiser {
       if (place(user) > peak_) {
         again.readers.push_back(user);
         again.first = std::min(again.first, place(user));
-        again.last = std::max(again.last, place(user));
       }
     });
     if (is_result || again.readers.empty() || !compute(v, again)) {

@@ -56,6 +56,9 @@ BatchGroup choose_batch_group(const DotPlan& p, int64_t out_bytes, const spec::B
                           side(c.m, p.m[0], c.n, p.n[0], &CDim::out, out_bytes)};
   constexpr int64_t kMost = 16;
   constexpr double kWorth = 0.95, kEqual = 1.02, kGain = 0.9;
+  double alone[std::size(side_of)];
+  std::ranges::transform(side_of, alone,
+                         [&](const Side& one) { return *one.cost(1, board.dma.granule_bytes); });
   std::vector<std::pair<double, BatchGroup>> found;
   for (int64_t n = 1; n <= std::min(kMost, batch.n); ++n) {
     if (batch.n % n != 0) {
@@ -65,10 +68,9 @@ BatchGroup choose_batch_group(const DotPlan& p, int64_t out_bytes, const spec::B
     bool* const grouped[] = {&group.lhs, &group.rhs, &group.out};
     double sum = 0;
     for (size_t i = 0; i < std::size(side_of); ++i) {
-      const double alone = *side_of[i].cost(1, board.dma.granule_bytes);
       const auto together = sides[i] ? side_of[i].cost(n, board.dma.granule_bytes) : std::nullopt;
-      *grouped[i] = together && *together < alone * kGain;
-      sum += *grouped[i] ? *together : sides[i] ? alone : 0;
+      *grouped[i] = together && *together < alone[i] * kGain;
+      sum += *grouped[i] ? *together : sides[i] ? alone[i] : 0;
     }
     found.emplace_back(sum, group);
   }

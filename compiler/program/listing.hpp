@@ -39,8 +39,8 @@ struct VpuProgram {
 enum class Fence : uint8_t {
   kNone,
   kCredit,  // entry: signals what the first iteration takes of the one before
-  kEnter,   // entry: waits for what stands in front of the loop
-  kLeave,   // end: signals for what stands behind the loop
+  kEnter,   // entry: waits for commands before the loop
+  kLeave,   // end: signals for commands after the loop
   kSettle   // end: takes what the last iteration has signalled
 };
 

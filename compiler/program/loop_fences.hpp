@@ -5,9 +5,9 @@
 // A fence is a nop of a queue, so it stands in the order of that queue. What an iteration needs of
 // the one before it has semaphores of its own (insert_semaphores): each iteration signals as often
 // as it takes, the credits signal for the first iteration, the settles take what the last one
-// signalled. So they are zero behind the loop by construction, for any two or more iterations.
-// What stands in front of the loop and what is in it are ordered by the enters, once; what is in it
-// and what stands behind it by the leaves.
+// signalled. So they are zero after the loop by construction, for any two or more iterations.
+// The enters order commands before the loop and commands in it, once; the leaves order commands in
+// it and commands after it.
 #pragma once
 
 #include <array>

@@ -124,7 +124,7 @@ bool update_in_place(Residency& memory, const Kernel& k) {
     return true;
   }
   if (out.slot >= 0) {
-    return in.slot >= 0 && in.slot == out.slot && in.offset == out.offset;
+    return same_home(in, out);
   }
   if (in.scratch) {
     take_home(memory, in, out);
