@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <numeric>
 
@@ -32,11 +33,7 @@ std::vector<int> first_devices(int cores) {
 
 // So that batches of nearly as many ids have one program.
 int64_t rounded_up(size_t count) {
-  int64_t size = 8;
-  while (size < static_cast<int64_t>(count)) {
-    size *= 2;
-  }
-  return size;
+  return static_cast<int64_t>(std::bit_ceil(std::max(count, size_t{8})));
 }
 
 template <typename Element>
@@ -48,6 +45,33 @@ pjrt::DeviceArrayPtr put_list(int device, const exe::TensorT& wanted,
   return System::get().runtime().put(
       device, driver::HostView(static_cast<driver::DType>(wanted.elem), wanted.local_dims,
                                std::as_bytes(std::span(all))));
+}
+
+// The numbers of `whole` that a core has.
+struct ArrayPart {
+  const EmbeddingTable& table;
+  size_t core = 0;
+  size_t size = 0;  // of the core's array, which has rows behind the end of the last ones
+  std::span<float> whole, own;
+};
+
+// Calls fn(part, its array) for all of `tables`, by core.
+template <typename Tables, typename Fn>
+void for_each_part(const Embeddings& all, const EmbeddingEngine::Arrays& arrays, Tables& tables,
+                   const Fn& fn) {
+  size_t array = 0;
+  for (size_t t = 0; t < all.tables.size(); ++t) {
+    const EmbeddingTable& table = all.tables[t];
+    const auto size = static_cast<size_t>(all.rows_by_core(t) * table.width);
+    for (size_t i = 0; i < table.arrays; ++i, ++array) {
+      const std::span<float> whole = arrays.at(i).at(t);
+      for (size_t core = 0; core < tables.size(); ++core) {
+        const size_t begin = std::min(core * size, whole.size());
+        const auto own = whole.subspan(begin, std::min(size, whole.size() - begin));
+        fn(ArrayPart{table, core, size, whole, own}, tables[core][array]);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -193,28 +217,18 @@ Embeddings EmbeddingEngine::embeddings() const {
 
 void EmbeddingEngine::write(const Arrays& arrays) {
   const base::MutexLock lock(mutex_);
-  const Embeddings& all = need();
-  size_t first = 0;
-  for (size_t t = 0; t < all.tables.size(); ++t) {
-    const EmbeddingTable& table = all.tables[t];
-    const auto part = static_cast<size_t>(all.rows_by_core(t) * table.width);
-    for (size_t i = 0; i < table.arrays; ++i, ++first) {
-      const std::span<float> from = arrays.at(i).at(t);
-      if (from.size() != static_cast<size_t>(table.rows * table.width)) {
-        pjrt::throw_invalid(fmt::format("table {} of TPUEmbedding: found {} numbers, expected {}",
-                                        table.name, from.size(), table.rows * table.width));
-      }
-      for (size_t core = 0; core < tables_.size(); ++core) {
-        std::vector<float> own(part);
-        const size_t begin = std::min(core * part, from.size());
-        std::ranges::copy(from.subspan(begin, std::min(part, from.size() - begin)), own.begin());
-        pjrt::DeviceArrayPtr& array = tables_[core][first];
-        array = System::get().runtime().put(
-            static_cast<int>(core),
-            driver::HostView(driver::DType::kF32, array->shape(), std::as_bytes(std::span(own))));
-      }
+  for_each_part(need(), arrays, tables_, [](const ArrayPart& part, pjrt::DeviceArrayPtr& array) {
+    const EmbeddingTable& table = part.table;
+    if (part.whole.size() != static_cast<size_t>(table.rows * table.width)) {
+      pjrt::throw_invalid(fmt::format("table {} of TPUEmbedding: found {} numbers, expected {}",
+                                      table.name, part.whole.size(), table.rows * table.width));
     }
-  }
+    std::vector<float> own(part.size);
+    std::ranges::copy(part.own, own.begin());
+    array = System::get().runtime().put(
+        static_cast<int>(part.core),
+        driver::HostView(driver::DType::kF32, array->shape(), std::as_bytes(std::span(own))));
+  });
   lost_.reset();
 }
 
@@ -223,20 +237,12 @@ std::vector<driver::Event> EmbeddingEngine::start_reads(const Arrays& arrays,
                                                         std::exception_ptr& refused) const {
   std::vector<driver::Event> reads;
   try {
-    const Embeddings& all = need();
-    size_t first = 0;
-    for (size_t t = 0; t < all.tables.size(); ++t) {
-      const EmbeddingTable& table = all.tables[t];
-      const auto part = static_cast<size_t>(all.rows_by_core(t) * table.width);
-      for (size_t i = 0; i < table.arrays; ++i, ++first) {
-        const std::span<float> to = arrays.at(i).at(t);
-        for (size_t core = 0; core < tables_.size() && core * part < to.size(); ++core) {
-          const auto own = to.subspan(core * part, std::min(part, to.size() - core * part));
-          reads.emplace_back();  // so that none is lost that was started
-          reads.back() = tables_[core][first]->read(0, std::as_writable_bytes(own));
-        }
+    for_each_part(need(), arrays, tables_, [&](const ArrayPart& part, const auto& array) {
+      if (!part.own.empty()) {
+        reads.emplace_back();  // so that none is lost that was started
+        reads.back() = array->read(0, std::as_writable_bytes(part.own));
       }
-    }
+    });
   } catch (...) {
     refused = std::current_exception();
   }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "abi/executor.h"
@@ -34,10 +33,7 @@ void give_text(size_t* size, char** text) {
 // A list of numbers, of any type that the operation takes.
 template <typename To>
 std::vector<To> numbers_of(const HostTensor& tensor) {
-  size_t count = 1;
-  for (const int64_t dim : tensor.dims) {
-    count *= static_cast<size_t>(dim);
-  }
+  const auto count = static_cast<size_t>(driver::element_count(tensor.dims));
   std::vector<To> numbers(count);
   const auto copy = [&]<typename From>(const From* from) {
     for (size_t i = 0; i < count; ++i) {

@@ -37,8 +37,8 @@ void EmbeddingStep::launched() {
 }
 
 void EmbeddingStep::free_all() {
-  for (const std::vector<uint64_t>& addresses : {arguments_, results_}) {
-    for (const uint64_t address : addresses) {
+  for (const std::vector<uint64_t>* addresses : {&arguments_, &results_}) {
+    for (const uint64_t address : *addresses) {
       System::get().memory().free(address);
     }
   }

@@ -286,12 +286,12 @@ class Builder {
     return xla::ConstantR0<float>(&builder_, static_cast<float>(value));
   }
 
-  static XlaOp limited(XlaOp values, const tf::tpu::ClippingLimits& limits, Builder& own) {
+  XlaOp limited(XlaOp values, const tf::tpu::ClippingLimits& limits) {
     if (limits.has_lower()) {
-      values = xla::Max(values, own.number(limits.lower().value()));
+      values = xla::Max(values, number(limits.lower().value()));
     }
     if (limits.has_upper()) {
-      values = xla::Min(values, own.number(limits.upper().value()));
+      values = xla::Min(values, number(limits.upper().value()));
     }
     return values;
   }
@@ -305,7 +305,7 @@ class Builder {
     const XlaOp rate = how.learning_rate().has_dynamic()
                            ? rates.at(static_cast<size_t>(how.learning_rate().dynamic().tag()))
                            : number(how.learning_rate().constant());
-    gradient = limited(gradient, how.gradient_clipping_limits(), *this);
+    gradient = limited(gradient, how.gradient_clipping_limits());
     XlaOp parameters = old[0];
     if (how.weight_decay_factor() != 0) {
       XlaOp decay = number(how.weight_decay_factor());
@@ -333,7 +333,7 @@ class Builder {
       default:
         return unsupported(table, "the optimizer is not supported");
     }
-    made[0] = limited(made[0], how.clipping_limits(), *this);
+    made[0] = limited(made[0], how.clipping_limits());
     return made;
   }
 
