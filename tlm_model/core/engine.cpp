@@ -231,8 +231,7 @@ FaultInfo Engine::fault_at(const Flight& flight, uint16_t code) const {
 }
 
 uint32_t Engine::slot_of(const Flight& flight, size_t index, const Operand& operand) {
-  if (index >= spec::kHbmOperands ||
-      operand.address.space != static_cast<uint8_t>(spec::Space::kHbm)) {
+  if (index >= spec::kHbmOperands || !spec::is_hbm(operand.address)) {
     return operand.address.slot;
   }
   return static_cast<uint32_t>(std::clamp<int64_t>(flight.queued.slot[index], 0, UINT32_MAX));
