@@ -1,6 +1,5 @@
 #include "runtime/host_array.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
