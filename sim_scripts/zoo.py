@@ -120,14 +120,15 @@ def main() -> int:
         for name in names if args.all else args.names:
             kept[name] = measure(name, args, Path(folder))
             print(name, json.dumps(kept[name]), flush=True)
+    if not args.check:
+        kept = {name: kept[name] for name in names if name in kept}
     made = before + BEGIN + table(kept) + END + rest.partition(END)[2]
     if args.check:
         print("zoo: the table is up to date" if made == page else
               "zoo: docs/zoo.md has another table than tests/data/zoo.json gives: run sim_scripts/zoo.py")
         return 0 if made == page else 1
-    kept = {name: kept[name] for name in names if name in kept}
     KEPT.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(before + BEGIN + table(kept) + END + rest.partition(END)[2], encoding="utf-8")
+    PAGE.write_text(made, encoding="utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What a model of the zoo is: a function with its state and its batch, exported for one core or for all eight.
+"""What a model of the zoo is: a function with its state and its batch, exported for all eight cores.
 
 A family of models (resnet.py, llama.py, ...) has a dictionary `PROGRAMS` of functions that make a Program for a Size.
 Full size is exported from shapes alone. At small size `inputs` gives arrays, so that results can be compared with JAX.
@@ -7,7 +7,7 @@ Full size is exported from shapes alone. At small size `inputs` gives arrays, so
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import network
@@ -74,7 +74,6 @@ class Program:
     donated: tuple[int, ...] = ()
     spec_of: Callable[[str, tuple[int, ...]], P] = lambda path, shape: P()
     results: Callable[[tuple], Any] = lambda specs: P()  # shardings of the results, from those of the state
-    cores: int = CORES
     moments: int | None = None  # which part of the state is of an optimizer
 
     def shapes(self) -> tuple:
@@ -92,29 +91,29 @@ class Program:
             self.shapes())
         return *state, *(each.spec for each in self.batch)
 
+    def arguments(self) -> tuple:
+        """Shapes and types of all arguments."""
+        return *self.shapes(), *(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in self.batch)
+
     def export(self, platform: str = "tpu") -> jax.export.Exported:
         """The artifact that the compiler takes."""
-        mesh = jax.sharding.Mesh(np.array(jax.devices()[: self.cores]), (AXIS,))
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[:CORES]), (AXIS,))
         specs = self.specs()
         results = self.results(specs)
-        batch = tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in self.batch)
         jax.config.update("jax_hlo_source_file_canonicalization_regex", SOURCES)
         options: dict[str, Any] = {"donate_argnums": self.donated, "keep_unused": True}
-        if self.cores == 1:
-            function = self.step
-        elif self.manual:
+        if self.manual:
             function = jax.shard_map(self.step, mesh=mesh, in_specs=specs, out_specs=results, check_vma=False)
         else:
             function = self.step
             options["in_shardings"], options["out_shardings"] = jax.tree.map(
                 lambda spec: NamedSharding(mesh, spec), (specs, results), is_leaf=lambda leaf: isinstance(leaf, P))
-        return jax.export.export(jax.jit(function, **options), platforms=[platform])(*self.shapes(), *batch)
+        return jax.export.export(jax.jit(function, **options), platforms=[platform])(*self.arguments())
 
     def whole(self, platform: str = "cpu") -> jax.export.Exported:
         """The same computation on one device, where the compiler partitions it."""
-        batch = tuple(jax.ShapeDtypeStruct(each.shape, each.dtype) for each in self.batch)
         return self.export(platform) if self.manual else jax.export.export(
-            jax.jit(self.step, keep_unused=True), platforms=[platform])(*self.shapes(), *batch)
+            jax.jit(self.step, keep_unused=True), platforms=[platform])(*self.arguments())
 
     def inputs(self, seed: int = 0) -> tuple:
         """Arrays for all arguments. An optimizer has done COUNT steps, since the first one of Adam takes the sign of a
@@ -135,6 +134,11 @@ class Program:
         return *state, *(each.draw(rng) for each in self.batch)
 
 
+def split(batch: tuple[Input, ...]) -> tuple[Input, ...]:
+    """The same inputs, split over the cores."""
+    return tuple(replace(each, spec=P(AXIS)) for each in batch)
+
+
 def training(loss_of: Callable, init: Callable, optimizer: Any, batch: tuple[Input, ...]) -> Program:
     """A data-parallel step of `loss_of(params, key, *batch)`; `init(key)` makes the parameters. Shapes of `batch` are
     those of all cores together. (params, moments, *batch, seed) -> (params, moments, loss)."""
@@ -143,12 +147,11 @@ def training(loss_of: Callable, init: Callable, optimizer: Any, batch: tuple[Inp
         params = init(key)
         return params, optimizer.init(params)
 
-    cut = tuple(Input(each.shape, each.dtype, each.below, P(AXIS)) for each in batch)
-    return Program(network.make_step(loss_of, optimizer, CORES), state, (*cut, Input((2,), jnp.uint32, 1 << 16)),
-                   donated=(0, 1), moments=1)
+    seed = Input((2,), jnp.uint32, 1 << 16)
+    return Program(network.make_step(loss_of, optimizer, CORES), state, (*split(batch), seed), donated=(0, 1),
+                   moments=1)
 
 
 def inference(function: Callable, init: Callable, batch: tuple[Input, ...]) -> Program:
     """`function(params, *batch)` with the batch split over the cores and a copy of the parameters in each."""
-    cut = tuple(Input(each.shape, each.dtype, each.below, P(AXIS)) for each in batch)
-    return Program(function, lambda key: (init(key),), cut, results=lambda specs: P(AXIS))
+    return Program(function, lambda key: (init(key),), split(batch), results=lambda specs: P(AXIS))
