@@ -14,15 +14,17 @@ namespace tpu::compiler {
 
 using CDim = Contraction::Dim;
 
-// A block of sums passes through the program of the loop kernel in VMEM; only what that writes goes
-// to HBM.
+// A block of sums passes through the program of loop kernel `number` in VMEM; only what that writes
+// for others goes to HBM.
 static void run_epilogue(EmitContext& ctx, const Step& step, const DotPlan& p, BlockState& state,
-                         int64_t sums) {
-  const Kernel& k = *step.kernel;
-  const Nest& nest = k.contract().after->loop().nest;
-  const NestBlock& box = p.boxes[state.out];
-  state.epilogue.block = sums;
-  state.epilogue.block_stride = box.stride;
+                         size_t number, int64_t sums) {
+  const Kernel& loop = *step.kernel->contract().after[number];
+  const Nest& nest = loop.loop().nest;
+  const EpiloguePlan& plan = p.epilogues[number];
+  const NestBlock& box = plan.boxes[state.out];
+  TileState& tile = state.epilogues[number];
+  tile.block = sums;
+  tile.block_stride = box.stride;
   bool first = true, last = true;
   for (size_t l = 0; l < nest.loops.size(); ++l) {
     if (nest.loops[l].reduced) {
@@ -30,7 +32,7 @@ static void run_epilogue(EmitContext& ctx, const Step& step, const DotPlan& p, B
       last = last && box.start[l] + box.count[l] == nest.loops[l].n;
     }
   }
-  emit_tile(ctx, {*k.contract().after, *p.epilogue, step.places, step.op_id}, state.epilogue,
+  emit_tile(ctx, {loop, plan.loop, step.places, step.op_id}, tile,
             {box.start, box.count, first, last, static_cast<int64_t>(state.out)});
 }
 
@@ -73,11 +75,11 @@ static void finish_block(EmitContext& ctx, const Step& step, const DotPlan& p, B
     }
     from = to;
   }
-  if (p.epilogue) {
-    run_epilogue(ctx, step, p, state, from);
-    if (!p.stores_sums) {
-      return;
-    }
+  for (size_t i = 0; i < p.epilogues.size(); ++i) {
+    run_epilogue(ctx, step, p, state, i, from);
+  }
+  if (!p.epilogues.empty() && !p.stores_sums) {
+    return;
   }
   std::vector<CopyDim> dims;
   int64_t first = base;
@@ -196,6 +198,7 @@ void emit_contraction(EmitContext& ctx, const Step& step, const DotPlan& p) {
   // of the next round pass it before the sums of this one.
   const bool rows_first = p.w.transpose_out && (p.w.transposes() || p.w.transposes_box());
   BlockState state;
+  state.epilogues.resize(p.epilogues.size());
   HeldTile left, right;
   for (size_t i = 0; i < rounds.size(); ++i) {
     const Round& r = rounds[i];

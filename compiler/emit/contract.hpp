@@ -13,7 +13,7 @@ namespace tpu::compiler {
 struct BlockState {
   size_t lhs = 0, rhs = 0, out = 0;
   size_t lhs_boxes = 0;  // loads of rows that serve a group of batches
-  TileState epilogue;
+  std::vector<TileState> epilogues;
 };
 
 // contract_tiles.cpp: the block of an operand, whole in VMEM or loaded into `slot`.

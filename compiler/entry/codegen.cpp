@@ -240,7 +240,7 @@ KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
   context.shard_updates = rules.shard_updates && options.update_sharding != UpdateSharding::kOff;
   context.least_memory = options.least_memory;
   context.one_result = !rules.many_results;
-  context.epilogue_columns = rules.epilogues_by_columns;
+  context.epilogues.by_columns = rules.epilogues_by_columns;
   context.tiles_span_taps = rules.tiles_span_taps;
   if (!rules.sums_together) {
     context.bucket_bytes = 1;  // full with the first array

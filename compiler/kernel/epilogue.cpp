@@ -2,6 +2,8 @@
 #include "kernel/epilogue.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace tpu::compiler {
 
@@ -56,6 +58,80 @@ bool fits(const KernelProgram& program, const Kernel& dot, const Kernel& loop) {
   return reads == 1;
 }
 
+bool is_among(const std::vector<const Value*>& values, const Value* v) {
+  return std::find(values.begin(), values.end(), v) != values.end();
+}
+
+void add_made(const Kernel& loop, std::vector<const Value*>& made) {
+  made.insert(made.end(), loop.writes.begin(), loop.writes.end());
+}
+
+// What the blocks of a contraction have in VMEM.
+std::vector<const Value*> made_on_blocks(const Kernel& dot) {
+  std::vector<const Value*> made{dot.out};
+  for (const auto& loop : dot.contract().after) {
+    add_made(*loop, made);
+  }
+  return made;
+}
+
+// Columns of the sums along rows; 1: there are none, 0: others than such sums.
+int64_t summed_columns(const Kernel& dot) {
+  int64_t columns = 1;
+  for (const auto& k : dot.contract().after) {
+    const Nest& nest = k->loop().nest;
+    if (k->loop().first > 0 || (nest.has_reduce && !reduces_columns(nest))) {
+      return 0;
+    }
+    columns = nest.has_reduce ? nest.loops.back().n : columns;
+  }
+  return columns;
+}
+
+// The view of one number for each row of the innermost loop.
+View of_rows(const Nest& nest) {
+  View view = nest.identity();
+  const int64_t columns = nest.loops.back().n;
+  for (int64_t& s : view.stride) {
+    s /= columns;
+  }
+  view.stride.back() = 0;
+  return view;
+}
+
+// True if `loop` can work on the blocks of `dot` behind kernels that make `made`: on their
+// elements, or on the numbers that sums along rows have made. `columns`: of these sums.
+bool follows(const KernelProgram& program, const Kernel& dot, const Kernel& loop,
+             const std::vector<const Value*>& made, int64_t columns) {
+  const Nest& nest = loop.loop().nest;
+  const int64_t elements = nest.elements(), all = dot.out->type.count();
+  const bool rows = columns > 1 && elements * columns == all;
+  if (loop.kind != KernelClass::kLoop || loop.loop().first > 0 || nest.loops.empty() ||
+      nest.loops.size() > kCommandLoops || elements == 0 || (elements != all && !rows) ||
+      updates_argument(program, loop)) {
+    return false;
+  }
+  if (nest.has_reduce && (rows || dot.contract().dot.batch.empty() || !reduces_columns(nest))) {
+    return false;
+  }
+  return std::ranges::all_of(nest.accesses, [&](const NestAccess& a) {
+    const int64_t count = a.value->type.count();
+    return !is_among(made, a.value) ||
+           (count == elements ? a.view == nest.identity()
+                              : count * nest.loops.back().n == elements && a.view == of_rows(nest));
+  });
+}
+
+// True if a kernel other than these two reads the value.
+bool is_read_outside(const KernelProgram& program, const Value* v, const Kernel* a,
+                     const Kernel* b = nullptr) {
+  bool read = false;
+  for_each_kernel(program, [&](const Kernel& k) {
+    read = read || (&k != a && &k != b && is_among(k.reads, v));
+  });
+  return read;
+}
+
 // One loop over all elements as two, the inner one of `columns` elements.
 void split_flat_loop(Nest& nest, int64_t columns) {
   if (nest.loops.size() != 1 || nest.has_reduce || nest.loops[0].n % columns != 0) {
@@ -73,45 +149,120 @@ void split_flat_loop(Nest& nest, int64_t columns) {
   }
 }
 
+using Place = std::list<Kernel>::iterator;
+
+// The first kernel behind `k` that reads any of the values, or the end.
+Place first_reader(KernelProgram& program, Place k, const std::vector<const Value*>& values) {
+  return std::find_if(std::next(k), program.kernels.end(), [&](const Kernel& other) {
+    return std::ranges::any_of(other.reads, [&](const Value* v) { return is_among(values, v); });
+  });
+}
+
+std::shared_ptr<Kernel> as_epilogue(const Kernel& dot, const Kernel& loop,
+                                    const EpilogueOptions& options) {
+  auto after = std::make_shared<Kernel>(loop);
+  const auto& dims = dot.out->type.dims;
+  const bool all = after->loop().nest.elements() == dot.out->type.count();
+  if (options.by_columns && all && after->loop().first == 0 && !dims.empty()) {  // not a scalar
+    split_flat_loop(after->as<LoopPart>().nest, dims.back());
+  }
+  return after;
+}
+
+// The contraction moves to the loop kernel's place: nobody else waits for it.
+void join(Kernel& loop, const Kernel& dot, const EpilogueOptions& options) {
+  ContractPart part = dot.contract();
+  part.after.push_back(as_epilogue(dot, loop, options));
+  loop.kind = KernelClass::kContract;
+  loop.part = std::move(part);
+  loop.out = dot.out;
+  loop.ops.insert(loop.ops.begin(), dot.ops.begin(), dot.ops.end());
+}
+
+bool join_first(KernelProgram& program, Place dot, const EpilogueOptions& options, PassLog* log) {
+  const Place loop = first_reader(program, dot, {dot->out});
+  if (loop == program.kernels.end() || !fits(program, *dot, *loop)) {
+    if (log != nullptr && loop != program.kernels.end()) {
+      log->gave_up(loop->kind == KernelClass::kLoop
+                       ? "the loop kernel behind a contraction does not work block by block"
+                       : "what reads a contraction first is not a loop kernel");
+    }
+    return false;
+  }
+  join(*loop, *dot, options);
+  std::erase(loop->reads, dot->out);
+  loop->reads.insert(loop->reads.begin(), dot->reads.begin(), dot->reads.end());
+  if (std::any_of(std::next(loop), program.kernels.end(),
+                  [&](const Kernel& k) { return is_among(k.reads, dot->out); })) {
+    loop->writes.push_back(dot->out);
+  }
+  return true;
+}
+
+// The next kernels that work on the blocks, up to the first that need not read a large value again.
+std::vector<Place> next_epilogues(KernelProgram& program, Place dot,
+                                  const EpilogueOptions& options) {
+  std::vector<Place> found;
+  std::vector<const Value*> made = made_on_blocks(*dot), written = dot->writes;
+  int64_t columns = summed_columns(*dot);
+  for (Place last = dot; columns > 0;) {
+    const Place loop = first_reader(program, last, written);
+    if (loop == program.kernels.end() || !follows(program, *dot, *loop, made, columns)) {
+      break;
+    }
+    found.push_back(loop);
+    const auto saved = [&](const Value* v) {
+      return is_among(made, v) && v->type.bytes() > options.kept_bytes;
+    };
+    if (std::ranges::any_of(loop->reads, saved)) {
+      return found;
+    }
+    columns = loop->loop().nest.has_reduce ? loop->loop().nest.loops.back().n : columns;
+    add_made(*loop, made);
+    add_made(*loop, written);
+    last = loop;
+  }
+  return {};
+}
+
+void join_next(KernelProgram& program, const Kernel& dot, Kernel& loop,
+               const EpilogueOptions& options) {
+  const std::vector<const Value*> made = made_on_blocks(dot);
+  join(loop, dot, options);
+  std::vector<const Value*> reads = dot.reads;
+  for (const Value* v : loop.reads) {
+    if (!is_among(made, v) && !is_among(reads, v)) {
+      reads.push_back(v);
+    }
+  }
+  loop.reads = std::move(reads);
+  for (const Value* v : dot.writes) {
+    if (is_read_outside(program, v, &dot, &loop)) {
+      loop.writes.push_back(v);
+    }
+  }
+}
+
+bool join_more(KernelProgram& program, Place dot, const EpilogueOptions& options) {
+  const std::vector<Place> loops = next_epilogues(program, dot, options);
+  for (size_t i = 0; i < loops.size(); ++i) {
+    const Place before = i == 0 ? dot : loops[i - 1];
+    join_next(program, *before, *loops[i], options);
+    if (i > 0) {
+      program.kernels.erase(before);
+    }
+  }
+  return !loops.empty();
+}
+
 }  // namespace
 
-void fuse_epilogues(KernelProgram& program, bool by_columns, PassLog* log) {
-  auto& kernels = program.kernels;
-  for (auto dot = kernels.begin(); dot != kernels.end();) {
-    const auto current = dot++;
-    if (current->kind != KernelClass::kContract || current->contract().after != nullptr) {
-      continue;
-    }
-    const auto reads = [&](const Kernel& k) {
-      return std::find(k.reads.begin(), k.reads.end(), current->out) != k.reads.end();
-    };
-    const auto loop = std::find_if(dot, kernels.end(), reads);
-    if (loop == kernels.end() || !fits(program, *current, *loop)) {
-      if (log != nullptr && loop != kernels.end()) {
-        log->gave_up(loop->kind == KernelClass::kLoop
-                         ? "the loop kernel behind a contraction does not work block by block"
-                         : "what reads a contraction first is not a loop kernel");
-      }
-      continue;
-    }
-    const bool more_readers = std::any_of(std::next(loop), kernels.end(), reads);
-    // The contraction moves to the loop kernel's place: nobody else waits for it.
-    const auto after = std::make_shared<Kernel>(*loop);
-    const auto& dims = current->out->type.dims;
-    if (by_columns && after->loop().first == 0 && !dims.empty()) {  // a scalar has no columns
-      split_flat_loop(after->as<LoopPart>().nest, dims.back());
-    }
-    Kernel& joined = *loop;
-    joined.kind = KernelClass::kContract;
-    joined.part = ContractPart{current->contract().dot, after};
-    joined.out = current->out;
-    joined.ops.insert(joined.ops.begin(), current->ops.begin(), current->ops.end());
-    std::erase(joined.reads, current->out);
-    joined.reads.insert(joined.reads.begin(), current->reads.begin(), current->reads.end());
-    if (more_readers) {
-      joined.writes.push_back(current->out);
-    }
-    kernels.erase(current);
+void fuse_epilogues(KernelProgram& program, const EpilogueOptions& options, PassLog* log) {
+  for (auto k = program.kernels.begin(); k != program.kernels.end();) {
+    const bool joined = k->kind == KernelClass::kContract &&
+                        (k->contract().after.empty() ? join_first(program, k, options, log)
+                                                     : join_more(program, k, options));
+    k = joined ? program.kernels.erase(k) : std::next(k);
   }
   renumber(program);
 }
@@ -119,15 +270,24 @@ void fuse_epilogues(KernelProgram& program, bool by_columns, PassLog* log) {
 bool split_epilogue(KernelProgram& program, int order) {
   const auto it = std::find_if(program.kernels.begin(), program.kernels.end(),
                                [&](const Kernel& k) { return k.order == order; });
-  if (it == program.kernels.end() || it->contract().after == nullptr) {
+  if (it == program.kernels.end() || it->contract().after.empty()) {
     return false;
   }
-  Kernel loop = *it->contract().after;
-  it->as<ContractPart>().after.reset();
-  it->ops = {it->ops.front()};
+  auto& after = it->as<ContractPart>().after;
+  const Place loop = program.kernels.insert(std::next(it), std::move(*after.back()));
+  after.pop_back();
+  it->ops.resize(it->ops.size() - loop->ops.size());
   it->reads = {it->contract().dot.lhs, it->contract().dot.rhs};
-  it->writes = {it->out};
-  program.kernels.insert(std::next(it), std::move(loop));
+  const std::vector<const Value*> made = made_on_blocks(*it);
+  for (const auto& k : after) {
+    std::ranges::copy_if(k->reads, std::back_inserter(it->reads), [&](const Value* v) {
+      return !is_among(made, v) && !is_among(it->reads, v);
+    });
+  }
+  it->writes.clear();
+  std::ranges::copy_if(made, std::back_inserter(it->writes), [&](const Value* v) {
+    return after.empty() || is_read_outside(program, v, &*it);
+  });
   renumber(program);
   return true;
 }

@@ -86,8 +86,7 @@ constexpr PassRow kPasses[] = {
      }},
     {"epilogue", 1,
      [](KernelProgram& p, KernelContext& c, PassLog& log) {
-       on_each_program(
-           p, [&](KernelProgram& part) { fuse_epilogues(part, c.epilogue_columns, &log); });
+       on_each_program(p, [&](KernelProgram& part) { fuse_epilogues(part, c.epilogues, &log); });
      }},
     {"span_taps", 1,
      [](KernelProgram& p, KernelContext& c, PassLog&) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernel/epilogue.hpp"
 #include "kernel/kernels.hpp"
 #include "pass/pass_manager.hpp"
 
@@ -24,9 +25,9 @@ struct KernelContext {
   int64_t piece = exchange_piece_bytes(board);  // of a streamed exchange, in bytes
   int64_t bucket_bytes = kBucketBytes;          // of an exchange beside other kernels
   bool one_result = false;                      // of the program for a loop kernel
-  bool epilogue_columns = false;                // see fuse_epilogues()
-  bool tiles_span_taps = false;                 // of a contraction
-  bool least_memory = false;                    // time is spent where that needs fewer bytes of HBM
+  EpilogueOptions epilogues = {false, board.core.vmem_kib * 1024 / 4};
+  bool tiles_span_taps = false;  // of a contraction
+  bool least_memory = false;     // time is spent where that needs fewer bytes of HBM
   bool shard_updates = false;
   bool only_faster = false;  // updates are sharded only where the board gains by it
   ShardReport sharded = {};  // what shard_update did

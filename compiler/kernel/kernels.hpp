@@ -52,6 +52,7 @@ struct Contraction {
   bool span_taps = false;  // K tiles may span taps where that leaves the sum as it is
 
   static int64_t count(const std::vector<Dim>& dims);
+  int64_t results() const { return count(batch) * count(m) * count(n); }
 };
 
 // Bytes of operand `value` of a collective that travel in it.
@@ -84,7 +85,8 @@ struct LoopPart {
 
 struct ContractPart {
   Contraction dot;
-  std::shared_ptr<Kernel> after;  // loop kernel that works on its blocks (epilogue.hpp)
+  // Loop kernels that work on its blocks, one behind the other (epilogue.hpp).
+  std::vector<std::shared_ptr<Kernel>> after;
 };
 
 struct ExchangePart {

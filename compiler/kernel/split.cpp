@@ -20,7 +20,7 @@ bool makes(const Kernel& k, const Value* v) {
   return k.out == v ||
          (std::find(k.ops.begin(), k.ops.end(), v->def) != k.ops.end() &&
           !k.loop().recomputed.contains(v->def)) ||
-         (k.contract().after && makes(*k.contract().after, v));
+         std::ranges::any_of(k.contract().after, [v](const auto& loop) { return makes(*loop, v); });
 }
 
 int number(KernelProgram& program, std::list<Kernel>::iterator first, int order) {

@@ -92,11 +92,10 @@ class KernelVerifier {
         check(k.out != nullptr && holds(k.reads, k.contract().dot.lhs) &&
                   holds(k.reads, k.contract().dot.rhs),
               k, "contracts what it does not read");
-        check(k.contract().after != nullptr || k.writes == std::vector<const Value*>{k.out}, k,
+        check(!k.contract().after.empty() || k.writes == std::vector<const Value*>{k.out}, k,
               "does not write its result");
-        if (k.contract().after) {
-          check(k.contract().after->kind == KernelClass::kLoop, k,
-                "has an epilogue that is not a loop");
+        for (const auto& loop : k.contract().after) {
+          check(loop->kind == KernelClass::kLoop, k, "has an epilogue that is not a loop");
         }
         return;
       case KernelClass::kAllReduce:

@@ -50,7 +50,7 @@ BatchGroup choose_batch_group(const DotPlan& p, int64_t out_bytes, const spec::B
     return Side{box_loops(a, of_a, b, of_b, stride), batch.*stride, bytes};
   };
   const bool sides[] = {!p.limits.lhs_whole && !p.w.transposes_box(), !p.limits.rhs_whole,
-                        !p.limits.out_whole && !p.epilogue};
+                        !p.limits.out_whole && p.epilogues.empty()};
   const Side side_of[] = {side(c.m, p.m[0], c.k, p.k[0], &CDim::lhs, elem_bytes(c.lhs->type.elem)),
                           side(c.n, p.n[0], c.k, p.k[0], &CDim::rhs, elem_bytes(c.rhs->type.elem)),
                           side(c.m, p.m[0], c.n, p.n[0], &CDim::out, out_bytes)};

@@ -207,7 +207,7 @@ class Chooser {
       int64_t copies = 1 + (limits_.narrow_out ? 1 : 0) + (w_.transpose_out ? 1 : 0);
       need += out * copies * slots(mb * nb);
     }
-    need += rows * cols * limits_.epilogue_bytes * slots(mb * nb);
+    need += rows * cols * (limits_.epilogue_bytes * slots(mb * nb) + limits_.local_bytes);
     if (need > limits_.budget) {
       return;
     }

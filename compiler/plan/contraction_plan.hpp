@@ -37,9 +37,9 @@ struct TileLimits {
   bool lhs_whole = false, rhs_whole = false, out_whole = false;
   bool narrow_out = false;  // bf16 result: f32 sums first
   bool direct_out = false;  // sums go straight to the whole output
-  // Of an epilogue: bytes that it streams for an element of the block; rows must fill vectors, or
-  // the output's innermost dim stay whole.
-  int64_t epilogue_bytes = 0;
+  // Of epilogues: bytes that they stream for an element of the block, and that pass from one to
+  // another; rows must fill vectors, or the output's innermost dim stay whole.
+  int64_t epilogue_bytes = 0, local_bytes = 0;
   bool whole_vectors = false, whole_columns = false;
 };
 

@@ -9,6 +9,7 @@ namespace tpu::compiler {
 // One counted stride pair of a copy.
 struct CopyDim {
   int64_t n = 1, src = 0, dst = 0;  // bytes
+  bool operator==(const CopyDim&) const = default;
 };
 
 // Neighbours that continue each other become one, innermost last; counts of 1 go.

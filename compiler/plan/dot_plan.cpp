@@ -279,9 +279,8 @@ static bool fills_rows(const Nest& nest, const LoopPlan& plan) {
 }
 
 // The box of every block, in the order of the blocks, and the largest of them.
-static bool fused_boxes(const Kernel& k, DotPlan& p) {
-  LoopPlan& plan = *p.epilogue;
-  const Nest& nest = k.contract().after->loop().nest;
+static bool fused_boxes(const Nest& nest, const DotPlan& p, EpiloguePlan& epilogue) {
+  LoopPlan& plan = epilogue.loop;
   const std::vector<CDim>& batch = p.w.c.batch;
   plan.tile.assign(nest.loops.size(), 1);
   const bool rows_outside = p.choice.rows_outside;
@@ -298,12 +297,103 @@ static bool fused_boxes(const Kernel& k, DotPlan& p) {
         for (size_t l = 0; l < plan.tile.size(); ++l) {
           plan.tile[l] = std::max(plan.tile[l], box->count[l]);
         }
-        p.boxes.push_back(*box);
+        epilogue.boxes.push_back(*box);
       }
     }
   }
-  return (batch.empty() || fills_rows(nest, plan)) &&
-         (sums_rows(nest) ? carries_reductions(nest, p.boxes) : holds_reductions(nest, p.boxes));
+  const bool rows_alone = nest.elements() < p.w.c.results();
+  return (batch.empty() || rows_alone || fills_rows(nest, plan)) &&
+         (sums_rows(nest) ? carries_reductions(nest, epilogue.boxes)
+                          : holds_reductions(nest, epilogue.boxes));
+}
+
+static bool holds_value(const std::vector<const Value*>& list, const Value* v) {
+  return std::find(list.begin(), list.end(), v) != list.end();
+}
+
+static const Nest& nest_of(const Kernel& k, size_t epilogue) {
+  return k.contract().after[epilogue]->loop().nest;
+}
+
+// The stream of an epilogue before number `end` whose slots hold `value`; null: there is none.
+static const Stream* earlier_stream(const DotPlan& p, size_t end, const Value* value,
+                                    size_t& epilogue) {
+  for (epilogue = 0; epilogue < end; ++epilogue) {
+    const auto& streams = p.epilogues[epilogue].loop.streams;
+    const auto it = std::find_if(streams.begin(), streams.end(), [&](const Stream& s) {
+      return s.value == value && s.reach == 0 && !s.shared;
+    });
+    if (it != streams.end()) {
+      return &*it;
+    }
+  }
+  return nullptr;
+}
+
+// Which values stay in slots between the epilogues. False: one of them has no slots there.
+static bool share_streams(const Kernel& k, DotPlan& p) {
+  for (size_t i = 0; i < p.epilogues.size(); ++i) {
+    for (Stream& s : p.epilogues[i].loop.streams) {
+      size_t at = 0;
+      s.local = s.output && !holds_value(k.writes, s.value);
+      const Stream* earlier = s.output || s.reach > 0 ? nullptr : earlier_stream(p, i, s.value, at);
+      s.shared = earlier != nullptr;
+      s.exact = s.shared && earlier->output;
+      const auto made = [&](size_t other) {
+        return holds_value(k.contract().after[other]->writes, s.value);
+      };
+      bool is_made = false;
+      for (size_t other = 0; other < i; ++other) {
+        is_made = is_made || made(other);
+      }
+      if (!s.output && is_made && !s.shared) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+// In each block, both tiles of the value lie in their slots in the same way.
+static bool equal_pieces(const Stream& a, const EpiloguePlan& of_a, const Stream& b,
+                         const EpiloguePlan& of_b) {
+  for (size_t i = 0; i < of_a.boxes.size(); ++i) {
+    const NestBlock &x = of_a.boxes[i], &y = of_b.boxes[i];
+    const Piece p = make_piece(a.view, x.start, x.count, a.output),
+                q = make_piece(b.view, y.start, y.count, b.exact);
+    if (p.first - p.origin != q.first - q.origin || p.elements != q.elements || p.dims != q.dims) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool shares_fit(DotPlan& p) {
+  for (size_t i = 0; i < p.epilogues.size(); ++i) {
+    for (const Stream& s : p.epilogues[i].loop.streams) {
+      size_t at = 0;
+      const Stream* earlier = s.shared ? earlier_stream(p, i, s.value, at) : nullptr;
+      if (earlier != nullptr && !equal_pieces(*earlier, p.epilogues[at], s, p.epilogues[i])) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+static bool place_epilogues(const Kernel& k, Residency& memory, DotPlan& p, uint32_t id) {
+  for (size_t i = 0; i < p.epilogues.size(); ++i) {
+    for (Stream& s : p.epilogues[i].loop.streams) {
+      size_t at = 0;
+      if (s.shared) {
+        s.slots = earlier_stream(p, i, s.value, at)->slots;
+      }
+    }
+    if (!place_loop(*k.contract().after[i], memory, p.epilogues[i].loop, id)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // Matmuls of later blocks read operands which the epilogue of an earlier one must not overwrite.
@@ -319,7 +409,6 @@ static void spare_operands(const Kernel& k, Residency& memory) {
 
 static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardParams& board,
                         DotPlan& p, uint32_t id) {
-  LoopPlan& plan = *p.epilogue;
   // As they are mapped: the operands of the dot may have changed places.
   Buffer &lhs = memory.at(p.w.c.lhs), &rhs = memory.at(p.w.c.rhs);
   const int64_t vmem = board.core.vmem_kib * 1024, limit = memory.operand_limit();
@@ -327,15 +416,24 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
   t.lhs_whole = !p.w.transposes_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
   t.narrow_out = k.out->type.elem == Elem::kBf16;
-  const Nest& nest = k.contract().after->loop().nest;
-  t.whole_vectors = sums_rows(nest);
-  t.whole_columns = nest.has_reduce && !t.whole_vectors;
   int64_t whole = (t.lhs_whole ? lhs.bytes : 0) + (t.rhs_whole && &rhs != &lhs ? rhs.bytes : 0);
-  for (const Value* v : plan.whole) {
-    whole += memory.at(v).bytes;
-  }
-  for (const Stream& s : plan.streams) {
-    t.epilogue_bytes += elem_bytes(s.value->type.elem);
+  std::vector<const Value*> wholes;
+  for (size_t i = 0; i < p.epilogues.size(); ++i) {
+    const Nest& nest = nest_of(k, i);
+    t.whole_vectors = t.whole_vectors || sums_rows(nest);
+    t.whole_columns = t.whole_columns || (nest.has_reduce && !sums_rows(nest));
+    for (const Value* v : p.epilogues[i].loop.whole) {
+      if (!holds_value(wholes, v)) {
+        wholes.push_back(v);
+        whole += memory.at(v).bytes;
+      }
+    }
+    for (const Stream& s : p.epilogues[i].loop.streams) {
+      // Of what the later ones have once for a row there is little.
+      const bool few = i > 0 && (nest.elements() < p.w.c.results() || s.view.stride.back() == 0);
+      const int64_t bytes = s.shared || few ? 0 : elem_bytes(s.value->type.elem);
+      (s.local ? t.local_bytes : t.epilogue_bytes) += bytes;
+    }
   }
   t.budget = std::min(vmem * 3 / 4, vmem * 15 / 16 - whole);
   const auto choice = choose_tiles(p.w, t, board);
@@ -345,29 +443,38 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
   p.choice = *choice;
   p.m = blocks_of(p.w.c.m, p.choice.m);
   p.n = blocks_of(p.w.c.n, p.choice.n);
-  if (!fused_boxes(k, p)) {
+  for (size_t i = 0; i < p.epilogues.size(); ++i) {
+    if (!fused_boxes(nest_of(k, i), p, p.epilogues[i])) {
+      return false;
+    }
+  }
+  if (!shares_fit(p)) {
     return false;
   }
-  if (p.boxes.size() > 1) {
+  if (p.epilogues.front().boxes.size() > 1) {
     spare_operands(k, memory);
   }
   memory.pins().pin({&lhs, &rhs});
-  return place_blocks(k, memory, board, p, id) && place_loop(*k.contract().after, memory, plan, id);
+  return place_blocks(k, memory, board, p, id) && place_epilogues(k, memory, p, id);
 }
 
 std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
                                   const spec::BoardParams& board, uint32_t id) {
-  const Kernel& loop = *k.contract().after;
   DotPlan p;
   p.stores_sums = std::find(k.writes.begin(), k.writes.end(), k.out) != k.writes.end();
   if (Contraction::count(k.contract().dot.k) == 0 ||
       (p.stores_sums && memory.at(k.out).bytes <= memory.kept_limit())) {
     return std::nullopt;  // small sums stay in VMEM for their other readers
   }
-  LoopPlan& plan = p.epilogue.emplace();
-  choose_program(loop, plan);
-  plan.from_tile = k.out;
-  if (plan.options.stores.empty() || !choose_streams(loop, memory, board, plan)) {
+  for (const auto& loop : k.contract().after) {
+    LoopPlan& plan = p.epilogues.emplace_back().loop;
+    choose_program(*loop, plan);
+    plan.from_tile = k.out;
+    if (plan.options.stores.empty() || !choose_streams(*loop, memory, board, plan)) {
+      return std::nullopt;
+    }
+  }
+  if (!share_streams(k, p)) {
     return std::nullopt;
   }
   p.w = map_contraction(k.contract().dot, board);
@@ -381,8 +488,8 @@ std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
 
 void release_dot(Residency& memory, DotPlan& p) {
   give_all(memory, p.temporary);
-  if (p.epilogue) {
-    release_loop(memory, *p.epilogue);
+  for (EpiloguePlan& e : p.epilogues) {
+    release_loop(memory, e.loop);
   }
   memory.pins().clear();
 }

@@ -1,5 +1,5 @@
-// A contraction as it runs: mapping, tiles, what lies in VMEM; with the loop kernel that works on
-// its blocks, if there is one (epilogue).
+// A contraction as it runs: mapping, tiles, what lies in VMEM; with the loop kernels that work on
+// its blocks (epilogues).
 #pragma once
 
 #include <array>
@@ -20,6 +20,12 @@ struct Tile {
   int64_t batch = 0;  // between the iterations of a group (batch_group.hpp)
 };
 
+// A loop kernel on the blocks: its box for each block, in the order of the blocks.
+struct EpiloguePlan {
+  LoopPlan loop;
+  std::vector<NestBlock> boxes;
+};
+
 struct DotPlan {
   Mapping w;
   TileLimits limits;
@@ -30,9 +36,7 @@ struct DotPlan {
       sum{-1, -1}, narrow{-1, -1}, transposed_out{-1, -1};  // transposed: of rows or of their box
   std::vector<int64_t> temporary;
   int64_t out_vmem = -1;  // of the whole output
-  // With an epilogue: its plan, and its box for each block in the order of the blocks.
-  std::optional<LoopPlan> epilogue;
-  std::vector<NestBlock> boxes;
+  std::vector<EpiloguePlan> epilogues;
   bool stores_sums = false;  // the sums go to HBM too
 };
 
@@ -52,7 +56,7 @@ int64_t final_strides(const DotPlan& p, const Tile& sums, const Block& m, const 
 // through blocks, then smaller blocks. Nothing: even the smallest do not fit.
 std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::BoardParams& board,
                                 uint32_t op_id);
-// With the epilogue `k.contract().after`. Nothing: the two kernels must run one after the other.
+// With the epilogues `k.contract().after`. Nothing: the last of them must run as a kernel of its own.
 std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
                                   const spec::BoardParams& board, uint32_t op_id);
 void release_dot(Residency& memory, DotPlan& p);

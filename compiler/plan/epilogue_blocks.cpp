@@ -7,9 +7,44 @@
 
 namespace tpu::compiler {
 
+// A nest over rows alone: the loops that the block has of them.
+static std::optional<NestBlock> row_block(const Nest& nest, const Contraction& c,
+                                          const Block& batch, const Block& m, const Block& n,
+                                          int64_t columns) {
+  Contraction rows;
+  Block none, of_rows;
+  const auto add = [&](const std::vector<Contraction::Dim>& dims, const Block& block) {
+    for (size_t i = 0; i < dims.size(); ++i) {
+      Contraction::Dim d = dims[i];
+      if (d.out < columns) {
+        if (block.count[i] != d.n) {
+          return false;
+        }
+        continue;
+      }
+      if (d.out % columns != 0) {
+        return false;
+      }
+      d.out /= columns;
+      rows.m.push_back(d);
+      of_rows.start.push_back(block.start[i]);
+      of_rows.count.push_back(block.count[i]);
+    }
+    return true;
+  };
+  if (!add(c.batch, batch) || !add(c.m, m) || !add(c.n, n)) {
+    return std::nullopt;
+  }
+  return nest_block(nest, rows, none, of_rows, none, Dims(rows.m.size(), 0), {});
+}
+
 std::optional<NestBlock> nest_block(const Nest& nest, const Contraction& c, const Block& batch,
                                     const Block& m, const Block& n, const Dims& m_at,
                                     const Dims& n_at) {
+  const int64_t all = c.results();
+  if (nest.elements() < all) {
+    return row_block(nest, c, batch, m, n, all / nest.elements());
+  }
   struct Part {
     int64_t step, count, stride;
   };

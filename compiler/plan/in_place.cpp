@@ -30,9 +30,9 @@ bool reads_in_place(const Kernel& k, const Value* old, const Value* made, Epilog
     }
     case KernelClass::kContract: {
       const ContractPart& part = k.contract();
-      return epilogues != Epilogues::kApart && part.after != nullptr &&
+      return epilogues != Epilogues::kApart && part.after.size() == 1 &&
              (epilogues == Epilogues::kOverOperands || !is_operand(k, old)) &&
-             reads_in_place(*part.after, old, made, epilogues);
+             reads_in_place(*part.after.front(), old, made, epilogues);
     }
     case KernelClass::kAllReduce:  // updates read so; the values exchanged do not
       return same && std::none_of(k.exchange().spans.begin(), k.exchange().spans.end(),

@@ -263,6 +263,9 @@ namespace {
 bool place_streams(const Kernel& k, Residency& memory, bool many, LoopPlan& plan) {
   const Dims zero(plan.tile.size(), 0);
   for (Stream& s : plan.streams) {
+    if (s.shared) {
+      continue;  // it has slots
+    }
     Dims longest = plan.tile;
     for (size_t l = 0; l < longest.size(); ++l) {
       longest[l] += short_tail(k.loop().nest.loops[l], plan.tile[l],
@@ -270,7 +273,7 @@ bool place_streams(const Kernel& k, Residency& memory, bool many, LoopPlan& plan
     }
     s.slot_bytes = make_piece(s.view, zero, longest, s.output, s.reach).elements *
                    elem_bytes(s.value->type.elem);
-    for (int i = 0; i < (many ? 2 : 1); ++i) {
+    for (int i = 0; i < (many && !s.local ? 2 : 1); ++i) {
       const auto slot = memory.take(s.slot_bytes);
       if (!slot) {
         return false;

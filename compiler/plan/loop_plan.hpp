@@ -29,6 +29,9 @@ struct Stream {
   int64_t reach = 0;  // input of several accesses (taps of a window): largest offset behind `view`
   int64_t slot_bytes = 0;
   std::vector<int64_t> slots;
+  // Of epilogues on the same blocks: an output that only later ones read, which has no home; an
+  // input that an earlier one has brought or made (`exact`), in the slots of that one.
+  bool local = false, shared = false, exact = false;
 };
 
 struct LoopPlan {

@@ -57,6 +57,11 @@ void end_step(PlanContext& ctx, Step& step) {
   if (k.out != nullptr) {
     note_place(ctx, ctx.memory, k.out, step.places);
   }
+  for (const auto& loop : k.contract().after) {
+    for (const Value* v : loop->writes) {
+      note_place(ctx, ctx.memory, v, step.places);
+    }
+  }
 }
 
 namespace {

@@ -50,7 +50,7 @@ std::optional<Step> plan_empty(PlanContext& ctx, const Kernel& k, uint32_t id) {
 // Homes of what goes to HBM tile by tile. Sums come last if the first tile does not finish them.
 void give_homes(Residency& memory, const LoopPlan& plan, bool sums) {
   for (const Stream& s : plan.streams) {
-    if (s.output && (s.value->def->kind == Kind::kReduce) == sums) {
+    if (s.output && !s.local && (s.value->def->kind == Kind::kReduce) == sums) {
       memory.give_home(memory.at(s.value));
     }
   }
@@ -58,15 +58,20 @@ void give_homes(Residency& memory, const LoopPlan& plan, bool sums) {
 
 void give_all_homes(Residency& memory, const LoopPlan& plan) {
   for (const Stream& s : plan.streams) {
-    if (s.output) {
+    if (s.output && !s.local) {
       memory.give_home(memory.at(s.value));
     }
   }
 }
 
-// Behind the last tile: what is written is in HBM, or stored there if it must be.
-void finish_loop(Residency& memory, const Kernel& k, uint32_t id) {
+// Behind the last tile: what is written is in HBM, or stored there if it must be. Of an epilogue,
+// `all` has what leaves the kernel around it.
+void finish_loop(Residency& memory, const Kernel& k, const std::vector<const Value*>& all,
+                 uint32_t id) {
   for (const Value* v : k.writes) {
+    if (std::find(all.begin(), all.end(), v) == all.end()) {
+      continue;
+    }
     Buffer& b = memory.at(v);
     if (b.vmem >= 0 && b.must_store) {
       memory.store(b, id);
@@ -78,27 +83,32 @@ void finish_loop(Residency& memory, const Kernel& k, uint32_t id) {
 
 // Homes of the blocks' outputs, in the order in which the blocks write them.
 void give_block_homes(Residency& memory, const Kernel& k, const DotPlan& p) {
-  if (!p.epilogue) {
+  if (p.epilogues.empty()) {
     if (!p.limits.out_whole) {
       memory.give_home(memory.at(k.out));
     }
     return;
   }
-  const Nest& nest = k.contract().after->loop().nest;
-  bool at_once = true;
-  for (size_t l = 0; l < nest.loops.size(); ++l) {
-    at_once = at_once && (!nest.loops[l].reduced || p.boxes[0].count[l] == nest.loops[l].n);
-  }
-  if (at_once) {
-    give_all_homes(memory, *p.epilogue);
-  } else {
-    give_homes(memory, *p.epilogue, false);
+  std::vector<const LoopPlan*> carried;  // sums that the first block does not finish
+  for (size_t i = 0; i < p.epilogues.size(); ++i) {
+    const EpiloguePlan& e = p.epilogues[i];
+    const Nest& nest = k.contract().after[i]->loop().nest;
+    bool at_once = true;
+    for (size_t l = 0; l < nest.loops.size(); ++l) {
+      at_once = at_once && (!nest.loops[l].reduced || e.boxes[0].count[l] == nest.loops[l].n);
+    }
+    if (at_once) {
+      give_all_homes(memory, e.loop);
+    } else {
+      give_homes(memory, e.loop, false);
+      carried.push_back(&e.loop);
+    }
   }
   if (p.stores_sums) {
     memory.give_home(memory.at(k.out));
   }
-  if (!at_once) {
-    give_homes(memory, *p.epilogue, true);
+  for (const LoopPlan* loop : carried) {
+    give_homes(memory, *loop, true);
   }
 }
 
@@ -107,13 +117,16 @@ Step dot_step(PlanContext& ctx, const Kernel& k, DotPlan plan, uint32_t id) {
   give_block_homes(memory, k, plan);
   Step step = begin_step(ctx, k);
   ctx.ops.count_flops(k);
-  if (plan.epilogue) {
-    finish_loop(memory, *k.contract().after, id);
+  const bool fused = !plan.epilogues.empty();
+  if (fused) {
+    for (const auto& loop : k.contract().after) {
+      finish_loop(memory, *loop, k.writes, id);
+    }
   }
   Buffer& out = memory.at(k.out);
-  if (plan.epilogue ? plan.stores_sums : !plan.limits.out_whole) {
+  if (fused ? plan.stores_sums : !plan.limits.out_whole) {
     mark_home(memory, out);
-  } else if (!plan.epilogue && out.must_store) {
+  } else if (!fused && out.must_store) {
     memory.store(out, id);
   }
   end_step(ctx, step);
@@ -164,7 +177,7 @@ std::optional<Step> plan_loop_kernel(PlanContext& ctx, const Kernel& k) {
     give_all_homes(ctx.memory, *plan);
   }
   Step step = begin_step(ctx, k);
-  finish_loop(ctx.memory, k, id);
+  finish_loop(ctx.memory, k, k.writes, id);
   end_step(ctx, step);
   release_loop(ctx.memory, *plan);
   step.plan = std::move(*plan);
@@ -173,19 +186,34 @@ std::optional<Step> plan_loop_kernel(PlanContext& ctx, const Kernel& k) {
 
 std::optional<Step> plan_contraction(PlanContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
-  if (k.contract().after == nullptr) {
+  const auto& after = k.contract().after;
+  if (after.empty()) {
     return plan_sums(ctx, k, id);
   }
-  // If nobody else reads the sums, they take memory only if the epilogue cannot work on blocks.
-  k.contract().after->order = k.order;
-  Buffer& sums = ctx.memory.add(k.out);
-  sums.reads.insert(sums.reads.begin(), k.order);
+  // If nobody else reads them, sums take memory only if the epilogue cannot work on blocks, and
+  // what passes from one epilogue to another does not.
+  const auto add_read = [&](const Value* v) {
+    Buffer& b = ctx.memory.add(v);
+    b.reads.insert(b.reads.begin(), k.order);
+  };
+  add_read(k.out);
+  for (const auto& loop : after) {
+    loop->order = k.order;
+    for (const Value* v : loop->writes) {
+      if (ctx.memory.find(v) == nullptr) {
+        add_read(v);
+      }
+    }
+  }
   if (auto fused = plan_fused(k, ctx.memory, ctx.board, id)) {
     return dot_step(ctx, k, std::move(*fused), id);
   }
+  if (after.size() > 1) {
+    return std::nullopt;  // the last one leaves when the kernel is cut
+  }
   auto step = plan_sums(ctx, k, id);
   if (step) {
-    step->rest = k.contract().after.get();
+    step->rest = after.front().get();
   }
   return step;
 }

@@ -181,9 +181,10 @@ void aim_at_home(Residency& memory, const KernelProgram& region, const Value* ma
   }
   const bool reads_old = old != nullptr && std::find(maker->reads.begin(), maker->reads.end(),
                                                      old) != maker->reads.end();
-  const Kernel* loop = maker->kind == KernelClass::kContract ? maker->contract().after.get()
-                       : maker->kind == KernelClass::kLoop   ? &*maker
-                                                             : nullptr;
+  const auto& after = maker->contract().after;
+  const Kernel* loop = maker->kind == KernelClass::kLoop ? &*maker
+                       : after.size() == 1               ? after.front().get()
+                                                         : nullptr;
   if (!reads_old || (loop != nullptr && stores_last(*loop, made, old))) {
     b->target = home.vmem;
     b->over_operand = old != nullptr && is_operand(*maker, old);
