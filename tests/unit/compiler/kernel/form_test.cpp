@@ -89,8 +89,8 @@ TEST(Form, RandomBitsAreMadeBehindAContraction) {
     const KernelProgram k = make_kernels(b.done({heads, x, kept, sums}), spec::load_board("v3_8"));
     const Kernel& second = *std::next(k.kernels.begin());
     ASSERT_EQ(second.kind, KernelClass::kContract) << print(k);
-    ASSERT_NE(second.contract().after, nullptr) << print(k);
-    EXPECT_EQ(second.contract().after->ops.size(), with_bias ? 105u : 104u) << print(k);
+    ASSERT_EQ(second.contract().after.size(), 1u) << print(k);
+    EXPECT_EQ(second.contract().after.at(0)->ops.size(), with_bias ? 105u : 104u) << print(k);
   }
 }
 
@@ -119,8 +119,8 @@ TEST(Form, SmallMasksComeFirst) {
   const KernelProgram k = make_kernels(b.done(results), spec::load_board("v3_8"));
   std::vector<size_t> sizes;
   for (const Kernel& each : k.kernels) {
-    if (each.kind == KernelClass::kContract && each.contract().after) {
-      sizes.push_back(each.contract().after->ops.size());
+    if (each.kind == KernelClass::kContract && !each.contract().after.empty()) {
+      sizes.push_back(each.contract().after[0]->ops.size());
     } else if (each.kind == KernelClass::kLoop && each.loop().nest.elements() > 1) {
       sizes.push_back(each.ops.size());
     }
