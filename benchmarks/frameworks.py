@@ -1,11 +1,14 @@
 """One training step of the same network by several frameworks: simulated time, and time of the host.
 
 Usage: frameworks.py [--frameworks jax,keras,torch] [--optimizer sgd|adam] [--batch N] [--steps N] [--rounds N]
+                     [--longer TIMES]
                      [--layers 784,1024,1024,10 | --convnet FILTERS] [--python FILE] [--venv FOLDER]
                      [--form default|stablehlo] [--tf-venv FOLDER] [--library FILE] [--json FILE]
   --frameworks   keras: on JAX; torch: PyTorch/XLA; tensorflow: Keras 2 on TensorFlow; tensorflow3: Keras 3 on it.
                  The first one is what the others are compared with
   --python, --venv, --tf-venv   environments of JAX and Keras, of PyTorch/XLA, of TensorFlow
+  --longer       with each round, one of TIMES as many steps: so processor time is that of a further step, and what
+                 a round takes besides (a call of `fit` makes an iterator and reads metrics)
   --layers       an MLP on one core
   --convnet      the network of the guide "Use TPUs", which has 256 filters, on eight cores, with its metric: by
                  TPUStrategy, and by DataParallel of Keras on JAX. Only for keras and tensorflow
@@ -200,13 +203,15 @@ def serve(name: str, options: argparse.Namespace) -> None:
     run = {"jax": jax_round, "keras": keras_round, "torch": torch_round, "tensorflow": tensorflow_round,
            "tensorflow3": tensorflow_round}[name](options)
     batches = batches_of(options)
-    for _ in sys.stdin:
+    for line in sys.stdin:
+        times = int(line)
+        steps = times * options.steps
         start = time.process_time()
         with tpuboard.measure(output=None) as figures:
-            losses = run(batches)
-        print(json.dumps({"host_ms": figures.host_seconds * 1e3 / options.steps,
-                          "cpu_ms": (time.process_time() - start) * 1e3 / options.steps,
-                          "simulated_us": figures.seconds * 1e6 / options.steps,
+            losses = run(batches * times)
+        print(json.dumps({"host_ms": figures.host_seconds * 1e3 / steps,
+                          "cpu_ms": (time.process_time() - start) * 1e3 / steps,
+                          "simulated_us": figures.seconds * 1e6 / steps,
                           "cycles": figures.cycles, "programs": figures.programs,
                           "loss": float(np.mean([float(loss) for loss in losses]))}), flush=True)
 
@@ -231,9 +236,9 @@ def start(name: str, options: argparse.Namespace, arguments: list[str]) -> subpr
     return subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def ask(process: subprocess.Popen) -> dict[str, float]:
-    """A round; frameworks print lines of their own."""
-    process.stdin.write("\n")
+def ask(process: subprocess.Popen, times: int = 1) -> dict[str, float]:
+    """A round of so many times the steps; frameworks print lines of their own."""
+    process.stdin.write(f"{times}\n")
     process.stdin.flush()
     for line in process.stdout:
         if line.startswith("{"):
@@ -245,7 +250,11 @@ def compare(options: argparse.Namespace, arguments: list[str]) -> dict[str, dict
     """Figures by framework; the first round of each compiles."""
     processes = {name: start(name, options, arguments) for name in options.frameworks}
     first = {name: ask(process) for name, process in processes.items()}
-    rounds = [{name: ask(process) for name, process in processes.items()} for _ in range(options.rounds)]
+    rounds, longer = [], []
+    for _ in range(options.rounds):
+        rounds.append({name: ask(process) for name, process in processes.items()})
+        if options.longer > 1:
+            longer.append({name: ask(process, options.longer) for name, process in processes.items()})
     for process in processes.values():
         process.stdin.close()
         process.wait()
@@ -260,7 +269,21 @@ def compare(options: argparse.Namespace, arguments: list[str]) -> dict[str, dict
             "cpu_ms": statistics.median(each[name]["cpu_ms"] for each in rounds),
             "cpu_ratio": statistics.median(each[name]["cpu_ms"] / each[base]["cpu_ms"] for each in rounds),
             "programs": rounds[-1][name]["programs"] / options.steps, "loss": first[name]["loss"]}
+    if longer:
+        add_slopes(result, rounds, longer, options)
     return result
+
+
+def add_slopes(result: dict[str, dict[str, float]], rounds: list, longer: list, options: argparse.Namespace) -> None:
+    """Processor time of a further step, and of a round without its steps; medians, and that of the ratios."""
+    steps = {name: [(options.longer * many[name]["cpu_ms"] - few[name]["cpu_ms"]) / (options.longer - 1)
+                    for few, many in zip(rounds, longer, strict=True)] for name in result}
+    base = steps[options.frameworks[0]]
+    for name, figures in result.items():
+        figures["step_cpu_ms"] = statistics.median(steps[name])
+        figures["step_cpu_ratio"] = statistics.median(own / other for own, other in zip(steps[name], base, strict=True))
+        figures["round_cpu_ms"] = statistics.median(
+            (few[name]["cpu_ms"] - step) * options.steps for few, step in zip(rounds, steps[name], strict=True))
 
 
 def options_of(arguments: list[str]) -> argparse.Namespace:
@@ -279,6 +302,7 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--longer", type=int, default=1, metavar="TIMES")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--framework", choices=FRAMEWORKS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -300,6 +324,11 @@ def main() -> int:
         print(f"{name:11} {figures['simulated_us']:13.1f} {figures['simulated_ratio']:6.3f} {figures['host_ms']:8.2f} "
               f"{figures['host_ratio']:6.3f} {figures['cpu_ms']:8.2f} {figures['cpu_ratio']:6.3f} "
               f"{figures['programs']:9.2f} {figures['loss']:9.5f}")
+    if options.longer > 1:
+        print("framework   cpu ms of a further step  ratio  cpu ms of a round besides")
+        for name, figures in result.items():
+            print(f"{name:11} {figures['step_cpu_ms']:24.2f} {figures['step_cpu_ratio']:6.3f} "
+                  f"{figures['round_cpu_ms']:26.1f}")
     if options.json:
         options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
     loss = result[options.frameworks[0]]["loss"]
