@@ -111,6 +111,12 @@ std::vector<Value*> dependencies(const Op& op) {
   return out;
 }
 
+bool is_carried(const Value& v) {
+  const Region* owner = v.owner;
+  return v.def == nullptr && owner != nullptr && owner->parent != nullptr &&
+         owner->parent->kind == Kind::kWhile && owner == owner->parent->regions[1].get();
+}
+
 bool has_effects(const Region& region) {
   return std::any_of(region.ops.begin(), region.ops.end(), [](const auto& op) {
     return op->kind != Kind::kReturn && has_side_effect(*op);

@@ -18,6 +18,9 @@ std::vector<Value*> dependencies(const Op& op);
 // True if an op of the region acts on the outside, as calls of the host do.
 bool has_effects(const Region& region);
 
+// True for an argument of the body of a while: what the loop carries into an iteration.
+bool is_carried(const Value& v);
+
 // A while whose trip count is known and whose condition does nothing else: carried value `index`
 // goes from `first` by `step` each time, and the condition compares it with a constant.
 //   while (i = 0; i < 5) { ...; i + 1 }      first 0, step 1, trips 5

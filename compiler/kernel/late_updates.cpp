@@ -19,13 +19,6 @@ const Value* replaced_by(const Kernel& k) {
   return update ? k.reads[0] : nullptr;
 }
 
-// What a loop carries into its body, which may be written there.
-bool is_carried(const Value* v) {
-  const Region* owner = v->owner;
-  return v->def == nullptr && owner != nullptr && owner->parent != nullptr &&
-         owner->parent->kind == Kind::kWhile && owner == owner->parent->regions[1].get();
-}
-
 bool may_move(const Kernel& k) {
   switch (k.kind) {
     case KernelClass::kLoop:
@@ -52,7 +45,7 @@ bool may_move(const Kernel& k) {
 // replaces it.
 bool share_carried(const Kernel& a, const Kernel& b, const Value* old) {
   return std::ranges::any_of(a.reads, [&](const Value* v) {
-    return v != old && v->type.count() > 1 && is_carried(v) && is_one_of(b.reads, v);
+    return v != old && v->type.count() > 1 && is_carried(*v) && is_one_of(b.reads, v);
   });
 }
 
@@ -72,7 +65,7 @@ void order_updates_late(KernelProgram& program) {
   bool moved = false;
   for (auto update = program.kernels.begin(); update != program.kernels.end(); ++update) {
     const Value* old = replaced_by(*update);
-    if (old == nullptr || !is_carried(old)) {
+    if (old == nullptr || !is_carried(*old)) {
       continue;
     }
     for (auto k = std::next(update); k != program.kernels.end();) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "ir/control.hpp"
 #include "plan/in_place.hpp"
 
 namespace tpu::compiler {
@@ -70,9 +71,7 @@ void transfer_all(Residency& memory, const Slots& slots, std::vector<Transfer> m
 }  // namespace
 
 bool is_carried_here(Residency& memory, const Buffer& b) {
-  const Region* owner = b.value->owner;
-  return owner != nullptr && owner->parent != nullptr && owner->parent->kind == Kind::kWhile &&
-         owner == owner->parent->regions[1].get() && memory.locks().homes.contains(b.vmem);
+  return is_carried(*b.value) && memory.locks().homes.contains(b.vmem);
 }
 
 std::vector<Buffer*> settle(Residency& memory, const Kernel& k, bool preload, uint32_t id) {
