@@ -260,8 +260,7 @@ EmittedProgram emit_program(const Module& module, KernelProgram& kernels,
                             const spec::BoardParams& board, const std::vector<int>& cores,
                             const std::function<void(double done)>& progress,
                             const EmitRules& rules) {
-  const int64_t all = board.hbm.gib_per_core << 30;
-  PlanContext plan(module, kernels, board, rules.hbm_bytes > 0 ? rules.hbm_bytes : all);
+  PlanContext plan(module, kernels, board, usable_hbm(board, rules.hbm_bytes));
   EmitContext ctx(plan, cores);
   if (!rules.keep_values) {
     plan.memory.keep_nothing();

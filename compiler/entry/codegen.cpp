@@ -275,8 +275,7 @@ EmitRules emit_rules(const CompileOptions& options) {
 // Arrays and instructions of a program that has been planned.
 void check_memory(const exe::ExecutableT& e, const EmittedProgram& emitted,
                   const spec::BoardParams& board, const CompileOptions& options) {
-  const int64_t all = board.hbm.gib_per_core << 30;
-  const int64_t limit = options.hbm_bytes > 0 ? std::min(all, options.hbm_bytes) : all;
+  const int64_t limit = usable_hbm(board, options.hbm_bytes);
   const auto code = static_cast<int64_t>(e.image.size());
   const int64_t needed = static_cast<int64_t>(e.hbm_bytes) + code;
   if (needed <= limit) {

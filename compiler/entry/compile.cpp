@@ -17,6 +17,7 @@
 #include "legalize/dot_parts.hpp"
 #include "passes/inline.hpp"
 #include "passes/rematerialise.hpp"
+#include "plan/scratch.hpp"
 
 namespace tpu::compiler {
 
@@ -72,7 +73,7 @@ HbmExhausted with_advice(const HbmExhausted& error, const Module& module,
     text += "\n  without values that can be computed again from others where they are used";
   }
   if (const auto cores = spec::core_count(board); module.num_cores < cores) {
-    const int64_t limit = options.hbm_bytes > 0 ? options.hbm_bytes : board.hbm.gib_per_core << 30;
+    const int64_t limit = usable_hbm(board, options.hbm_bytes);
     const int64_t alive = error.peak().bytes;
     const int64_t kept = limit + error.peak().excess - alive;
     const int64_t share = alive * module.num_cores / cores;

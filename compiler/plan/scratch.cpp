@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 
+#include "ir/error.hpp"
+
 namespace tpu::compiler {
 
 namespace {
@@ -225,6 +227,16 @@ std::string kernel_place(const exe::OpInfoT& op) {
 }
 
 }  // namespace
+
+int64_t usable_hbm(const spec::BoardParams& board, int64_t asked) {
+  const int64_t all = board.hbm.gib_per_core << 30;
+  if (asked > all) {
+    throw Error("the program is to use " + std::to_string(asked) +
+                " bytes of HBM: expected at most " + std::to_string(all) +
+                ", which a core of board " + board.board.name + " has; ask for less (--hbm-mib)");
+  }
+  return asked > 0 ? asked : all;
+}
 
 std::string has_text(int64_t hbm_bytes) {
   constexpr int64_t kGib = int64_t{1} << 30;

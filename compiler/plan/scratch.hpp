@@ -10,6 +10,7 @@
 
 #include "ir/graph.hpp"
 #include "program/listing.hpp"
+#include "tpu/spec/board_params.hpp"
 
 namespace tpu::compiler {
 
@@ -53,6 +54,10 @@ class Scratch {
   int time_ = 0;
   int64_t next_ = 0, bytes_ = 0;
 };
+
+// Bytes of HBM of a core that a program may use: `asked`, 0 for all. Throws Error if a core has
+// less.
+int64_t usable_hbm(const spec::BoardParams& board, int64_t asked);
 
 // What there is for a program that does not fit: "a core has 16 GiB".
 std::string has_text(int64_t hbm_bytes);

@@ -75,5 +75,17 @@ TEST(Fit, ErrorsSayWhatIsAliveAndWhatHelps) {
   EXPECT_THAT(text, HasSubstr("the batch cut over 8 cores: about "));
 }
 
+TEST(Fit, MoreThanACoreHasIsRejected) {
+  CompileOptions options;
+  options.hbm_bytes = (spec::load_board("v3_8").hbm.gib_per_core << 30) + 1;
+  try {
+    compiled(options);
+    FAIL() << "compiled for more HBM than a core has";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(),
+                HasSubstr("expected at most 17179869184, which a core of board v3_8 has"));
+  }
+}
+
 }  // namespace
 }  // namespace tpu::compiler
