@@ -11,8 +11,10 @@
 #include "emit/emit.hpp"
 #include "ir/error_kinds.hpp"
 #include "kernel/kernel_passes.hpp"
+#include "plan/scratch.hpp"
 #include "program/encode.hpp"
 #include "program/estimate.hpp"
+#include "program/late_arrivals.hpp"
 #include "program/semaphores.hpp"
 #include "terminal/counted.hpp"
 #include "vpu/vpu_gen.hpp"
@@ -334,6 +336,9 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   }
   Listing& listing = emitted.listing;
   progress.begin("semaphores");
+  if (rules_of(options.style).overlap_kernels) {
+    emitted.first_remote_semaphore = await_late(listing, emitted.first_remote_semaphore);
+  }
   insert_semaphores(listing, emitted.first_remote_semaphore,
                     [&](double done) { progress.within(done); });
   progress.begin("image");
