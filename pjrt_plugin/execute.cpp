@@ -208,7 +208,11 @@ void launch(const PJRT_LoadedExecutable_Execute_Args& args, const Ready& ready, 
   accepted = true;
   for (const size_t i : ready.taken) {
     for (size_t k = 0; k < ready.lists.devices.size(); ++k) {
-      args.argument_lists[ready.lists.first + k][i]->deleted = true;
+      PJRT_Buffer& given = *args.argument_lists[ready.lists.first + k][i];
+      given.deleted = true;
+      if (is_host(*given.memory)) {
+        given.array->discard();  // the program has a copy; the handle may live on
+      }
     }
   }
   give_outputs(args, ready.lists, std::move(result));

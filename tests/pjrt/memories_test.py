@@ -149,6 +149,25 @@ def programs() -> None:
         np.testing.assert_array_equal(np.asarray(state), x / 8 + x / 4 + x / 2 + x)
 
 
+def donated() -> None:
+    """The bytes of an array in the host's memory go with its donation, also while somebody has its handle."""
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    bump = jax.jit(lambda a: jax.device_put(a, ONE) + 1, donate_argnums=0, out_shardings=HOST)
+    zeros = np.zeros(16 * MEBI, np.float32)  # 64 MiB
+    handles = [jax.device_put(zeros, HOST)]
+    handles.append(bump(handles[-1]))
+    jax.block_until_ready(handles[-1])
+    before = resident()
+    for _ in range(6):
+        handles.append(bump(handles[-1]))
+        jax.block_until_ready(handles[-1])
+    assert all(handle.is_deleted() for handle in handles[:-1])
+    more = resident() - before
+    assert more < 3 * zeros.nbytes, f"{more} bytes for handles of six donated arrays"
+
+
 def offload() -> None:
     """Values that a program puts away and reads again, in all types and on all cores, in loops and branches."""
     def away(a: jax.Array) -> jax.Array:
@@ -255,7 +274,7 @@ print(float(jax.jit(lambda a: g(a) + 1)(jnp.ones(4)).sum()))
     assert "for the host, computed on the core" in text, text
 
 
-CASES = {case.__name__: case for case in (kinds, puts, stats, timed, programs, offload, policies, notes)}
+CASES = {case.__name__: case for case in (kinds, puts, stats, timed, programs, donated, offload, policies, notes)}
 
 
 def main() -> None:
