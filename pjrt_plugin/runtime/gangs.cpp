@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "errors.hpp"
 #include "runtime/gang.hpp"
 
 namespace tpu::pjrt {
@@ -56,19 +57,6 @@ std::optional<driver::Error> lost_argument(const DeviceShare& share) {
 }
 
 std::string name_of(const Gangs::Program& program) { return program.compiled->executable->name; }
-
-// Of the exception that is being handled.
-driver::Error current_error() {
-  try {
-    throw;
-  } catch (const driver::Error& error) {
-    return error;
-  } catch (const std::bad_alloc&) {
-    return {driver::ErrorCode::kResourceExhausted, "out of host memory"};
-  } catch (const std::exception& error) {
-    return {driver::ErrorCode::kInternal, error.what()};
-  }
-}
 
 driver::Error could_not_launch(const std::string& launch, int device, const driver::Error& why) {
   return {why.code(),
@@ -213,6 +201,7 @@ LaunchResult Gangs::join(const Program& program, const LaunchRequest& request) {
   std::vector<std::shared_ptr<Joined>> forgotten;  // their end calls the board
   const auto join_all = [&](Spare& spare) TPU_REQUIRES(mutex_) {
     Group& group = group_of(program.devices);
+    expect_watch();  // may fail, as long as no device has asked
     for (size_t place = 0; place < places.size(); ++place) {
       note(request.shares[place].device);
       Gang& gang = next_of(group, places[place], program, request.meets, spare);
@@ -224,7 +213,8 @@ LaunchResult Gangs::join(const Program& program, const LaunchRequest& request) {
           came = true;
         }
       } catch (...) {  // it has asked: a refusal would be that of its next launch
-        fail(gang, could_not_launch(gang.text(), request.shares[place].device, current_error()),
+        fail(gang,
+             could_not_launch(gang.text(), request.shares[place].device, error_of_exception()),
              failed);
       }
       if (!came) {
@@ -232,7 +222,6 @@ LaunchResult Gangs::join(const Program& program, const LaunchRequest& request) {
       }
       group.forget_met();
     }
-    expect_watch();
     forgotten.swap(forgotten_);
   };
   with_spare(name_of(program), program, places, request.meets, join_all);
