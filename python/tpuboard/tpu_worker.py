@@ -15,6 +15,8 @@ import os
 import signal
 import socket
 import sys
+import threading
+import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -98,6 +100,25 @@ def serve(tf: Any, port: int) -> Any:
         fail(f"port {port}: TensorFlow's server cannot start: {error.message}; name another one with --port")
 
 
+def run_node(port: int, library: Path) -> None:
+    """The node, in a thread that blocks no signals: those of TensorFlow and the children of all inherit that. Does not
+    return; a failure ends the process."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
+    try:
+        tf = import_tensorflow()
+        check_lowering(library.with_name(LOWERING), tf.__version__)
+        server = serve(tf, port)
+        port = int(server.target.rpartition(":")[2])
+        print(f"tpu_worker: port {port} is open on all addresses of this host; who reaches it can run code as you",
+              file=sys.stderr)
+        print(f"export TPU_NAME=grpc://{HOST}:{port} {PROGRAM_VARIABLES}", flush=True)
+        threading.Event().wait()
+    except BaseException as error:
+        print(error if isinstance(error, SystemExit) else traceback.format_exc(), file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(1)
+
+
 def end_by(number: int) -> None:
     """This process ends as one that has no handlers."""
     signal.signal(number, signal.SIG_DFL)
@@ -116,16 +137,11 @@ def main() -> None:
     library = existing_library()
     os.environ["TPU_LIBRARY_PATH"] = str(library)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    # TensorFlow takes SIGTERM when a program connects, and does not end. Its threads inherit what is blocked.
     ends = ENDS if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else ENDS - {signal.SIGHUP}  # nohup
+    # TensorFlow takes SIGTERM when a program connects, and does not end. Linux gives a signal of the process to its
+    # first thread where that one waits for it, although others do not block it.
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    tf = import_tensorflow()
-    check_lowering(library.with_name(LOWERING), tf.__version__)
-    server = serve(tf, port)
-    port = int(server.target.rpartition(":")[2])
-    print(f"tpu_worker: port {port} is open on all addresses of this host; who reaches it can run code as you",
-          file=sys.stderr)
-    print(f"export TPU_NAME=grpc://{HOST}:{port} {PROGRAM_VARIABLES}", flush=True)
+    threading.Thread(target=run_node, args=(port, library), daemon=True).start()
     end_by(signal.sigwait(ends))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 TPUBOARD, COMPILER = sys.argv[1:3]
 ROOT = Path(__file__).resolve().parents[2]
 TENSORFLOW = '''
-import os, types
+import ctypes, os, signal, subprocess, threading, time, types
 __version__ = "2.20.0"
 print("library:", os.environ["TPU_LIBRARY_PATH"])
 class errors:
@@ -28,6 +28,13 @@ def server(cluster, **names):
     if cluster["worker"] == ["127.0.0.1:%d" % int(os.environ.get("TAKEN", "0"))] != ["127.0.0.1:0"]:
         raise errors.OpError
     print("serves", names["job_name"])
+    # As TensorFlow does with its first program; and threads that could take the signal.
+    ctypes.CDLL(None).signal(signal.SIGTERM, ctypes.CDLL(None).getpid)
+    threading.Thread(target=time.sleep, args=[1000], daemon=True).start()
+    look = ["grep", "SigBlk", "/proc/self/status"]
+    child = threading.Thread(target=lambda: print(subprocess.check_output(look, text=True), end=""))
+    child.start()
+    child.join()
     return types.SimpleNamespace(target="grpc://127.0.0.1:4321")
 train = types.SimpleNamespace(ClusterSpec=lambda cluster: cluster)
 distribute = types.SimpleNamespace(Server=server)
@@ -148,12 +155,13 @@ class Worker(unittest.TestCase):
             with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                   env=self.environment) as worker:
                 assert worker.stdout is not None and worker.stderr is not None
-                printed = [worker.stdout.readline() for _ in range(3)]
+                printed = [worker.stdout.readline() for _ in range(4)]
                 worker.send_signal(number)
                 self.assertEqual(worker.wait(60), -number)
                 self.assertIn("port 4321 is open on all addresses", worker.stderr.read())
             self.assertEqual(printed[:2], [f"library: {self.folder}/libtpuboard_pjrt.so\n", "serves worker\n"])
-            self.assertTrue(printed[2].startswith("export TPU_NAME=grpc://127.0.0.1:4321 GRPC_FAIL_FAST=true "))
+            self.assertEqual(printed[2], "SigBlk:\t0000000000000000\n")  # of a child
+            self.assertTrue(printed[3].startswith("export TPU_NAME=grpc://127.0.0.1:4321 GRPC_FAIL_FAST=true "))
 
     def test_takes_the_library_of_its_build(self) -> None:
         self.environment["TPU_LIBRARY_PATH"] = "/usr/lib/libtpu.so"
