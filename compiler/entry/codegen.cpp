@@ -241,6 +241,7 @@ KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
   const StyleRules rules = rules_of(options.style);
   context.shard_updates = rules.shard_updates && options.update_sharding != UpdateSharding::kOff;
   context.least_memory = options.least_memory;
+  context.early_exchanges = rules.overlap_kernels && options.early_exchanges;
   context.one_result = !rules.many_results;
   context.epilogues.by_columns = rules.epilogues_by_columns;
   context.tiles_span_taps = rules.tiles_span_taps;

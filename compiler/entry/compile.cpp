@@ -86,14 +86,27 @@ HbmExhausted with_advice(const HbmExhausted& error, const Module& module,
   return {Error(text, error.op(), error.loc()), error.peak()};
 }
 
-// A program that does not fit into HBM is compiled again: first with constants and cheap values
-// where they are used, then with values computed again, those alive when most of HBM is in use.
+bool has_exchange(const Region& region) {
+  return std::ranges::any_of(region.ops, [](const auto& op) {
+    return op->kind == Kind::kAllGather || op->kind == Kind::kAllToAll ||
+           op->kind == Kind::kCollectivePermute ||
+           std::ranges::any_of(op->regions, [](const auto& inner) { return has_exchange(*inner); });
+  });
+}
+
+// A program that does not fit into HBM is compiled again: with exchanges where they are, then with
+// constants and cheap values where they are used, then with values computed again, those alive when
+// most of HBM is in use.
 exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& board,
                                     CompileOptions& options, const Watchers& watchers) {
   for (int tries = 1;; ++tries) {
     try {
       return generate(module, board, options, watchers);
     } catch (const HbmExhausted& e) {
+      if (options.early_exchanges && has_exchange(module.main->body)) {
+        options.early_exchanges = false;
+        continue;
+      }
       const int64_t again = options.least_memory ? rematerialise(module, e.peak()) : 0;
       if (again > 0) {
         module.notes.push_back("memory: values of " + std::to_string(again) +

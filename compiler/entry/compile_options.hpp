@@ -62,6 +62,9 @@ struct CompileOptions {
   bool fit = true;
   // Time is spent where that needs fewer bytes of HBM.
   bool least_memory = false;
+  // Exchanges start early (early_exchanges.hpp), which takes HBM: not for a program that does not
+  // fit then.
+  bool early_exchanges = true;
   // Stages (of stages()) whose text `dump` is called with, as soon as it is known: also of a
   // program that a later stage refuses.
   std::vector<std::string> dump_after;

@@ -1,6 +1,7 @@
 // See kernel_passes.hpp.
 #include "kernel/kernel_passes.hpp"
 
+#include "kernel/early_exchanges.hpp"
 #include "kernel/epilogue.hpp"
 #include "kernel/kernel_index.hpp"
 #include "kernel/late_updates.hpp"
@@ -95,6 +96,12 @@ constexpr PassRow kPasses[] = {
        }
      }},
     {"shard_update", 4, shard},
+    {"early_exchanges", 0,
+     [](KernelProgram& p, KernelContext& c, PassLog&) {
+       if (c.early_exchanges) {
+         on_each_program(p, [&](KernelProgram& part) { start_exchanges_early(part, c.board); });
+       }
+     }},
     {"late_updates", 0,
      [](KernelProgram& p, KernelContext&, PassLog&) {
        on_each_program(p, [](KernelProgram& part) { order_updates_late(part); });

@@ -93,6 +93,7 @@ struct ExchangePart {
   std::vector<Span> spans;      // all_reduce: what it exchanges; other bytes are another kernel's
   bool streamed = false;        // all_reduce: of whole pieces, else packed
   std::vector<Update> updates;  // all_reduce: fused behind the sum (shard_update.hpp)
+  bool overlaps = false;        // others: kernels run beside it (early_exchanges.hpp)
 };
 
 struct MovePart {

@@ -9,6 +9,7 @@ namespace {
 constexpr int64_t kZeroPieceBytes = 512 * 1024;
 constexpr int64_t kMostExchanged = UINT32_MAX;  // along one stride of a command
 constexpr int64_t kPage = 4096;                 // pieces begin where pages do
+constexpr int64_t kKeptBytes = 64 * 1024;       // of VMEM that other kernels do not miss
 
 MemRange whole_range(const Buffer& b, bool write) {
   MemRange r;
@@ -138,7 +139,12 @@ std::optional<std::vector<DirectPlan>> plan_direct(const Kernel& k, int64_t core
     const Buffer& in = memory.at(k.reads[i]);
     Buffer& out = memory.at(op.result(i));
     memory.pins().pin({&in, &out});
-    place_result(memory, out);
+    // What lands in VMEM beside other kernels may have to leave it for them, and would be awaited.
+    if (k.exchange().overlaps && out.bytes > kKeptBytes && out.target < 0) {
+      memory.give_home(out);
+    } else {
+      place_result(memory, out);
+    }
     DirectPlan& plan = plans.emplace_back();
     plan.src = place_of(in);
     plan.dst = place_of(out);

@@ -153,7 +153,8 @@ TEST(KernelPasses, RunInOrderAndKeepTheProgramSound) {
   options.after = [&](const std::string& pass, const KernelProgram&) { seen.push_back(pass); };
   const KernelProgram program = run_kernel_passes(context, options);
   EXPECT_EQ(seen, (std::vector<std::string>{"form", "one_result", "recompute", "split", "epilogue",
-                                            "span_taps", "shard_update", "late_updates"}));
+                                            "span_taps", "shard_update", "early_exchanges",
+                                            "late_updates"}));
   EXPECT_EQ(seen, kernel_pass_names());
   EXPECT_EQ(print(program), print(make_kernels(m, board)));
 }

@@ -1,0 +1,227 @@
+// The order of exchanges among the kernels beside which they may run. Costs are rough: they say how
+// far a kernel goes, not what is right.
+#include "kernel/early_exchanges.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "board/board_loader.hpp"
+#include "program/estimate.hpp"
+
+namespace tpu::compiler {
+namespace {
+
+using Kernels = std::list<Kernel>::iterator;
+
+// Of an exchange: its path through links takes about twice what it takes through the core's port.
+constexpr double kLinksToPort = 2;
+constexpr double kFixedCycles = 2500;  // credits, latencies of transfer and links
+constexpr int64_t kLargeShare = 16;    // of HBM: a sixteenth
+constexpr int kMostReaders = 1;        // of other exchanges, that an exchange passes
+
+bool reads_one_of(const Kernel& reader, const std::vector<const Value*>& values) {
+  return std::ranges::any_of(values, [&](const Value* v) {
+    return std::ranges::find(reader.reads, v) != reader.reads.end();
+  });
+}
+
+int64_t bytes_of_all(const std::vector<const Value*>& values) {
+  int64_t bytes = 0;
+  for (const Value* v : values) {
+    bytes += v->type.bytes();
+  }
+  return bytes;
+}
+
+// Kernels without effects that take their commands one behind the other.
+bool has_commands_only(const Kernel& k) {
+  switch (k.kind) {
+    case KernelClass::kLoop:
+    case KernelClass::kContract:
+    case KernelClass::kConcatenate:
+    case KernelClass::kPad:
+    case KernelClass::kIndexed:
+    case KernelClass::kDynamicSlice:
+    case KernelClass::kDynamicUpdate:
+      return true;
+    case KernelClass::kAllReduce:
+    case KernelClass::kCopyOut:
+    case KernelClass::kExchange:
+    case KernelClass::kHost:
+    case KernelClass::kWhile:
+    case KernelClass::kBranch:
+    case KernelClass::kYield:
+      break;
+  }
+  return false;
+}
+
+class ExchangeOrder {
+ public:
+  ExchangeOrder(KernelProgram& program, const spec::BoardParams& board)
+      : program_(program), board_(board) {
+    for (const Kernel& k : program.kernels) {
+      if (k.kind == KernelClass::kExchange) {
+        exchanged_.insert(k.writes.begin(), k.writes.end());
+      }
+    }
+  }
+
+  // True if a kernel has another place.
+  bool run() {
+    if (exchanged_.empty()) {
+      return false;
+    }
+    std::vector<Kernels> exchanges;
+    for (auto k = program_.kernels.begin(); k != program_.kernels.end(); ++k) {
+      if (k->kind == KernelClass::kExchange) {
+        exchanges.push_back(k);
+      }
+    }
+    bool moved = false;
+    for (const Kernels& e : exchanges) {
+      moved = hide(e) || moved;
+    }
+    return moved;
+  }
+
+ private:
+  bool hide(const Kernels& e) {
+    if (bytes_of_all(e->writes) > (board_.hbm.gib_per_core << 30) / kLargeShare) {
+      return false;
+    }
+    const double taken = transfer_cycles(*e);
+    if (taken < kFixedCycles) {  // latencies: the order of others is as good
+      return false;
+    }
+    const Kernels reader = first_reader(e);
+    double left = kFixedCycles + taken;
+    for (auto k = std::next(e); k != reader; ++k) {  // exchanges share the links
+      left += k->kind == KernelClass::kExchange ? transfer_cycles(*k) : -cycles(*k);
+    }
+    const double before = left;
+    const bool raised = left > 0 && raise(e, left);
+    const bool lowered = left > 0 && reader != program_.kernels.end() && lower(e, reader, left);
+    if (left < before) {
+      e->as<ExchangePart>().overlaps = true;
+    }
+    return raised || lowered;
+  }
+
+  Kernels first_reader(const Kernels& e) {
+    return std::find_if(std::next(e), program_.kernels.end(),
+                        [&](const Kernel& k) { return reads_one_of(k, e->writes); });
+  }
+
+  // Towards what makes the operands, until `left` cycles are hidden.
+  bool raise(const Kernels& e, double& left) {
+    Kernels at = e, top = e;  // behind other exchanges, unless there is work in front of them
+    for (int readers = 0; left > 0 && top != program_.kernels.begin();) {
+      const Kernels before = std::prev(top);
+      const bool exchange = before->kind == KernelClass::kExchange;
+      if ((!exchange && !has_commands_only(*before)) || reads_one_of(*e, before->writes)) {
+        break;
+      }
+      const bool reads_exchange =
+          !exchange && std::ranges::any_of(before->reads,
+                                           [&](const Value* v) { return exchanged_.contains(v); });
+      if (reads_exchange && readers++ == kMostReaders) {
+        break;
+      }
+      top = before;
+      if (!exchange) {
+        left -= cycles(*before);
+        at = before;
+      }
+    }
+    if (at == e) {
+      return false;
+    }
+    program_.kernels.splice(at, program_.kernels, e);
+    return true;
+  }
+
+  // The reader of the exchange goes down, if nothing but elementwise work is in it.
+  bool lower(const Kernels& e, const Kernels& reader, double& left) {
+    if (reader->kind != KernelClass::kLoop) {
+      return false;
+    }
+    Kernels behind = std::next(reader);
+    for (; left > 0 && behind != program_.kernels.end() && may_pass(*reader, *behind) &&
+           !reads_one_of(*behind, e->writes);
+         ++behind) {
+      left -= behind->kind == KernelClass::kExchange ? 0 : cycles(*behind);
+    }
+    if (behind == std::next(reader)) {
+      return false;
+    }
+    program_.kernels.splice(behind, program_.kernels, reader);
+    return true;
+  }
+
+  // True if `reader` may run behind `k`, which may not be what replaces an array that it reads.
+  static bool may_pass(const Kernel& reader, const Kernel& k) {
+    if ((!has_commands_only(k) && k.kind != KernelClass::kExchange) ||
+        reads_one_of(k, reader.writes) || k.kind == KernelClass::kDynamicUpdate ||
+        k.kind == KernelClass::kIndexed) {
+      return false;
+    }
+    return std::ranges::none_of(reader.reads, [&](const Value* v) {
+      return v->def == nullptr && std::ranges::any_of(k.writes, [&](const Value* w) {
+               return w->type.bytes() == v->type.bytes();
+             });
+    });
+  }
+
+  // What a core sends of an operand: to each other member of the group.
+  double transfer_cycles(const Kernel& e) const {
+    const Op& op = *e.ops[0];
+    double bytes = 0;
+    for (size_t i = 0; i < e.reads.size(); ++i) {
+      const auto whole = static_cast<double>(op.operand_type(i).bytes());
+      if (op.kind == Kind::kCollectivePermute) {
+        bytes += whole;
+        continue;
+      }
+      const auto members = static_cast<double>(op.as<CollectiveAttrs>().groups[0].size());
+      bytes += whole * (members - 1) / (op.kind == Kind::kAllToAll ? members : 1);
+    }
+    return kLinksToPort * static_cast<double>(port_cycles(board_, static_cast<int64_t>(bytes)));
+  }
+
+  double cycles(const Kernel& k) const {
+    const double moves = static_cast<double>(bytes_of_all(k.reads) + bytes_of_all(k.writes)) /
+                         hbm_bytes_per_cycle(board_);
+    if (k.kind == KernelClass::kContract) {
+      const Contraction& dot = k.contract().dot;
+      double products = 1;
+      for (const auto* dims : {&dot.batch, &dot.m, &dot.n, &dot.k}) {
+        products *= static_cast<double>(Contraction::count(*dims));
+      }
+      return std::max(moves, products / static_cast<double>(board_.core.mxus * board_.mxu.rows *
+                                                            board_.mxu.cols));
+    }
+    if (k.kind == KernelClass::kLoop) {
+      const double lanes = static_cast<double>(board_.vpu.lanes * board_.vpu.sublanes);
+      return std::max(moves, static_cast<double>(k.loop().nest.elements()) / lanes *
+                                 static_cast<double>(k.ops.size()) /
+                                 static_cast<double>(board_.vpu.alus));
+    }
+    return moves;
+  }
+
+  KernelProgram& program_;
+  const spec::BoardParams& board_;
+  std::set<const Value*> exchanged_;  // results of exchanges; for look-up only
+};
+
+}  // namespace
+
+void start_exchanges_early(KernelProgram& program, const spec::BoardParams& board) {
+  if (ExchangeOrder(program, board).run()) {
+    renumber(program);
+  }
+}
+
+}  // namespace tpu::compiler
