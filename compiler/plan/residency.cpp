@@ -58,6 +58,18 @@ static void read_at(Residency& memory, const Value* v, const VirtualPads& pads, 
   }
 }
 
+// What an exchange beside other kernels sends is read until its result is: another value in the same
+// bytes would wait for that. Values that may be in VMEM are left out, since they would be stored.
+void Residency::read_until_arrival(const Kernel& k) {
+  for (size_t i = 0; i < k.reads.size(); ++i) {
+    const std::vector<int>& readers = at(k.ops[0]->result(i)).reads;
+    Buffer& sent = at(k.reads[i]);
+    if (!readers.empty() && sent.bytes > whole_limit()) {
+      sent.reads.push_back(*std::min_element(readers.begin(), readers.end()));
+    }
+  }
+}
+
 // What a region takes from outside is read until the region's end, whatever runs inside.
 void Residency::find_reads(const KernelProgram& kernels, const VirtualPads& pads) {
   for_each_kernel(kernels, [&](const Kernel& k) {
@@ -81,6 +93,11 @@ void Residency::find_reads(const KernelProgram& kernels, const VirtualPads& pads
     }
     for (const Value* v : k.control().captures) {
       at(v).reads.push_back(k.end);
+    }
+  });
+  for_each_kernel(kernels, [&](const Kernel& k) {
+    if (k.exchange().overlaps) {
+      read_until_arrival(k);
     }
   });
   for (Buffer* b : ordered_) {

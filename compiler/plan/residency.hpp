@@ -127,6 +127,7 @@ class Residency {
  private:
   friend class Reservation;
   bool evict_one();
+  void read_until_arrival(const Kernel& exchange);
 
   const int64_t vmem_bytes_;
   const int scratch_slot_;
