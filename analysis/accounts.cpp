@@ -166,6 +166,56 @@ void count_work(const spec::RecordedCore& core, const Moments& moments, uint32_t
   }
 }
 
+bool computes(const spec::RecordedCommand& command) {
+  switch (static_cast<spec::Queue>(command.queue)) {
+    case spec::Queue::kDmaRemote:
+    case spec::Queue::kDmaIn:
+    case spec::Queue::kDmaOut:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// Transfers to other cores, and what runs beside them.
+void count_exchanges(const spec::RecordedCore& core, const Moments& moments, StepAccount& step) {
+  std::map<uint32_t, uint32_t> exchanges;  // transfers in progress, by operation
+  std::map<uint32_t, uint32_t> local;      // others, by operation
+  uint32_t all_local = 0;
+  uint32_t computing = 0;  // commands in progress
+  uint64_t since = core.begin;
+  for (const Moment& moment : moments) {
+    const spec::RecordedCommand& command = core.commands[moment.command()];
+    if (moment.what() == Moment::What::kFlowEnd) {
+      continue;
+    }
+    const uint64_t cycles = moment.cycle - std::min(moment.cycle, since);
+    for (const auto& [id, transfers] : exchanges) {
+      OpAccount& op = step.ops[id];
+      const bool beside = all_local > local[id];
+      op.link_busy += cycles;
+      op.link_hidden += computing > 0 ? cycles : 0;
+      op.link_beside += computing == 0 && beside ? cycles : 0;
+    }
+    since = moment.cycle;
+    const uint32_t change = moment.what() == Moment::What::kStart ? 1 : -1;
+    if (computes(command)) {
+      computing += change;
+    } else if (!command.transfers()) {
+      continue;
+    } else if (command.remote()) {
+      uint32_t& transfers = exchanges[command.op_id];
+      transfers += change;
+      if (transfers == 0) {
+        exchanges.erase(command.op_id);
+      }
+    } else {
+      local[command.op_id] += change;
+      all_local += change;
+    }
+  }
+}
+
 using LinkBytes = std::map<spec::Links::Hop, uint64_t>;
 
 LinkBytes count_links(const spec::RecordedCore& core, const spec::Links& links) {
@@ -194,6 +244,10 @@ void OpAccount::add(const OpAccount& other) {
   hbm_read += other.hbm_read;
   hbm_written += other.hbm_written;
   link_bytes += other.link_bytes;
+  link_busy += other.link_busy;
+  link_hidden += other.link_hidden;
+  link_beside += other.link_beside;
+  link_waits += other.link_waits;
 }
 
 uint64_t OpAccount::total() const {
@@ -216,6 +270,7 @@ StepAccount account(const spec::StepRecord& record, unsigned threads) {
     CoreCharger(core, parts[i].cores[i], parts[i]).run(moments, record.begin(), record.end());
     count_work(core, moments, static_cast<uint32_t>(board.board.cores_per_chip), parts[i].cores[i],
                parts[i]);
+    count_exchanges(core, moments, parts[i]);
     link_bytes[i] = count_links(core, links);
   });
   LinkBytes bytes;
@@ -251,6 +306,10 @@ void find_causes(const spec::StepRecord& record, const StepTiming& timing, StepA
         const uint64_t part = std::min(left, piece.end - piece.begin);
         const TimeKind kind = piece.core == core ? piece.kind : TimeKind::kPeer;
         kinds[static_cast<size_t>(kind)] += part;
+        if (const auto op = step.ops.find(piece.op);
+            op != step.ops.end() && op->second.link_bytes > 0) {
+          op->second.link_waits += part;
+        }
         left -= part;
       });
       kinds[static_cast<size_t>(TimeKind::kSemaphore)] += left;

@@ -46,6 +46,10 @@ struct OpAccount {
   uint64_t busy = 0;    // with a command under way, hidden ones too
   uint64_t commands = 0, flops = 0;
   uint64_t hbm_read = 0, hbm_written = 0, link_bytes = 0;
+  // Of its transfers to other cores: cycles with one in progress, those of them in which an engine
+  // computes, those of the others in which the core copies for another operation, and cycles in
+  // which nothing is in progress and the core waits for the operation.
+  uint64_t link_busy = 0, link_hidden = 0, link_beside = 0, link_waits = 0;
 
   uint64_t total() const;
   void add(const OpAccount& other);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "analysis/accounts.hpp"
 #include "analysis/op_class.hpp"
+#include "analysis/replay_program.hpp"
 #include "analysis/retime.hpp"
 #include "analysis/what_if.hpp"
 #include "board/board_loader.hpp"
@@ -87,6 +89,7 @@ class Report {
     json["chips"] = chips();
     json["links"] = links();
     json["ops"] = ops();
+    json["exchanges"] = exchanges();
     json["roofline"] = {{"peak_flops", most_flops() * clock()},
                         {"hbm_bytes", most_hbm() * clock()}};
     json["memory"] = memory();
@@ -253,6 +256,38 @@ class Report {
                       {"mxu", cycles > 0 ? flops / (cycles * most_flops()) : 0.0},
                       {"bound_by", bound_by(op)},
                       {"kinds", by_kind(op.cycles, cores_)}});
+    }
+    return json;
+  }
+
+  // Operations that send to other cores, those first that the step waits for most.
+  Json exchanges() const {
+    struct Exchange {
+      uint64_t exposed = 0;
+      uint32_t id = 0;
+      const OpAccount* op = nullptr;
+    };
+    std::vector<Exchange> order;
+    for (const auto& [id, op] : account_.ops) {
+      if (op.link_busy > 0) {
+        order.push_back({op.link_busy - op.link_hidden - op.link_beside, id, &op});
+      }
+    }
+    std::ranges::stable_sort(order, std::greater<>(),
+                             [](const Exchange& e) { return e.exposed + e.op->link_waits; });
+    Json json = Json::array();
+    for (const Exchange& e : order) {
+      json.push_back({{"id", e.id},
+                      {"name", name_of(e.id)},
+                      {"source", source_of(e.id)},
+                      {"link_bytes", static_cast<double>(e.op->link_bytes) / cores_},
+                      {"cycles", static_cast<double>(e.op->link_busy) / cores_},
+                      {"hidden", static_cast<double>(e.op->link_hidden) / cores_},
+                      {"beside_transfers", static_cast<double>(e.op->link_beside) / cores_},
+                      {"exposed", static_cast<double>(e.exposed) / cores_}});
+      if (timing_) {
+        json.back()["waits"] = static_cast<double>(e.op->link_waits) / cores_;
+      }
     }
     return json;
   }

@@ -196,6 +196,35 @@ TEST_F(StepReport, ClassesSumToTheStepAndToItsCriticalPath) {
   EXPECT_GT(report["classes"]["idle"]["cycles"].get<double>(), 0);
 }
 
+TEST_F(StepReport, ExchangesSayWhatRunsBesideThem) {
+  constexpr uint64_t kBeside = 3000, kBehind = 700;
+  spec::RecordedCore& core = record_.cores[0];
+  const uint64_t computed = core.commands[1].done;
+  transfer(core, spec::Queue::kDmaRemote, 1);
+  spec::RecordedCommand& copy = core.commands.back();
+  copy.op_id = 0;
+  copy.start = computed - kBeside;
+  copy.flow_end = copy.done = computed + kBehind;
+  core.end = std::max(core.end, copy.done);
+  const StepAccount step = account(record_, 1);
+  EXPECT_EQ(step.ops.at(0).link_busy, kBeside + kBehind);
+  EXPECT_EQ(step.ops.at(0).link_hidden, kBeside);
+  EXPECT_EQ(step.ops.at(1).link_busy, 0u);
+}
+
+TEST_F(StepReport, ExchangesAreInTheReport) {
+  EXPECT_TRUE(step_report(record_, 0, 1)["exchanges"].empty());
+  transfer(record_.cores[0], spec::Queue::kDmaRemote, 1);
+  take_times(retime(record_, no_change(record_)));
+  const auto exchanges = step_report(record_, 0, 1)["exchanges"];
+  ASSERT_EQ(exchanges.size(), 1u);
+  EXPECT_EQ(exchanges[0]["name"], "dot");
+  EXPECT_EQ(exchanges[0]["hidden"].get<double>() + exchanges[0]["beside_transfers"].get<double>() +
+                exchanges[0]["exposed"].get<double>(),
+            exchanges[0]["cycles"].get<double>());
+  EXPECT_GT(exchanges[0]["cycles"].get<double>(), 0);
+}
+
 TEST_F(StepReport, TheCriticalPathIsTheWholeStep) {
   const auto path = critical_path(record_, retime(record_, no_change(record_)));
   uint64_t at = record_.begin();
