@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -326,7 +327,39 @@ class Report {
              {{"arguments", record_.argument_bytes},
               {"results", record_.result_bytes},
               {"constants", record_.constant_bytes},
-              {"scratch", record_.scratch_bytes}}}};
+              {"scratch", record_.scratch_bytes}}},
+            {"peak", peak()}};
+  }
+
+  // Temporaries in HBM at the time when they have most bytes, those of a type and source line
+  // together: equal layers.
+  Json peak() const {
+    struct Arrays {
+      uint64_t count = 0, bytes = 0;
+    };
+    std::map<std::array<std::string, 3>, Arrays> groups;
+    uint64_t bytes = 0;
+    for (const spec::RecordedArray& array : record_.peak) {
+      Arrays& group = groups[{array.type, name_of(array.op), source_of(array.op)}];
+      ++group.count;
+      group.bytes += array.bytes;
+      bytes += array.bytes;
+    }
+    std::vector<std::pair<std::array<std::string, 3>, Arrays>> order(groups.begin(), groups.end());
+    std::ranges::stable_sort(order, std::greater<>(),
+                             [](const auto& group) { return group.second.bytes; });
+    Json arrays = Json::array();
+    for (const auto& [key, group] : order) {
+      arrays.push_back({{"type", key[0]},
+                        {"count", group.count},
+                        {"bytes", group.bytes},
+                        {"name", key[1]},
+                        {"source", key[2]}});
+    }
+    return {{"bytes", bytes},
+            {"name", name_of(record_.peak_op)},
+            {"source", source_of(record_.peak_op)},
+            {"arrays", std::move(arrays)}};
   }
 
   // Neighbours of one kind and operation are one piece; of many the longest are kept.

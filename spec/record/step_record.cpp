@@ -14,7 +14,7 @@
 namespace tpu::spec {
 namespace {
 
-constexpr std::string_view kMagic = "TPUREC02";
+constexpr std::string_view kMagic = "TPUREC03";
 
 class RecordWriter final : public Archive {
  public:

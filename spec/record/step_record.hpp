@@ -90,6 +90,15 @@ struct LiveBytes {
   uint64_t bytes = 0;
 };
 
+/// An array of the program between operations.
+struct RecordedArray {
+  uint64_t bytes = 0;
+  uint32_t op = kNoRecordedOp;  // for which it was made
+  std::string type{};           // "f32[8,512]"
+
+  void visit_state(Archive& archive) { archive(bytes, op, type); }
+};
+
 struct StepRecord {
   std::string program{};
   std::vector<std::string> board{};  // "section.key=value", all of them
@@ -101,12 +110,15 @@ struct StepRecord {
   std::vector<LiveBytes> vmem{}, hbm{};  // of the first core
   // HBM that the program holds on a core.
   uint64_t argument_bytes = 0, result_bytes = 0, constant_bytes = 0, scratch_bytes = 0;
+  // Temporaries in HBM at the time when they have most bytes, and the operation that runs then.
+  std::vector<RecordedArray> peak{};
+  uint32_t peak_op = kNoRecordedOp;
 
   uint64_t begin() const;  // of the first core to begin
   uint64_t end() const;    // of the last one to end
   void visit_state(Archive& archive) {
     archive(program, board, step, left_out, ops, notes, cores, vmem, hbm, argument_bytes,
-            result_bytes, constant_bytes, scratch_bytes);
+            result_bytes, constant_bytes, scratch_bytes, peak, peak_op);
   }
 };
 

@@ -1,7 +1,10 @@
 // Events to the record of a step.
 #include "timeline/record_sink.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
 #include <span>
 #include <stdexcept>
 #include <system_error>
@@ -172,6 +175,42 @@ std::string RecordSink::finish() {
   return error_;
 }
 
+namespace {
+
+std::string type_text(const exe::TemporaryT& t) {
+  return fmt::format("{}[{}]", exe::elem_name(t.elem), fmt::join(t.dims, ","));
+}
+
+// Temporaries that are alive when most of their bytes are. They come in the order of their begin.
+void add_peak(const exe::ExecutableT& program, spec::StepRecord& record) {
+  std::multimap<uint32_t, uint64_t> ends;  // of those that are alive: bytes
+  uint64_t bytes = 0, most = 0;
+  const exe::TemporaryT* latest = nullptr;
+  for (const auto& t : program.temporaries) {
+    for (auto end = ends.begin(); end != ends.end() && end->first <= t->from;) {
+      bytes -= end->second;
+      end = ends.erase(end);
+    }
+    bytes += t->bytes;
+    ends.emplace(t->to, t->bytes);
+    if (bytes > most) {
+      most = bytes;
+      latest = t.get();
+    }
+  }
+  if (latest == nullptr) {
+    return;
+  }
+  record.peak_op = latest->op;
+  for (const auto& t : program.temporaries) {
+    if (t->from <= latest->from && latest->from < t->to) {
+      record.peak.push_back({t->bytes, t->op, type_text(*t)});
+    }
+  }
+}
+
+}  // namespace
+
 // Names of the program and its operations, and what it holds in HBM.
 void RecordSink::describe(uint32_t launch) {
   const auto program = programs_.of(launch);
@@ -183,6 +222,7 @@ void RecordSink::describe(uint32_t launch) {
   for (const auto& op : program->ops) {
     record_.ops.push_back({op->name, op->file, op->line});
   }
+  add_peak(*program, record_);
   for (const auto& slot : program->slots) {
     switch (slot->kind) {
       case exe::SlotKind::argument:

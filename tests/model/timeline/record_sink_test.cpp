@@ -103,6 +103,33 @@ TEST_F(Record, HoldsTheCommandsOfItsStepAlone) {
   EXPECT_EQ(sink_.take(), "");
 }
 
+TEST_F(Record, HoldsTheArraysOfThePeak) {
+  auto program = std::make_shared<exe::ExecutableT>();
+  const auto add = [&](uint32_t from, uint32_t to, uint64_t bytes, std::vector<int64_t> dims) {
+    auto t = std::make_unique<exe::TemporaryT>();
+    t->from = from;
+    t->to = to;
+    t->bytes = bytes;
+    t->elem = exe::Elem::f32;
+    t->dims = std::move(dims);
+    t->op = static_cast<uint32_t>(program->temporaries.size());
+    program->temporaries.push_back(std::move(t));
+  };
+  add(0, 3, 400, {100});
+  add(1, UINT32_MAX, 600, {3, 50});
+  add(2, 5, 800, {200});
+  add(4, 6, 300, {75});  // the first one is gone
+  programs_.name(9, program);
+  step(true, 100);
+  step(false, 200);
+  const spec::StepRecord record = take();
+  ASSERT_THAT(record.peak, SizeIs(3));
+  EXPECT_EQ(record.peak_op, 2u);
+  EXPECT_EQ(record.peak[1].type, "f32[3,50]");
+  EXPECT_EQ(record.peak[1].bytes, 600u);
+  EXPECT_EQ(record.peak[2].op, 2u);
+}
+
 TEST_F(Record, AStepThatDoesNotEndAsItShouldIsNone) {
   step(true, 100);
   command(104, source(spec::Queue::kVpu, 1, spec::Opcode::kVpuKernel));
