@@ -280,6 +280,7 @@ void Converter::convert(Scope& scope) {
     }
     opcode->convert(step, opcode->vhlo);
     step.constrain();
+    step.place();
   }
 }
 

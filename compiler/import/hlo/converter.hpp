@@ -95,6 +95,7 @@ class Converter {
   // Attributes by leaf, kNone for those without one.
   std::vector<uint32_t> shardy_arguments(const Computation& entry);
   std::vector<uint32_t> shardy_results(const Computation& entry);
+  uint32_t host_memory();  // the text that names it
   std::vector<uint32_t> argument_attributes(const Computation& entry);
   std::vector<uint32_t> result_attributes(const Instruction& root);
   RawOp return_op(const Bundle& root, const Computation& of);
@@ -173,6 +174,8 @@ class Step {
   uint32_t dictionary() const;
   // Puts the sharding of the instruction on its arrays.
   void constrain() const;
+  // A placement behind an instruction that moves an array to the host's memory or back.
+  void place() const;
 
   uint32_t constant(const Ints& values, Ints dims) const;  // of s64
 };

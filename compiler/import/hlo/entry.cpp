@@ -6,6 +6,7 @@
 #include "import/hlo/converter.hpp"
 #include "import/hlo/shardings.hpp"
 #include "ir/error.hpp"
+#include "ir/memory_kind.hpp"
 
 namespace tpu::compiler::hlo {
 
@@ -45,7 +46,11 @@ void Converter::entry_attributes(const Computation& entry, RawOp& function) {
   }
 }
 
-// Layouts of the entry are not among them: arrays cross the border as in files, row-major.
+uint32_t Converter::host_memory() {
+  return text(std::string(memory_kind_name(MemoryKind::kPinnedHost)));
+}
+
+// Of the layouts of the entry only their memory is among them: arrays cross the border as in files, row-major.
 std::vector<uint32_t> Converter::argument_attributes(const Computation& entry) {
   using Entries = std::vector<std::pair<std::string_view, uint32_t>>;
   std::vector<Entries> all;
@@ -59,6 +64,12 @@ std::vector<uint32_t> Converter::argument_attributes(const Computation& entry) {
     for (size_t i = 0; i < parameter.shape.leaves; ++i) {
       if (i < parameter.same.size() && parameter.same[i] != 0) {
         all[first.back() + i].emplace_back("mhlo.is_same_data_across_replicas", build.integer(1));
+      }
+    }
+    const std::vector<const Shape*> leaves = leaves_of(parameter.shape);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      if (leaves[i]->in_host()) {
+        all[first.back() + i].emplace_back("mhlo.memory_kind", host_memory());
       }
     }
     if (parameter.sharding && (!of_shardy_ || parameter.shape.is_tuple())) {
@@ -116,6 +127,7 @@ std::vector<uint32_t> Converter::result_attributes(const Instruction& root) {
   if (of_shardy_) {
     shardings = shardy_results(module_.computations[module_.entry]);
   }
+  const std::vector<const Shape*> leaves = leaves_of(root.shape);
   for (size_t i = 0; i < root.shape.leaves; ++i) {
     std::vector<std::pair<std::string_view, uint32_t>> entries;
     if (shardings[i] != kNone) {
@@ -123,6 +135,9 @@ std::vector<uint32_t> Converter::result_attributes(const Instruction& root) {
     }
     if (!texts.empty()) {
       entries.emplace_back("mhlo.sharding", text(texts[i]));
+    }
+    if (leaves[i]->in_host()) {
+      entries.emplace_back("mhlo.memory_kind", host_memory());
     }
     dictionaries.push_back(build.dictionary(entries));
   }

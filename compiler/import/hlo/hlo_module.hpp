@@ -26,15 +26,20 @@ constexpr int64_t kPred = 1, kS32 = 4, kS64 = 5, kU32 = 8, kU64 = 9, kF32 = 11, 
 // The size of a dimension that is known at run time only.
 constexpr int64_t kDynamic = std::numeric_limits<int64_t>::min();
 
+// The memory space of a layout that is the host's: S(5). All others are the device's.
+constexpr int64_t kHostSpace = 5;
+
 struct Shape {
   int64_t type = 0;
   Ints dims;
   Ints minor_to_major;         // empty: the last dimension is the minor one
+  int64_t memory_space = 0;    // of the layout
   std::vector<Shape> members;  // of a tuple
   size_t leaves = 1;           // arrays, tokens and others that are not tuples
 
   bool is_tuple() const { return type == primitive::kTuple; }
   bool is_token() const { return type == primitive::kToken; }
+  bool in_host() const { return memory_space == kHostSpace; }
 };
 
 struct Literal {

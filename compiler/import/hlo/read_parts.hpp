@@ -27,7 +27,7 @@ Shape read_shape(Message message);
 Literal read_literal(Message message);
 Sharding read_sharding(Message message);
 Attributes read_attributes(Message message);
-// Field 1, a list: ReplicaGroup, LayoutProto, ParameterReplication.
+// Field 1, a list: ReplicaGroup, ParameterReplication.
 Ints read_numbers(Message message);
 // The groups of devices of a collective, in whatever form it has them.
 std::vector<Ints> groups_of(const Instruction& instruction);

@@ -90,6 +90,16 @@ void take_elements(const Message& m, Kept kept, std::vector<std::byte>& to) {
   }
 }
 
+void read_layout(Message m, Shape& shape) {
+  while (m.next()) {
+    if (m.field() == 1) {
+      m.integers(shape.minor_to_major);
+    } else if (m.field() == 8) {
+      shape.memory_space = m.integer();
+    }
+  }
+}
+
 }  // namespace
 
 Shape read_shape(Message m) {
@@ -107,7 +117,7 @@ Shape read_shape(Message m) {
         shape.members.push_back(read_shape(m.message("ShapeProto")));
         break;
       case 5:
-        shape.minor_to_major = read_numbers(m.message("LayoutProto"));
+        read_layout(m.message("LayoutProto"), shape);
         break;
       case 6:
         m.integers(dynamic);

@@ -8,6 +8,7 @@
 #include "import/hlo/converter.hpp"
 #include "import/hlo/shardings.hpp"
 #include "ir/error.hpp"
+#include "ir/memory_kind.hpp"
 
 namespace tpu::compiler::hlo {
 
@@ -191,6 +192,38 @@ void Step::constrain() const {
     constraint.dictionary = build().dictionary({{"mhlo.sharding", converter.text(texts[i])}});
     made.leaves[i] = add(std::move(constraint), *shapes[i]);
   }
+}
+
+void Step::place() const {
+  // Only these read arrays of one memory and make them in another; what computes, makes its result
+  // in the device's.
+  constexpr std::array<std::string_view, 6> kMoves = {"bitcast",       "copy",    "copy-done",
+                                                      "dynamic-slice", "reshape", "slice"};
+  if (std::find(kMoves.begin(), kMoves.end(), at.opcode) == kMoves.end() || at.shape.is_tuple()) {
+    return;
+  }
+  const Shape* from = operand(0).shape;
+  if (at.opcode == "copy-done") {  // target, source, and a context
+    from = from->members.size() > 1 ? &from->members[1] : &at.shape;
+  }
+  if (from->in_host() == at.shape.in_host()) {
+    return;
+  }
+  const MemoryKind kind = at.shape.in_host() ? MemoryKind::kPinnedHost : MemoryKind::kDevice;
+  Bundle& made = scope.values[static_cast<size_t>(&at - scope.computation.instructions.data())];
+  if (made.leaves.at(0) == kNone) {
+    return;
+  }
+  RawOp placement = op("custom_call_v1");
+  placement.operands = {made.leaves[0]};
+  placement.properties = {{"call_target_name", build().text(kPlacementTarget)},
+                          {"backend_config", build().text("")},
+                          {"has_side_effect", build().integer(0)},
+                          {"called_computations", build().array({})}};
+  placement.dictionary = build().dictionary(
+      {{"mhlo.frontend_attributes",
+        build().dictionary({{"_xla_buffer_placement", build().text(memory_kind_name(kind))}})}});
+  made.leaves[0] = add(std::move(placement), at.shape);
 }
 
 uint32_t Step::constant(const Ints& values, Ints dims) const {

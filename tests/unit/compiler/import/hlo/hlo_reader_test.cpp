@@ -441,5 +441,53 @@ TEST(HloReader, EveryBitFlipIsReadOrRefused) {
   EXPECT_GT(refused, 100);
 }
 
+// A shape whose layout has the memory space of the host.
+std::string in_host(int64_t type, const Ints& dims) {
+  return number(2, type) + packed(3, dims) + bytes(5, packed(1, {0}) + number(8, 5));
+}
+
+std::vector<std::string> placements_of(const Module& m) {
+  std::vector<std::string> kinds;
+  for (const auto& op : m.main->body.ops) {
+    if (op->kind == Kind::kCustomCall) {
+      EXPECT_EQ(op->as<CustomCallAttrs>().target, kPlacementTarget);
+      kinds.push_back(op->as<CustomCallAttrs>().backend_config);
+    }
+  }
+  return kinds;
+}
+
+TEST(HloMemory, CopiesBetweenMemoriesArePlacements) {
+  const std::string here = shape(kF32, {8}), there = in_host(kF32, {8});
+  const Module m =
+      import_program(as_bytes(module({computation("main", 1,
+                                                  {parameter(0, here),
+                                                   {"copy", there, {1}},
+                                                   {"copy", there, {2}},
+                                                   {"copy-start", tuple_shape({here, there}), {3}},
+                                                   {"copy-done", here, {4}},
+                                                   {"negate", here, {5}}})})),
+                     "");
+  EXPECT_EQ(placements_of(m), (std::vector<std::string>{"pinned_host", "device"}));
+}
+
+TEST(HloMemory, ParametersAndResultsAreInTheHostsMemory) {
+  const std::string here = shape(kF32, {8}), there = in_host(kF32, {8});
+  const Module m = import_program(
+      as_bytes(module({computation("main", 1,
+                                   {parameter(0, there),
+                                    parameter(1, here),
+                                    {"copy", here, {1}},
+                                    {"add", here, {2, 3}},
+                                    {"copy", there, {4}},
+                                    {"tuple", tuple_shape({here, there}), {4, 5}}})})),
+      "");
+  EXPECT_EQ(m.main->args.at(0).memory, MemoryKind::kPinnedHost);
+  EXPECT_EQ(m.main->args.at(1).memory, MemoryKind::kDevice);
+  EXPECT_EQ(m.main->results.at(0).memory, MemoryKind::kDevice);
+  EXPECT_EQ(m.main->results.at(1).memory, MemoryKind::kPinnedHost);
+  EXPECT_EQ(placements_of(m), (std::vector<std::string>{"device", "pinned_host"}));
+}
+
 }  // namespace
 }  // namespace tpu::compiler
