@@ -1,12 +1,14 @@
 """The guide's `fit` on eight cores beside the same `fit` on TensorFlow's CPU device, from the same weights.
 
 Usage: convnet.py DIGITS [--filters 256] [--epochs 5] [--highest] [--bound 0.02] [--accuracy 0.95]
-                  [--save FILE] [--compare FILE]
+                  [--rounded] [--nudge 0] [--save FILE] [--compare FILE]
 DIGITS: folder of sim_scripts/fetch_mnist.py. Both train on its 4,000 digits for training, in the same order, in batches
 of 200. The mean loss of each epoch may differ by `--bound`; the accuracy on the 1,000 digits for tests must reach
 `--accuracy`.
   --filters   of the convolutions; the dense layers have as many units, and half as many
   --highest   products in f32: operands of the board's default have 8 bits
+  --rounded   the operands of products on the CPU have as many bits as on the board, forward and backward
+  --nudge     these products are multiplied by 1 + NUDGE: how far losses move by another order of sums
   --save      only the CPU: its losses into a file; --compare: the losses of such a file instead of training anew
 Exits with 77 (skipped) if the digits are not there.
 """
@@ -19,7 +21,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,13 +34,45 @@ WRITER = Path(__file__).resolve().parents[3] / "sim_scripts/tfds_digits.py"
 BATCH, DIGITS, TESTS = 200, 4000, 1000
 
 
-def create_model(filters: int) -> tf.keras.Model:
+def create_model(filters: int, layers: Any = tf.keras.layers) -> tf.keras.Model:
     """As in the guide, where there are 256 filters."""
-    layers = tf.keras.layers
     return tf.keras.Sequential([
-        layers.Conv2D(filters, 3, activation="relu", input_shape=(28, 28, 1)),
-        layers.Conv2D(filters, 3, activation="relu"), layers.Flatten(), layers.Dense(filters, activation="relu"),
-        layers.Dense(filters // 2, activation="relu"), layers.Dense(10)])
+        tf.keras.layers.InputLayer((28, 28, 1)), layers.Conv2D(filters, 3, activation="relu"),
+        layers.Conv2D(filters, 3, activation="relu"), tf.keras.layers.Flatten(),
+        layers.Dense(filters, activation="relu"), layers.Dense(filters // 2, activation="relu"), layers.Dense(10)])
+
+
+def rounded_layers(nudge: float) -> Any:
+    """Those of Keras, whose products have operands with the 8 bits of bf16, and sums in f32."""
+
+    def rounded(array: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tf.cast(array, tf.bfloat16), tf.float32)
+
+    def product(multiply: Callable, *operands: tf.Tensor) -> tf.Tensor:
+        """The gradient of a product has products of the rounded operands and the rounded gradient."""
+        @tf.custom_gradient
+        def call(x: tf.Tensor, kernel: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+            near = rounded(x), rounded(kernel)
+            with tf.GradientTape() as tape:
+                tape.watch(near)
+                result = multiply(*near)
+
+            def gradient(given: tf.Tensor) -> list[tf.Tensor]:
+                return [each * (1 + nudge) for each in tape.gradient(result, near, rounded(given))]
+
+            return result * (1 + nudge), gradient
+
+        return call(*operands)
+
+    class Conv2D(tf.keras.layers.Conv2D):
+        def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+            return product(lambda x, k: tf.nn.conv2d(x, k, 1, "VALID"), inputs, tf.convert_to_tensor(kernel))
+
+    class Dense(tf.keras.layers.Dense):
+        def call(self, inputs: tf.Tensor) -> tf.Tensor:
+            return self.activation(product(tf.matmul, inputs, tf.convert_to_tensor(self.kernel)) + self.bias)
+
+    return argparse.Namespace(Conv2D=Conv2D, Dense=Dense)
 
 
 def get_dataset(is_training: bool) -> tf.data.Dataset:
@@ -52,9 +88,9 @@ def get_dataset(is_training: bool) -> tf.data.Dataset:
     return dataset.batch(BATCH)
 
 
-def compiled(options: argparse.Namespace, strategy: tf.distribute.Strategy) -> tf.keras.Model:
+def compiled(options: argparse.Namespace, strategy: tf.distribute.Strategy, layers: Any) -> tf.keras.Model:
     with strategy.scope():
-        model = create_model(options.filters)
+        model = create_model(options.filters, layers)
         model.compile(optimizer="adam", loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
                       metrics=["sparse_categorical_accuracy"])
     return model
@@ -72,9 +108,10 @@ def weights_of(model: tf.keras.Model) -> list[np.ndarray]:
     return found
 
 
-def train(options: argparse.Namespace, strategy: tf.distribute.Strategy) -> dict[str, list[float]]:
+def train(options: argparse.Namespace, strategy: tf.distribute.Strategy,
+          layers: Any = tf.keras.layers) -> dict[str, list[float]]:
     """What `fit` gives."""
-    model = compiled(options, strategy)
+    model = compiled(options, strategy, layers)
     model.set_weights(weights_of(model))
     return model.fit(get_dataset(True), epochs=options.epochs, steps_per_epoch=DIGITS // BATCH,
                      validation_data=get_dataset(False), validation_steps=TESTS // BATCH, verbose=2).history
@@ -97,7 +134,8 @@ def run(options: argparse.Namespace) -> int:
     if options.compare:
         cpu = json.loads(options.compare.read_text("utf-8"))
     else:
-        cpu = train(options, tf.distribute.OneDeviceStrategy("/CPU:0"))
+        cpu = train(options, tf.distribute.OneDeviceStrategy("/CPU:0"),
+                    rounded_layers(options.nudge) if options.rounded else tf.keras.layers)
     if options.save:
         options.save.write_text(json.dumps(cpu), "utf-8")
         return 0
@@ -113,6 +151,8 @@ def main() -> int:
     parser.add_argument("--highest", action="store_true")
     parser.add_argument("--bound", type=float, default=0.02)
     parser.add_argument("--accuracy", type=float, default=0.95)
+    parser.add_argument("--rounded", action="store_true")
+    parser.add_argument("--nudge", type=float, default=0)
     parser.add_argument("--save", type=Path)
     parser.add_argument("--compare", type=Path)
     options = parser.parse_args()
