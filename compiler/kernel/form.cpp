@@ -24,6 +24,7 @@ namespace {
 
 constexpr int kMaxCopies = 100;  // of views of views: each is made while the next one waits
 constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed as early as possible
+constexpr int64_t kApartElements = 1 << 19;  // updates from this size on share values, not loops
 constexpr int64_t kEarlyBits = 1 << 20;  // and masks of random bits, to join what comes before them
 
 class RegionFusion : public Fusion {
@@ -38,6 +39,11 @@ class RegionFusion : public Fusion {
         options_(options) {
     context_.is_copied = [this](const Value* v) { return is_copied(v); };
     uses_ = compute_uses(region);
+    for (const auto& arg : module.main->body.args) {
+      if (options.updates_apart && arg->type.count() >= kApartElements) {
+        state_counts_.insert(arg->type.count());
+      }
+    }
   }
 
   KernelProgram run() {
@@ -238,13 +244,16 @@ class RegionFusion : public Fusion {
       const Dims& domain = op->kind == Kind::kReduce ? op->operand_type(0).dims : op->type().dims;
       const int from = top.from;
       work.pop_back();
-      put(op, domain, std::max(from, producers_.latest_of(*op)));
+      put(op, domain, std::max(from, producers_.latest_of(*op)), !work.empty());
     }
   }
 
   // Adds the op to a kernel at or behind `pos`, or makes a new one.
-  void put(const Op* op, const Dims& domain, int pos) {
+  void put(const Op* op, const Dims& domain, int pos, bool for_consumer) {
     const int64_t count = Type{Elem::kF32, domain}.count();
+    // Sums join whatever has their loops: pass `recompute` finds what they share.
+    const bool apart = state_counts_.contains(count) && !for_consumer &&
+                       op->kind != Kind::kReduce && reads_made(*op);
     const bool generator = begins_generator(*op);
     const size_t weight = generator ? kGeneratorWeight : 1;
     const int hidden = generator ? behind_contraction(program_, domain) : -1;
@@ -257,7 +266,7 @@ class RegionFusion : public Fusion {
       Kernel& k = *at;
       if (k.kind != KernelClass::kLoop || loop_weight(k.ops) + weight > kMaxLoopWeight ||
           Type{Elem::kF32, k.loop().domain}.count() != count || !has_room(k, *op) ||
-          (op->kind == Kind::kReduce && hidden_.contains(&k))) {
+          (apart && !shares_value(k, *op)) || (op->kind == Kind::kReduce && hidden_.contains(&k))) {
         continue;
       }
       std::vector<const Op*> ops = k.ops;
@@ -283,6 +292,33 @@ class RegionFusion : public Fusion {
     }
     producers_.note(op->result(), k);
     late_.note(*op, k);
+  }
+
+  bool is_large_made(const Value* root) const {
+    return root->type.count() > kEagerElements && producers_.made(root);
+  }
+
+  bool reads_made(const Op& op) const {
+    return std::ranges::any_of(
+        op.operands, [&](const Value* v) { return is_large_made(view_root(v, context_)); });
+  }
+
+  // Kernel `k` makes or reads what the op reads, or it reads nothing large, as one of random bits. A
+  // kernel of two that share nothing saves no load, and has no room for what follows each of them:
+  // optimizers take one step after the other for all parameters.
+  bool shares_value(const Kernel& k, const Op& op) const {
+    const auto& accesses = k.loop().nest.accesses;
+    const auto shared = [&](const Value* v) {
+      const Value* root = view_root(v, context_);
+      return is_large_made(root) && (producers_.position(root) == k.order ||
+                                     std::ranges::any_of(accesses, [root](const NestAccess& a) {
+                                       return a.value == root;
+                                     }));
+    };
+    return std::ranges::any_of(op.operands, shared) ||
+           std::ranges::none_of(accesses, [](const NestAccess& a) {
+             return a.value->type.count() > kEagerElements;
+           });
   }
 
   // Made of positions and keys, so that any place will do.
@@ -473,6 +509,7 @@ class RegionFusion : public Fusion {
   int copies_ = 0;  // that copy() is making
   LateOps late_{module_, program_};
   const FormOptions options_;
+  std::set<int64_t> state_counts_;  // elements of large arguments, which may have updates
 };
 
 }  // namespace

@@ -69,7 +69,7 @@ struct PassRow {
 constexpr PassRow kPasses[] = {
     {"form", 7,
      [](KernelProgram& p, KernelContext& c, PassLog&) {
-       p = form_kernels(c.module, {c.piece, c.bucket_bytes, c.least_memory});
+       p = form_kernels(c.module, {c.piece, c.bucket_bytes, c.least_memory, !c.one_result});
      }},
     {"one_result", 1,
      [](KernelProgram& p, KernelContext& c, PassLog&) {

@@ -67,6 +67,9 @@ struct FormOptions {
   // A constant that needs a buffer gets a kernel of its own right in front of what reads it, in
   // place of a part of an early kernel with loops of that size.
   bool late_constants = false;
+  // Operations on arrays of the size of a large argument join a kernel only if that makes or reads
+  // what they read.
+  bool updates_apart = true;
 };
 KernelProgram form_kernels(const Module& module, const FormOptions& options);
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "../graph_builder.hpp"
 #include "board/board_loader.hpp"
@@ -92,6 +93,71 @@ TEST(Form, RandomBitsAreMadeBehindAContraction) {
     ASSERT_EQ(second.contract().after.size(), 1u) << print(k);
     EXPECT_EQ(second.contract().after.at(0)->ops.size(), with_bias ? 105u : 104u) << print(k);
   }
+}
+
+// An optimizer takes one step after the other for all parameters. Each large one has a kernel of its
+// own, which writes the parameter and its moments and nothing that passes from step to step.
+TEST(Form, StepsOfAnOptimizerStayWithTheirParameter) {
+  constexpr int kParameters = 5;
+  GraphBuilder b;
+  const Type type = f32({1024, 1024});
+  const auto each = [&](auto&& make) {
+    std::vector<Value*> out;
+    for (int i = 0; i < kParameters; ++i) {
+      out.push_back(make(static_cast<size_t>(i)));
+    }
+    return out;
+  };
+  const auto two = [&](Kind kind, Value* x, Value* y) { return b.op(kind, {x, y}, type); };
+  const auto scaled = [&](Value* x, double by) {
+    return two(Kind::kMultiply, x, b.constant(type, by));
+  };
+  const auto grad = each([&](size_t) { return b.op(Kind::kExp, {b.arg(type)}, type); });
+  const auto mean = each([&](size_t) { return b.arg(type); });
+  const auto square = each([&](size_t) { return b.arg(type); });
+  const auto parameter = each([&](size_t) { return b.arg(type); });
+  Value* norm = b.constant(f32({}), 0);
+  for (Value* g : grad) {
+    Value* sum =
+        b.reduce(two(Kind::kMultiply, g, g), b.constant(f32({}), 0), {0, 1}, f32({}), Kind::kAdd);
+    norm = b.op(Kind::kAdd, {norm, sum}, f32({}));
+  }
+  norm = b.op(Kind::kBroadcastInDim, {norm}, type, DimsAttrs{});
+  const auto clipped = each([&](size_t i) { return two(Kind::kDivide, grad[i], norm); });
+  const auto new_mean = each(
+      [&](size_t i) { return two(Kind::kAdd, scaled(mean[i], 0.9), scaled(clipped[i], 0.1)); });
+  const auto new_square = each([&](size_t i) {
+    return two(Kind::kAdd, scaled(square[i], 0.99),
+               scaled(two(Kind::kMultiply, clipped[i], clipped[i]), 0.01));
+  });
+  const auto change = each([&](size_t i) {
+    return two(Kind::kDivide, new_mean[i], b.op(Kind::kSqrt, {new_square[i]}, type));
+  });
+  const auto decayed =
+      each([&](size_t i) { return two(Kind::kAdd, change[i], scaled(parameter[i], 0.01)); });
+  const auto next = each([&](size_t i) { return two(Kind::kSubtract, parameter[i], decayed[i]); });
+  std::vector<Value*> results = new_mean;
+  results.insert(results.end(), new_square.begin(), new_square.end());
+  results.insert(results.end(), next.begin(), next.end());
+  const KernelProgram k = make_kernels(b.done(results), spec::load_board("v3_8"));
+  size_t updates = 0;
+  std::set<const Value*> written;
+  for (const Kernel& each_kernel : k.kernels) {
+    for (const Value* v : each_kernel.writes) {
+      if (v->type.count() > 1) {
+        written.insert(v);
+      }
+    }
+    updates += each_kernel.kind == KernelClass::kLoop && each_kernel.writes.size() == 3 ? 1 : 0;
+  }
+  EXPECT_EQ(updates, size_t{kParameters}) << print(k);
+  for (const Value* v : results) {
+    written.erase(v);
+  }
+  for (const Value* g : grad) {
+    written.erase(g);
+  }
+  EXPECT_TRUE(written.empty()) << print(k);
 }
 
 // Masks that several heads share are made before what they mask, which needs no kernel of its own
