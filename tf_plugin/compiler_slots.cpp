@@ -13,14 +13,12 @@
 
 // A program of one core, on any.
 struct SE_Executable {
-  SE_Executable(std::shared_ptr<const tpu::client::CompiledProgram> compiled, bool has_seed)
-      : program(std::move(compiled)), seeded(has_seed) {}
-  SE_Executable(const SE_Executable&) = delete;
-  SE_Executable& operator=(const SE_Executable&) = delete;
-  ~SE_Executable() { tpu::tensorflow::free_shape(result); }
+  SE_Executable(std::shared_ptr<const tpu::client::CompiledProgram> compiled, bool has_seed,
+                const XLA_Shape& result_shape)
+      : program(std::move(compiled)), seeded(has_seed), result(result_shape) {}
   tpu::tensorflow::Program program;
   bool seeded;  ///< the last argument is the seed of the launch
-  XLA_Shape result{};
+  tpu::tensorflow::OwnedShape result;
 };
 
 namespace tpu::tensorflow {
@@ -51,12 +49,11 @@ SE_Executable* compile(const XLA_HloModule& module) {
     seeded = seed(code);
     code = seeded.hlo;
   }
-  auto executable = std::make_unique<SE_Executable>(
-      client::compile_program(std::as_bytes(std::span(code)),
-                              {.import = {.replicas = 1, .partitions = 1}}),
-      seeded.seeded);
-  copy_shape(config.entry_computation_layout.result_layout, executable->result);
-  return executable.release();
+  return std::make_unique<SE_Executable>(
+             client::compile_program(std::as_bytes(std::span(code)),
+                                     {.import = {.replicas = 1, .partitions = 1}}),
+             seeded.seeded, config.entry_computation_layout.result_layout)
+      .release();
 }
 
 void deallocate(const SE_DeviceMemoryAllocator& allocator, int device, SE_DeviceMemoryBase memory) {
@@ -118,7 +115,8 @@ class Execution {
 };
 
 bool is_unowned(const SE_ExecutionInput& input, const std::vector<int64_t>& index) {
-  return std::any_of(input.unowned_indices, input.unowned_indices + input.unowned_indices_size,
+  const XLA_ShapeIndex* const first = behind_layout(input.unowned_indices);
+  return std::any_of(first, first + behind_layout(input.unowned_indices_size),
                      [&](const XLA_ShapeIndex& unowned) {
                        return std::equal(unowned.indices, unowned.indices + unowned.count,
                                          index.begin(), index.end());
@@ -130,7 +128,7 @@ bool is_unowned(const SE_ExecutionInput& input, const std::vector<int64_t>& inde
 void Execution::add_arguments(const SE_ExecutionInput& input) {
   const auto& arguments = executable_.program.executable().args;
   for (const Leaf& leaf : leaves_of(input.shape_tree.shape)) {
-    const SE_MaybeOwningDeviceMemory& memory = input.shape_tree.buffers[leaf.node];
+    const SE_MaybeOwningDeviceMemory& memory = behind_layout(input.shape_tree.buffers)[leaf.node];
     const size_t number = launch_.arguments.size();
     launch_.arguments.push_back(address_of(memory.memory));
     launch_.given_away.push_back(memory.owned);
@@ -162,33 +160,37 @@ void Execution::add_results(const XLA_Shape& shape, std::vector<int64_t>& index)
   }
   TupleTable table;
   for (int i = 0; i < shape.ntuple_shapes; ++i) {
-    const size_t member = nodes_.size();
+    const size_t node = nodes_.size();
     index.push_back(i);
-    add_results(shape.tuple_shapes[i], index);
+    add_results(member(shape, i), index);
     index.pop_back();
-    table.members.push_back(address_of(nodes_[member]));
+    table.members.push_back(address_of(nodes_[node]));
   }
   System::get().memory().set(address_of(nodes_[own]), std::move(table));
 }
 
+// Null for none.
+template <typename T>
+T* new_array(const std::vector<T>& values) {
+  if (values.empty()) {
+    return nullptr;
+  }
+  T* const made = new T[values.size()];
+  std::ranges::copy(values, made);
+  return made;
+}
+
 // Memory that the caller has given away goes back to it, to be freed.
 void Execution::give(SE_ExecutionOutput& output) const {
-  output = {};
-  copy_shape(executable_.result, output.result.on_device_shape);
-  output.result.device_ordinal = device_;
-  output.result.count = nodes_.size();
-  output.result.bases = new SE_DeviceMemoryBase[nodes_.size()];
-  std::ranges::copy(nodes_, output.result.bases);
-  output.to_be_released_size = static_cast<int>(given_.size());
-  if (!given_.empty()) {
-    output.to_be_released = new SE_MaybeOwningDeviceMemory[given_.size()];
-    std::ranges::copy(given_, output.to_be_released);
-  }
-  output.aliased_indices_size = static_cast<int>(aliased_.size());
-  if (!aliased_.empty()) {
-    output.aliased_indices = new XLA_ShapeIndex[aliased_.size()];
-    std::ranges::copy(aliased_, output.aliased_indices);
-  }
+  clear_with_layout(output);
+  copy_shape(*executable_.result, output.result.on_device_shape);
+  behind_layout(output.result.device_ordinal) = device_;
+  behind_layout(output.result.count) = nodes_.size();
+  behind_layout(output.result.bases) = new_array(nodes_);
+  behind_layout(output.to_be_released_size) = static_cast<int>(given_.size());
+  behind_layout(output.to_be_released) = new_array(given_);
+  behind_layout(output.aliased_indices_size) = static_cast<int>(aliased_.size());
+  behind_layout(output.aliased_indices) = new_array(aliased_);
 }
 
 void Execution::free_all() {
@@ -206,7 +208,7 @@ void Execution::run(std::span<SE_ExecutionInput* const> inputs, SE_ExecutionOutp
       add_arguments(*input);
     }
     std::vector<int64_t> index;
-    add_results(executable_.result, index);
+    add_results(*executable_.result, index);
     if (executable_.seeded) {
       launch_.seed = static_cast<uint32_t>(options_.rng_seed);
     }
@@ -239,7 +241,7 @@ void TpuCompiler_RunHloPasses(Tpu_Compiler* /*compiler*/, XLA_HloModule* module,
                               SE_DeviceMemoryAllocator* /*allocator*/, XLA_HloModule* result,
                               TF_Status* status) {
   answer(__func__, status, [&] {
-    *result = {};
+    clear_with_layout(*result);
     result->proto = new_message(view_of(module->proto));
   });
 }

@@ -7,15 +7,13 @@
 
 #include "abi/executor.h"
 #include "answer.hpp"
+#include "client_version.hpp"
 #include "errors.hpp"
 #include "sync/mutex.hpp"
 
 namespace tpu::tensorflow {
 namespace {
 
-constexpr char kTensorFlow[] = "libtensorflow_cc.so.2";
-constexpr char kInterface[] = "2.20.";  // of abi/types.h; 2.19 has more lists in a layout
-constexpr char kLibrary[] = "libtpuboard_tf.so";
 constexpr char kAdvice[] =
     "install tensorflow-tpu of that version, or build tpuboard with -DTPU_TENSORFLOW=ENVIRONMENT "
     "against yours";
@@ -47,21 +45,12 @@ Function* function_of(void* handle, const char* name) {
   return reinterpret_cast<Function*>(::dlsym(handle, name));
 }
 
-// "2.20.0", or empty outside of TensorFlow.
-std::string version_of_process() {
-  void* const handle = ::dlopen(kTensorFlow, RTLD_LAZY | RTLD_NOLOAD);
-  if (handle == nullptr) {
-    return "";
-  }
-  auto* const version = function_of<const char*()>(handle, "TF_Version");
-  return version != nullptr ? version() : "";
-}
-
-// Beside the library that this is part of.
-std::filesystem::path library_path() {
+// Beside the library that this is part of: there may be one for each version.
+std::filesystem::path library_path(const std::string& version) {
   Dl_info here{};
   ::dladdr(reinterpret_cast<const void*>(&TfTpu_Initialize), &here);
-  return std::filesystem::path(here.dli_fname).parent_path() / kLibrary;
+  return std::filesystem::path(here.dli_fname).parent_path() /
+         fmt::format("libtpuboard_tf-{}.so", minor_version(version));
 }
 
 // The functions of the library, once it is known that it fits.
@@ -87,12 +76,12 @@ Library checked_functions(void* handle, const std::string& path, const std::stri
 }
 
 Library load() {
-  const std::string running = version_of_process();
+  const std::string running = client_version();
   if (running.empty()) {
     fail(fmt::format("a graph of TensorFlow in a process without {}: expected tensorflow-tpu",
-                     kTensorFlow));
+                     kTensorFlowLibrary));
   }
-  const std::filesystem::path path = library_path();
+  const std::filesystem::path path = library_path(running);
   void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     fail(fmt::format("TensorFlow {}: cannot load the library that lowers its graphs: {}; {}",
@@ -122,16 +111,6 @@ Lowered checked(Lowered lowered) {
 }
 
 }  // namespace
-
-void check_interface() {
-  const std::string running = version_of_process();
-  if (!running.empty() && !running.starts_with(kInterface)) {
-    fail(
-        fmt::format("TensorFlow {}: expected {}, whose TPU interface this library has; install "
-                    "tensorflow-tpu of that version",
-                    running, std::string(kInterface, sizeof kInterface - 2)));
-  }
-}
 
 Lowered lower(std::string_view request) {
   Lowered lowered;

@@ -1,4 +1,4 @@
-// The library that lowers graphs, libtpuboard_tf.so, for the TensorFlow of this process.
+// The library that lowers graphs, libtpuboard_tf-VERSION.so, for the TensorFlow of this process.
 #pragma once
 
 #include <string_view>
@@ -8,10 +8,6 @@
 struct TF_Tensor;
 
 namespace tpu::tensorflow {
-
-/// Throws driver::Error (FailedPrecondition) if the structs of this process's TensorFlow are not
-/// those of abi/types.h. Nothing is checked in a process without TensorFlow.
-void check_interface();
 
 /// Loads the library at the first call. Throws driver::Error: FailedPrecondition when it is missing
 /// or was built for another version of TensorFlow than the process has, and what the lowering

@@ -56,7 +56,7 @@ TPU_TF_REFUSED(TpuExecutor_EnqueueCompactionOnStreamForHbm,
                (SE_StreamExecutor*, SE_Stream*, TF_Status* s), s)
 // It cannot fail: the infeed itself does.
 void TpuTransferManager_GetInfeedLayout(XLA_Shape* shape, XLA_Shape* infeed_shape) {
-  *infeed_shape = {};
+  clear_with_layout(*infeed_shape);
   answer(__func__, nullptr, [&] { copy_shape(*shape, *infeed_shape); });
 }
 TPU_TF_REFUSED(TpuTransferManager_TransferLiteralToInfeed,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string>
 
 #include "abi/executor.h"
@@ -48,10 +49,20 @@ void copy_list(const TpuList<T>& from, TpuList<T>& to) {
   std::ranges::copy(values, room(to, values.size()));
 }
 
+XLA_Shape* new_shapes(size_t count) {
+  const size_t bytes = count * shape_bytes();
+  return static_cast<XLA_Shape*>(std::memset(::operator new[](bytes), 0, bytes));
+}
+
+// Lists behind the order of the dimensions.
+void clear_rest(XLA_Layout& layout) {
+  std::memset(static_cast<void*>(&layout.tiles), 0, more_in_layout() + sizeof layout.tiles);
+}
+
 void row_major(size_t rank, XLA_Shape& to) {
   to.has_layout = true;
-  to.layout = {};
-  to.layout.tail_padding_alignment_in_elements = 1;
+  clear_with_layout(to.layout);
+  behind_layout(to.layout.tail_padding_alignment_in_elements) = 1;
   int64_t* const order = room(to.layout.minor_to_major, rank);
   for (size_t d = 0; d < rank; ++d) {
     order[d] = static_cast<int64_t>(rank - 1 - d);
@@ -67,7 +78,7 @@ void add_leaves(const XLA_Shape& shape, size_t& node, std::vector<int64_t>& inde
   }
   for (int i = 0; i < shape.ntuple_shapes; ++i) {
     index.push_back(i);
-    add_leaves(shape.tuple_shapes[i], node, index, leaves);
+    add_leaves(member(shape, i), node, index, leaves);
     index.pop_back();
   }
 }
@@ -81,6 +92,11 @@ void free_list(TpuList<T>& list) {
 }
 
 }  // namespace
+
+XLA_Shape& member(const XLA_Shape& tuple, int number) {
+  auto* const first = reinterpret_cast<std::byte*>(tuple.tuple_shapes);
+  return *reinterpret_cast<XLA_Shape*>(first + static_cast<size_t>(number) * shape_bytes());
+}
 
 bool is_tuple(const XLA_Shape& shape) { return shape.element_type == kTuple; }
 
@@ -142,17 +158,17 @@ std::vector<Leaf> leaves_of(const XLA_Shape& shape) {
 }
 
 void copy_shape(const XLA_Shape& from, XLA_Shape& to) {
-  to = from;
+  std::memcpy(static_cast<void*>(&to), &from, shape_bytes());
   copy_list(from.dimensions, to.dimensions);
   copy_list(from.dynamic_dimensions, to.dynamic_dimensions);
-  to.layout.tiles = {};
+  clear_rest(to.layout);
   if (is_tuple(from)) {
     to.tuple_shapes = nullptr;
     if (from.ntuple_shapes > 0) {
-      to.tuple_shapes = new XLA_Shape[static_cast<size_t>(from.ntuple_shapes)];
+      to.tuple_shapes = new_shapes(static_cast<size_t>(from.ntuple_shapes));
     }
     for (int i = 0; i < from.ntuple_shapes; ++i) {
-      copy_shape(from.tuple_shapes[i], to.tuple_shapes[i]);
+      copy_shape(member(from, i), member(to, i));
     }
   } else if (from.has_layout) {
     copy_list(from.layout.minor_to_major, to.layout.minor_to_major);
@@ -163,20 +179,27 @@ void copy_shape(const XLA_Shape& from, XLA_Shape& to) {
 
 void free_shape(XLA_Shape& shape) {
   for (int i = 0; is_tuple(shape) && i < shape.ntuple_shapes; ++i) {
-    free_shape(shape.tuple_shapes[i]);
+    free_shape(member(shape, i));
   }
   if (is_tuple(shape)) {
-    delete[] shape.tuple_shapes;
+    ::operator delete[](shape.tuple_shapes);
   } else {
     free_list(shape.layout.minor_to_major);
   }
   free_list(shape.dimensions);
   free_list(shape.dynamic_dimensions);
-  shape = {};
+  clear_with_layout(shape);
+}
+
+OwnedShape::OwnedShape(const XLA_Shape& from) : shape_(new_shapes(1)) { copy_shape(from, *shape_); }
+
+OwnedShape::~OwnedShape() {
+  free_shape(*shape_);
+  ::operator delete[](shape_);
 }
 
 void make_shape(int element_type, const driver::Shape& dims, XLA_Shape& to) {
-  to = {};
+  clear_with_layout(to);
   to.element_type = element_type;
   std::ranges::copy(dims, room(to.dimensions, dims.size()));
   std::fill_n(room(to.dynamic_dimensions, dims.size()), dims.size(), false);

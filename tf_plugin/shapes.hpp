@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "abi/types.h"
+#include "client_version.hpp"
 #include "tpu/types.hpp"
 
 namespace tpu::tensorflow {
@@ -16,6 +18,12 @@ template <typename T>
 std::span<const T> members(const TpuList<T>& list) {
   return {list.size > kTpuInlined ? list.heap : list.inlined, static_cast<size_t>(list.size)};
 }
+
+/// Shapes are where TensorFlow has made room, or in an OwnedShape: those of its version can be longer
+/// than the type says. So none is copied but by copy_shape().
+inline size_t shape_bytes() { return sizeof(XLA_Shape) + more_in_layout(); }
+/// Of the shapes of a tuple.
+XLA_Shape& member(const XLA_Shape& tuple, int number);
 
 bool is_tuple(const XLA_Shape& shape);
 bool is_dynamic(const XLA_Shape& shape);
@@ -44,6 +52,20 @@ std::vector<Leaf> leaves_of(const XLA_Shape& shape);
 void copy_shape(const XLA_Shape& from, XLA_Shape& to);
 /// Frees what copy_shape() has made.
 void free_shape(XLA_Shape& shape);
+/// A copy of a shape with what it needs.
+class OwnedShape {
+ public:
+  explicit OwnedShape(const XLA_Shape& from);
+  ~OwnedShape();
+  OwnedShape(const OwnedShape&) = delete;
+  OwnedShape& operator=(const OwnedShape&) = delete;
+
+  const XLA_Shape& operator*() const { return *shape_; }
+
+ private:
+  XLA_Shape* const shape_;
+};
+
 /// A row-major array. `to` has nothing to free.
 void make_shape(int element_type, const driver::Shape& dims, XLA_Shape& to);
 

@@ -21,8 +21,8 @@ std::vector<Leaf> paired_leaves(const XLA_Literal& literal, const XLA_ShapedBuff
   }
   for (size_t i = 0; i < leaves.size(); ++i) {
     check_row_major(*leaves[i].shape);
-    if (leaves[i].node >= buffer.count) {
-      pjrt::throw_invalid("a transfer of " + std::to_string(buffer.count) +
+    if (const size_t count = behind_layout(buffer.count); leaves[i].node >= count) {
+      pjrt::throw_invalid("a transfer of " + std::to_string(count) +
                           " buffers: expected one for each node of the shape");
     }
     if (const uint64_t bytes = payload_bytes(*leaves[i].shape); literal.sizes[i] < bytes) {
@@ -31,6 +31,10 @@ std::vector<Leaf> paired_leaves(const XLA_Literal& literal, const XLA_ShapedBuff
     }
   }
   return leaves;
+}
+
+const SE_DeviceMemoryBase& base_of(const XLA_ShapedBuffer& buffer, const Leaf& leaf) {
+  return behind_layout(buffer.bases)[leaf.node];
 }
 
 void to_device(Stream& stream, const XLA_Literal& literal, const XLA_ShapedBuffer& buffer) {
@@ -43,7 +47,7 @@ void to_device(Stream& stream, const XLA_Literal& literal, const XLA_ShapedBuffe
     const pjrt::DeviceArrayPtr array = system.runtime().put(
         stream.device(), driver::HostView(dtype_of(shape), dims_of(shape), bytes));
     stream.follow(array->ready());
-    system.memory().set(address_of(buffer.bases[leaves[i].node]), array);
+    system.memory().set(address_of(base_of(buffer, leaves[i])), array);
   }
 }
 
@@ -58,8 +62,8 @@ std::vector<driver::Event> from_device(int device, const XLA_ShapedBuffer& buffe
       const XLA_Shape& shape = *leaves[i].shape;
       const std::span out(reinterpret_cast<std::byte*>(literal.buffers[i]),
                           static_cast<size_t>(payload_bytes(shape)));
-      events.push_back(system.memory().read(address_of(buffer.bases[leaves[i].node]),
-                                            dtype_of(shape), dims_of(shape), out));
+      events.push_back(system.memory().read(address_of(base_of(buffer, leaves[i])), dtype_of(shape),
+                                            dims_of(shape), out));
     }
   } catch (...) {
     for (const driver::Event& event : events) {  // they write into memory that the caller frees
@@ -74,7 +78,7 @@ std::vector<driver::Event> from_device(int device, const XLA_ShapedBuffer& buffe
 // The sizes that the arrays have at run time. Waits for what computes them.
 void read_sizes(const XLA_ShapedBuffer& buffer, XLA_Shape& updated) {
   for (const Leaf& leaf : leaves_of(updated)) {
-    const Contents contents = System::get().memory().contents(address_of(buffer.bases[leaf.node]));
+    const Contents contents = System::get().memory().contents(address_of(base_of(buffer, leaf)));
     const auto* sized = std::get_if<Sized>(&contents);
     if (sized == nullptr) {
       continue;

@@ -26,7 +26,6 @@ PORT = 8470  # of Cloud TPU nodes
 # Without them TensorFlow waits for ever for a node that was not started or is gone, at the latest when it exits.
 PROGRAM_VARIABLES = "GRPC_FAIL_FAST=true TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE=false"
 HOST = "127.0.0.1"
-LOWERING = "libtpuboard_tf.so"
 ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # the node
 
 
@@ -74,8 +73,9 @@ def import_tensorflow() -> Any:
     return tf
 
 
-def check_lowering(path: Path, version: str) -> None:
-    """What each graph of a program would fail with; once, at the start. `path`: of LOWERING."""
+def check_lowering(folder: Path, version: str) -> None:
+    """What each graph of a program would fail with; once, at the start. `folder`: of the board's library."""
+    path = folder / f"libtpuboard_tf-{'.'.join(version.split('.')[:2])}.so"
     advice = ("build it with -DTPU_TENSORFLOW=ENVIRONMENT, where ENVIRONMENT is that of this Python "
               "(docs/tensorflow.md)")
     if not path.exists():
@@ -106,7 +106,7 @@ def run_node(port: int, library: Path) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
     try:
         tf = import_tensorflow()
-        check_lowering(library.with_name(LOWERING), tf.__version__)
+        check_lowering(library.parent, tf.__version__)
         server = serve(tf, port)
         port = int(server.target.rpartition(":")[2])
         print(f"tpu_worker: port {port} is open on all addresses of this host; who reaches it can run code as you",

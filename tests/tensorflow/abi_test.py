@@ -1,6 +1,7 @@
 """Compares the headers of tf_plugin/abi and the functions of tf_plugin/refused_slots.cpp with the headers of an
 installed tensorflow-tpu: each struct, field and enumerator, and the type of each function, as the C++ compiler has
-them; and the names that TensorFlow looks up with names.txt.
+them; and the names that TensorFlow looks up with names.txt. Of 2.19, whose layout has more lists, also how many bytes
+tf_plugin/client_version.cpp says those are.
 
 Usage: abi_test.py --venv FOLDER --compiler C++. Exits with 77 (skipped) if the environment is not there.
 """
@@ -22,7 +23,10 @@ SKIPPED = 77
 OWN = {"TpuList"}
 # Types of theirs, and what has the same place in a call.
 SAME = {"const XLA_Shape&": "const XLA_Shape*", "TpuExecutableSerializedProto*": "TpuSerializedProto*",
-        "CompilerMetadataSerializedProto*": "TpuSerializedProto*"}
+        "CompilerMetadataSerializedProto*": "TpuSerializedProto*", "const SE_TpuTopology*": "SE_TpuTopology*"}
+# Of 2.20 alone; its result is a class of C++.
+SPARSE_CORES = "TpuTopology_MaybeAvailableSparseCoresPerLogicalDevice"
+OLDER = "TPU_TF_INTERFACE_2_19"
 
 
 def own_structs(text: str) -> dict[str, list[str]]:
@@ -83,6 +87,19 @@ def words_side(functions: list[str], includes: list[str]) -> str:
     return "\n".join([*lines, "}\n"])
 
 
+def more_in_layout(version: str) -> str:
+    """The expression in the library's table."""
+    text = (ROOT / "tf_plugin/client_version.cpp").read_text("ascii")
+    (found,) = re.findall(rf'Client\{{"{re.escape(version)}", (.+?)\}}', text)
+    return found
+
+
+def layout_size(more: str, includes: list[str]) -> str:
+    """A program that prints the size of a layout, of which sizeof says `more` less."""
+    return "\n".join([*includes, "#include <cstdio>",
+                      f'int main() {{ std::printf("%zu\\n", sizeof(XLA_Layout) + ({more})); }}\n'])
+
+
 def output_of(compiler: str, source: str, folder: Path, include: list[str]) -> list[str]:
     (folder / "side.cpp").write_text(source, "ascii")
     subprocess.run([compiler, "-std=c++20", "-w", *include, "-o", folder / "side", folder / "side.cpp"], check=True)
@@ -99,9 +116,14 @@ def main() -> int:
         print(f"skipped: {options.venv} has no TensorFlow; make it with sim_scripts/tensorflow_venv")
         return SKIPPED
     (include,) = installed
+    (found_version,) = include.parent.parent.glob("tensorflow_tpu-*.dist-info")
+    version = ".".join(found_version.name.removeprefix("tensorflow_tpu-").split(".")[:2])
     names = set((ROOT / "tests/tensorflow/names.txt").read_text("ascii").split())
+    names -= {SPARSE_CORES} if version == "2.19" else set()
     assert names == names_of(include), f"names.txt differs: {sorted(names ^ names_of(include))}"
     text = "\n".join(header.read_text("ascii") for header in HEADERS)
+    if version != "2.19":
+        text = re.sub(rf"#ifdef {OLDER}\n.*?#endif\n", "", text, flags=re.DOTALL)
     structs = own_structs(text)
     enumerators = [name.strip() for body in re.findall(r"^enum \w+ \{(.*?)\};", text, re.MULTILINE | re.DOTALL)
                    for name in re.sub(r"= \d+", "", body).split(",")]
@@ -110,7 +132,7 @@ def main() -> int:
     refused, words = refused_functions((ROOT / "tf_plugin/refused_slots.cpp").read_text("ascii"))
     assert len(refused) > 15 and len(words) > 2, (len(refused), len(words))
     functions += [name for name in refused if name not in functions]
-    missing = names - set(functions) - set(words) - {"TpuTopology_MaybeAvailableSparseCoresPerLogicalDevice"}
+    missing = names - set(functions) - set(words) - {SPARSE_CORES}
     assert not missing, f"functions that no header of ours has: {sorted(missing)}"
     unknown = set(functions) - names
     assert not unknown, f"functions that the interface does not have: {sorted(unknown)}"
@@ -121,16 +143,21 @@ def main() -> int:
         folder = Path(name)
         expected = output_of(options.compiler, one_side(structs, enumerators, functions, theirs), folder,
                              ["-I", str(include)])
+        own = ["-I", str(ROOT / "tf_plugin")]
         found = output_of(options.compiler, one_side(structs, enumerators, functions, ours), folder,
-                          ["-I", str(ROOT / "tf_plugin")])
+                          [*own, *([f"-D{OLDER}"] if version == "2.19" else [])])
+        sizes = [output_of(options.compiler, layout_size(more_in_layout(version), ours[:1]), folder, own),
+                 output_of(options.compiler, layout_size("0", theirs), folder, ["-I", str(include)])]
         counted = output_of(options.compiler, words_side(list(words), theirs), folder, ["-I", str(include)])
     for theirs_named, ours_named in SAME.items():
         expected = [line.replace(theirs_named, ours_named) for line in expected]
+        found = [line.replace(theirs_named, ours_named) for line in found]
     different = [f"{theirs}, ours: {ours}" for theirs, ours in zip(expected, found, strict=True) if theirs != ours]
     assert not different, "\n".join(different)
     assert counted == [str(count) for count in words.values()], dict(zip(words, counted, strict=True))
-    print(f"{len(structs)} structs, {len(enumerators)} enumerators, {len(functions) + len(words)} functions, "
-          f"{len(names)} names")
+    assert sizes[0] == sizes[1], f"bytes of a layout: {sizes[0]}, expected {sizes[1]}"
+    print(f"TensorFlow {version}: {len(structs)} structs, {len(enumerators)} enumerators, "
+          f"{len(functions) + len(words)} functions, {len(names)} names")
     return 0
 
 

@@ -1,6 +1,7 @@
 """sim_scripts/demo_tf with built libraries: both loss curves fall, and agree within 2 %.
 
-Usage: demo_test.py --venv FOLDER --build FOLDER --work FOLDER. Exits with 77 (skipped) without an environment.
+Usage: demo_test.py --venv FOLDER --build FOLDER --lowering LIBRARY --work FOLDER. Exits with 77 (skipped) without an
+environment.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ def main() -> int:
     """Runs two epochs of a small network."""
     check_order()
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("venv", "build", "work"):
+    for name in ("venv", "build", "lowering", "work"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     options = parser.parse_args()
-    run.check_environment(options.venv, options.build / "lib/libtpuboard_tf.so", None)
+    run.check_environment(options.venv, options.lowering, None)
     done = subprocess.run([sys.executable, run.ROOT / "sim_scripts/demo_tf", "--venv", options.venv, "--build-dir",
                            options.build, "--epochs", "2", "--small", "--out", options.work], check=False,
                           stdout=subprocess.PIPE, text=True)

@@ -21,6 +21,9 @@ inline void* library() {
   static void* const loaded = [] {
     // Tests leave nothing in the home folder.
     ::setenv("TPUBOARD_CACHE", "off", 0);
+#ifdef FAKE_TENSORFLOW
+    EXPECT_NE(::dlopen(FAKE_TENSORFLOW, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
+#endif
     void* const handle = ::dlopen(TPU_PJRT_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     EXPECT_NE(handle, nullptr) << ::dlerror();
     return handle;
@@ -34,6 +37,13 @@ Function* function(const char* name) {
   EXPECT_NE(found, nullptr) << name;
   return found;
 }
+
+/// A part of what calls that need the lowering library answer.
+#ifdef FAKE_TENSORFLOW
+inline constexpr char kNoLowering[] = "cannot load the library that lowers its graphs";
+#else
+inline constexpr char kNoLowering[] = "expected tensorflow-tpu";
+#endif
 
 /// A function of the interface by its name.
 #define TPU_TF(name) (::tpu::test::function<decltype(name)>(#name))

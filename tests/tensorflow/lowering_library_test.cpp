@@ -37,30 +37,35 @@ void expect_failure(std::initializer_list<const char*> parts) {
 }
 
 TEST(TfLoweringLibrary, IsOfTheTensorFlowAndOfTheBuild) {
-  const fs::path place = fs::path(TPU_PJRT_LIBRARY).parent_path() / "libtpuboard_tf.so";
+  const fs::path place = fs::path(TPU_PJRT_LIBRARY).parent_path() / "libtpuboard_tf-2.20.so";
   const auto put = [&](const char* library) {
     fs::remove(place);  // a library that is loaded keeps its file
     fs::copy_file(library, place);
   };
   fs::remove(place);
   expect_failure({"without libtensorflow_cc.so.2", "expected tensorflow-tpu"});
-  ASSERT_NE(::dlopen(FAKE_TENSORFLOW, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
+  ASSERT_NE(::dlopen(FAKE_TENSORFLOW_2_20, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
   expect_failure({"TensorFlow 2.20.0: cannot load", "No such file", "-DTPU_TENSORFLOW="});
   put(LIBRARY_FOR_OTHER_VERSION);
-  expect_failure({"libtpuboard_tf.so is for TensorFlow 2.18.1, found TensorFlow 2.20.0",
+  expect_failure({"libtpuboard_tf-2.20.so is for TensorFlow 2.20.1, found TensorFlow 2.20.0",
                   "install tensorflow-tpu of that version"});
   put(LIBRARY_OF_OTHER_BUILD);
-  expect_failure({"libtpuboard_tf.so is of another build", "install both from one build"});
+  expect_failure({"libtpuboard_tf-2.20.so is of another build", "install both from one build"});
   fs::remove(place);
 }
 
 // The structs of the interface differ by version: nothing of it is used.
 TEST(TfLoweringLibrary, TheInterfaceIsOfTheTensorFlow) {
-  ASSERT_NE(::dlopen(LIBRARY_FOR_OTHER_VERSION, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
+  ASSERT_NE(::dlopen(FAKE_TENSORFLOW_2_18, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
   const Status status;
   TPU_TF(TpuPlatform_Initialize)(TPU_TF(TpuPlatform_New)(), status);
   EXPECT_EQ(status.code(), kFailedPrecondition);
-  EXPECT_EQ(status.text().find("TensorFlow 2.18.1: expected 2.20, "), 0U) << status.text();
+  EXPECT_EQ(status.text().find("TensorFlow 2.18.1: expected 2.20 or 2.19, "), 0U) << status.text();
+}
+
+TEST(TfLoweringLibrary, IsOfTheMinorVersion) {
+  ASSERT_NE(::dlopen(FAKE_TENSORFLOW_2_19, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
+  expect_failure({"TensorFlow 2.19.1: cannot load", "libtpuboard_tf-2.19.so", "-DTPU_TENSORFLOW="});
 }
 
 }  // namespace

@@ -79,10 +79,10 @@ class Worker(unittest.TestCase):
         return self.script(f'PYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} "$@"')
 
     def lowering(self, text: str) -> None:
-        """libtpuboard_tf.so beside the board's library."""
+        """libtpuboard_tf-2.20.so beside the board's library."""
         source = self.folder / "version.c"
         source.write_text(text, encoding="utf-8")
-        subprocess.run([COMPILER, "-x", "c", "-shared", "-fPIC", "-o", self.folder / "libtpuboard_tf.so", source],
+        subprocess.run([COMPILER, "-x", "c", "-shared", "-fPIC", "-o", self.folder / "libtpuboard_tf-2.20.so", source],
                        check=True)
 
     def run_worker(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -124,11 +124,11 @@ class Worker(unittest.TestCase):
     def test_the_library_that_lowers_graphs(self) -> None:
         python = self.tensorflow()
         words = ("--python", python, "--port", "0")
-        self.fails(1, ("libtpuboard_tf.so: no such file", "TensorFlow 2.20.0", "-DTPU_TENSORFLOW="), *words)
-        self.lowering('const char* tpuboard_tf_version() { return "2.18.1"; }')
-        self.fails(1, ("is for TensorFlow 2.18.1, found TensorFlow 2.20.0", "install tensorflow-tpu==2.18.1"), *words)
+        self.fails(1, ("libtpuboard_tf-2.20.so: no such file", "TensorFlow 2.20.0", "-DTPU_TENSORFLOW="), *words)
+        self.lowering('const char* tpuboard_tf_version() { return "2.20.1"; }')
+        self.fails(1, ("is for TensorFlow 2.20.1, found TensorFlow 2.20.0", "install tensorflow-tpu==2.20.1"), *words)
         self.lowering("int other;")
-        self.fails(1, ("libtpuboard_tf.so: not a library that lowers graphs",), *words)
+        self.fails(1, ("libtpuboard_tf-2.20.so: not a library that lowers graphs",), *words)
 
     def test_the_board_s_library(self) -> None:
         (self.folder / "libtpuboard_pjrt.so").unlink()

@@ -1,6 +1,7 @@
-// Structs of the C interface between TensorFlow and its TPU library, as tensorflow-tpu 2.18 to 2.20
-// have them. Layouts and names are facts of the interface; tests/tensorflow/abi_test.py compares
-// each field with the headers of an installed wheel. docs/tensorflow.md.
+// Structs of the C interface between TensorFlow and its TPU library, as tensorflow-tpu 2.20 has
+// them. Layouts and names are facts of the interface; tests/tensorflow/abi_test.py compares each
+// field with the headers of an installed wheel. 2.19 has one other struct, which tests get with
+// TPU_TF_INTERFACE_2_19; the library finds its fields by client_version.hpp. docs/tensorflow.md.
 #pragma once
 
 #include <cstddef>
@@ -152,6 +153,7 @@ struct TpuList {
   };
   int64_t size;
 };
+using IntList = TpuList<int>;
 using Int64List = TpuList<int64_t>;
 using BoolList = TpuList<bool>;
 
@@ -165,6 +167,11 @@ using TileList = TpuList<XLA_Tile>;
 
 struct XLA_Layout {
   Int64List minor_to_major;
+#ifdef TPU_TF_INTERFACE_2_19
+  IntList dim_level_types;
+  IntList dim_unique;
+  IntList dim_ordered;
+#endif
   TileList tiles;
   int index_primitive_type;
   int pointer_primitive_type;

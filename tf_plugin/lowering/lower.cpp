@@ -23,7 +23,7 @@
 #include "xla/service/dynamic_padder.h"
 #include "xla/shape_util.h"
 #include "xla/side_effect_util.h"
-#include "xla/stream_executor/platform_manager.h"
+#include "xla/stream_executor/tpu/tpu_platform_interface.h"
 
 namespace tpu::tensorflow {
 namespace {
@@ -100,8 +100,11 @@ absl::StatusOr<XlaCompiler::CompilationResult> to_hlo(
     return mlir_to_hlo(request.mlir_module(), shapes, kCompilationDevice);
   }
   const tf::FunctionLibraryDefinition library(tf::OpRegistry::Global(), request.fdef_lib());
-  TF_ASSIGN_OR_RETURN(auto* const platform,
-                      stream_executor::PlatformManager::PlatformWithName("TPU"));
+  // Of 2.19, two libraries have a PlatformManager: this asks the right one.
+  auto* const platform = tf::tpu::TpuPlatformInterface::GetRegisteredPlatform();
+  if (platform == nullptr) {
+    return absl::FailedPreconditionError("TensorFlow has no TPU platform: see its warnings");
+  }
   TF_ASSIGN_OR_RETURN(auto* const client, xla::ClientLibrary::GetOrCreateLocalClient(platform));
   XlaCompiler::Options options;
   options.device_type = tf::DeviceType(kCompilationDevice);

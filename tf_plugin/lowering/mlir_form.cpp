@@ -2,8 +2,9 @@
 
 #include <memory>
 
-// The wheel has TensorFlow's function, and no headers of LLVM: these are the layouts of the classes
-// in its signature. They are passed by value, as a pointer and a size.
+#include "llvm/ADT/ArrayRef.h"
+
+// Of TensorFlow's library, in a header that includes more of LLVM than this.
 namespace mlir {
 class Pass;
 }  // namespace mlir
@@ -14,14 +15,6 @@ class StringRef {
   const char* data;
   size_t size;
 };
-template <typename T>
-class ArrayRef {
- public:
-  const T* data = nullptr;
-  size_t size = 0;
-};
-template <typename T>
-class MutableArrayRef : public ArrayRef<T> {};
 }  // namespace llvm
 
 namespace tensorflow {
