@@ -84,7 +84,11 @@ class Scatter {
     }
     const int64_t target = targets_[0]->type.count(), batch = batch_count(space);
     const bool cheap = target / batch <= kComparedPerUpdate;
-    if (space.count() == batch && (cheap || target <= kSmallTarget)) {
+    // What is made of a splat alone need not be an array: whatever reads it compares for itself, as
+    // the gradient of a cross entropy does.
+    const bool made =
+        std::ranges::all_of(targets_, [](const Value* t) { return splat_of(t) != nullptr; });
+    if (space.count() == batch && (cheap || made || target <= kSmallTarget)) {
       return one_update(space);
     }
     if (n_ == 1 && reducer() && cheap && target * (space.count() / batch) <= kComparedInAll) {

@@ -154,6 +154,17 @@ TEST(Scatter, FormsByShape) {
       scatter_kinds(f32({25, 10}), i32({25, 1, 1}), f32({25, 1}), labels, Kind::kAdd);
   EXPECT_THAT(one, Not(HasSubstr("reduce")));
   EXPECT_THAT(one, Not(HasSubstr("indexed")));
+  // Of a large target only if it is a splat, which needs no array: the gradient of a cross entropy.
+  for (const bool splat : {true, false}) {
+    GraphBuilder b;
+    const Type logits = f32({25, 30000});
+    Value* x = splat ? b.constant(logits, 0) : b.arg(logits);
+    Value* y = b.with_body(
+        b.op(Kind::kScatter, {x, b.arg(i32({25, 1, 1})), b.arg(f32({25, 1}))}, logits, labels),
+        Kind::kAdd);
+    const std::string kinds = lowered(b.done({y}));
+    EXPECT_EQ(kinds.find("indexed") == std::string::npos, splat) << kinds;
+  }
   // A small target, one reducer.
   EXPECT_THAT(scatter_kinds(f32({50, 8}), i32({30, 1}), f32({30, 8}), row_updates(), Kind::kAdd),
               HasSubstr("reduce"));
