@@ -11,8 +11,8 @@ namespace tpu::compiler {
 // From the global graph, as the import makes it, to the canonical graph of one core: inline,
 // static_sizes, rng, split_complex, splice, partition (of a simplified graph), simplify
 // (canonicalise, fold, cse, dce until nothing changes), each also under its own name for dumps.
-// Afterwards there is no call, composite, clamp, optimization_barrier, complex array, dead op, or
-// convert to the same type.
+// Afterwards there is no call, composite, clamp, complex array, dead op, or convert to the same
+// type, and an optimization_barrier only where equal values are in front of it and behind it.
 const GraphPasses& canonical_passes();
 
 // Those in front of `splice`, for a program of one core that shall stand within another one:

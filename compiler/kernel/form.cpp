@@ -44,6 +44,11 @@ class RegionFusion : public Fusion {
         state_counts_.insert(arg->type.count());
       }
     }
+    for (const auto& op : region.ops) {
+      if (op->kind == Kind::kOptimizationBarrier) {
+        leave_out_awaited(*op);
+      }
+    }
   }
 
   KernelProgram run() {
@@ -110,6 +115,14 @@ class RegionFusion : public Fusion {
   }
 
  private:
+  // A barrier reads nothing of what it only waits for.
+  void leave_out_awaited(const Op& barrier) {
+    for (size_t i = 0; i < barrier.operands.size(); ++i) {
+      if (!uses_.contains(barrier.result(i))) {
+        std::erase(uses_[barrier.operands[i]], &barrier);
+      }
+    }
+  }
   bool is_copied(const Value* v) const {
     return copied_.contains(v) || (parent_ != nullptr && parent_->is_copied(v));
   }
@@ -452,8 +465,17 @@ class RegionFusion : public Fusion {
     place_loop(op);
   }
 
+  // A barrier has the bytes of its operands.
+  static const Value* barred(const Value* v) {
+    while (v->def != nullptr && v->def->kind == Kind::kOptimizationBarrier) {
+      v = v->def->operands[static_cast<size_t>(v->index)];
+    }
+    return v;
+  }
+
   // An op result, or a copy of a view.
   const Value* dense(const Value* v) override {
+    v = barred(v);
     need(v, -1);
     try {
       const NestAccess a = resolve_view(v, context_);
@@ -469,6 +491,7 @@ class RegionFusion : public Fusion {
   }
 
   NestAccess strided(const Value* v) override {
+    v = barred(v);
     try {
       return resolve_view(v, context_);
     } catch (const NeedsCopy&) {

@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <vector>
 
+#include "ir/op_traits.hpp"
+
 namespace tpu::compiler {
 
 Producers::Producers(const Region& region, const Region& made, const NestContext& views)
     : made_ops_(made), views_(views) {
   for (const auto& op : region.ops) {
     local_.insert(op.get());
+    has_barriers_ = has_barriers_ || op->kind == Kind::kOptimizationBarrier;
   }
 }
 
@@ -28,7 +31,29 @@ bool Producers::waits(const Value* root) const {
 
 int Producers::latest(const Value* v) const {
   const Value* root = view_root(v, views_);
-  return waits(root) ? latest_of(*root->def) : position(root);
+  return std::max(waits(root) ? latest_of(*root->def) : position(root), behind_barriers(v));
+}
+
+int Producers::behind_barriers(const Value* v) const {
+  int pos = -1;
+  for (; has_barriers_ && v->def != nullptr && has_trait(v->def->kind, trait::kView) &&
+         !views_.is_copied(v);
+       v = v->def->operands[static_cast<size_t>(v->index)]) {
+    const Op& op = *v->def;
+    if (op.kind != Kind::kOptimizationBarrier || !is_local(&op)) {
+      continue;
+    }
+    auto known = awaited_.find(&op);
+    if (known == awaited_.end()) {
+      int last = -1;
+      for (const Value* operand : op.operands) {
+        last = std::max(last, latest(operand));
+      }
+      known = awaited_.emplace(&op, last).first;
+    }
+    pos = std::max(pos, known->second);
+  }
+  return pos;
 }
 
 // Long chains may wait, with two paths an op: what is known stays known until a kernel changes.
@@ -40,6 +65,7 @@ int Producers::latest_of(const Op& op) const {
     int pos = -1;
     if (!latest_.contains(top)) {
       for (const Value* v : top->operands) {
+        pos = std::max(pos, behind_barriers(v));
         const Value* root = view_root(v, views_);
         const auto known = waits(root) ? latest_.find(root->def) : latest_.end();
         if (known != latest_.end()) {

@@ -26,18 +26,26 @@ class Producers {
   bool waits(const Value* root) const;
 
   // Latest kernel that the value, seen through views and waiting ops, comes from; of an op: any of
-  // its operands.
+  // its operands. Of what is behind a barrier: also of all operands of that.
   int latest(const Value* v) const;
   int latest_of(const Op& op) const;
   // Kernels have got other places, or a value a kernel.
-  void forget_latest() { latest_.clear(); }
+  void forget_latest() {
+    latest_.clear();
+    awaited_.clear();
+  }
 
  private:
+  // Of a value: latest kernel that the barriers of the region wait for which it is seen through.
+  int behind_barriers(const Value* v) const;
+
   const Region& made_ops_;
   const NestContext& views_;
   std::unordered_set<const Op*> local_;
   std::map<const Value*, const Kernel*> made_by_;
-  mutable std::unordered_map<const Op*, int> latest_;  // of latest_of
+  bool has_barriers_ = false;
+  mutable std::unordered_map<const Op*, int> latest_;   // of latest_of
+  mutable std::unordered_map<const Op*, int> awaited_;  // by barriers
 };
 
 }  // namespace tpu::compiler

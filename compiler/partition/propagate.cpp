@@ -285,6 +285,12 @@ void Placements::relate_op(const Op& op) {
 
 void Placements::relate(const Region& region) {
   for (const auto& op : region.ops) {
+    if (op->kind == Kind::kOptimizationBarrier) {
+      for (size_t i = 0; i < op->results.size(); ++i) {
+        relate_same({op->operands[i], op->result(i)});
+      }
+      continue;
+    }
     switch (op->kind) {
       case Kind::kReturn:
         break;

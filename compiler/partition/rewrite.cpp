@@ -111,6 +111,10 @@ void Rewrite::emit(const Op& op) {
            Spec(op.type().dims.size()));
     return;
   }
+  if (op.kind == Kind::kOptimizationBarrier) {
+    barrier(op);
+    return;
+  }
   switch (op.kind) {
     case Kind::kShardingConstraint:
     case Kind::kReshard:
@@ -153,6 +157,21 @@ HostAttrs local_host_attrs(const Op& op, const Value* part) {
 }
 
 }  // namespace
+
+// Each array as it is: several may be cut along the same axis.
+void Rewrite::barrier(const Op& op) {
+  std::vector<Value*> operands;
+  std::vector<Type> types;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    Value* v = now(op.operands[i]);
+    operands.push_back(mover_.reshard(v, mover_.spec(v), unreduced_.operand(op, i)));
+    types.push_back(operands.back()->type);
+  }
+  const Op* made = local_op(op, operands, std::move(types));
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    define(op.result(i), made->result(i), mover_.spec(operands[i]));
+  }
+}
 
 // One core speaks for whole arrays. In the host's memory each core keeps what it has.
 void Rewrite::send(const Op& op) {

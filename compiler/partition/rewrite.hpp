@@ -53,6 +53,7 @@ class Rewrite {
   void check_order(const Op& op) const;
 
   // With the host.
+  void barrier(const Op& op);
   void send(const Op& op);
   void recv(const Op& op);
 

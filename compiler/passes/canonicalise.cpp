@@ -157,26 +157,40 @@ std::vector<Value*> no_elements(const Op& op, Rewriter& rw) {
 // Rules ask for the users of these alone.
 bool has_asked_uses(Kind kind) {
   return kind == Kind::kDotGeneral || kind == Kind::kWhile || kind == Kind::kIf ||
-         kind == Kind::kCase;
-}
-
-Uses asked_uses(const Region& region) {
-  Uses uses;
-  walk(region, [&](Op& op) {
-    for (const Value* v : op.operands) {
-      if (v->def != nullptr && has_asked_uses(v->def->kind)) {
-        uses[v].push_back(&op);
-      }
-    }
-  });
-  return uses;
+         kind == Kind::kCase || kind == Kind::kOptimizationBarrier;
 }
 
 // Facts of the graph before a sweep, while all its regions are whole.
 struct Facts {
   Uses uses;
+  rules::Readers barred;  // of operands of barriers
   CounterRanges counters;
 };
+
+Facts facts_of(const Region& region) {
+  Facts facts;
+  walk(region, [&](Op& op) {
+    for (const Value* v : op.operands) {
+      if (v->def != nullptr && has_asked_uses(v->def->kind)) {
+        facts.uses[v].push_back(&op);
+      }
+      if (op.kind == Kind::kOptimizationBarrier) {
+        facts.barred[v] = 0;
+      }
+    }
+  });
+  if (!facts.barred.empty()) {
+    walk(region, [&](const Op& op) {
+      for (const Value* v : op.operands) {
+        if (const auto found = facts.barred.find(v); found != facts.barred.end()) {
+          ++found->second;
+        }
+      }
+    });
+  }
+  facts.counters = counter_ranges(region);
+  return facts;
+}
 
 std::vector<Value*> apply(Op& op, Rewriter& rw, const Facts& facts) {
   const Uses& uses = facts.uses;
@@ -187,7 +201,7 @@ std::vector<Value*> apply(Op& op, Rewriter& rw, const Facts& facts) {
     case Kind::kConvert:
       return op.operand_type(0) == op.type() ? op.operands : std::vector<Value*>{};
     case Kind::kOptimizationBarrier:
-      return op.operands;
+      return rules::barrier(op, rw, uses, facts.barred);
     case Kind::kClamp:
       return clamp(op, rw);
     case Kind::kSelect:
@@ -234,7 +248,7 @@ bool canonicalise(Module& module) {
   const auto run = [&any](Region& region) {
     bool changed = true;
     for (int round = 0; changed && round < kMaxRounds; ++round) {
-      const Facts facts{asked_uses(region), counter_ranges(region)};
+      const Facts facts = facts_of(region);
       Rewriter rw;
       changed = rw.run(region, [&](Op& op, Rewriter& r) { return apply(op, r, facts); });
       any = any || changed;

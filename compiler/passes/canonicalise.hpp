@@ -9,8 +9,11 @@
 //            %3 = minimum %2, %hi2
 //
 // The rules:
-// - convert to the same type, optimization_barrier, and reshape, transpose, broadcast, slice, pad,
-//   reverse, concatenate that change nothing: gone.
+// - convert to the same type, and reshape, transpose, broadcast, slice, pad, reverse, concatenate
+//   that change nothing: gone.
+// - optimization_barrier: only in front of what is read elsewhere too, so that values behind it are
+//   not merged with equal ones in front of it (jax.checkpoint). The pass `form` starts what is
+//   behind it when all its operands are there.
 // - reshape of reshape, transpose of transpose, broadcast of broadcast, broadcast of a reshape that
 //   only adds or drops dimensions of size 1: one op. Transpose or broadcast that only moves or adds
 //   dimensions of size 1: reshape. Broadcast of a constant of equal elements: constant.

@@ -18,6 +18,11 @@ std::vector<Value*> dot_general(Op& op, Rewriter& rw);
 // Transposed result of a dot_general that has no other user.
 std::vector<Value*> transpose_of_dot(Op& op, Rewriter& rw, const Uses& uses);
 
+// How often each value is read.
+using Readers = std::unordered_map<const Value*, size_t>;
+// What need not be behind the barrier. `readers`: of its operands.
+std::vector<Value*> barrier(Op& op, Rewriter& rw, const Uses& uses, const Readers& readers);
+
 // Control flow.
 std::vector<Value*> while_loop(Op& op, Rewriter& rw, const Uses& uses);
 std::vector<Value*> branch(Op& op, Rewriter& rw, const Uses& uses);

@@ -36,6 +36,41 @@ TEST(Form, CollectivesOfOneKindShareABucket) {
   EXPECT_EQ(k.buckets.size(), 1u) << print(k);
 }
 
+// What is behind a barrier starts when all its operands are there: a product, here. A view of the
+// barrier reads the array in front of it, without a copy.
+TEST(Form, WhatIsBehindABarrierWaitsForItsOperands) {
+  for (const bool barred : {true, false}) {
+    GraphBuilder b;
+    const Type type = f32({512, 512});
+    const DotAttrs attrs{{}, {}, {1}, {0}};
+    Value* w = b.arg(type);
+    Value* h = b.op(Kind::kDotGeneral, {b.arg(type), w}, type, attrs);
+    Value* y = b.op(Kind::kDotGeneral, {b.op(Kind::kExp, {h}, type), w}, type, attrs);
+    Value* g = b.op(Kind::kDotGeneral, {y, w}, type, attrs);
+    Value* seen = h;
+    if (barred) {
+      seen = b.region()
+                 .append(Kind::kOptimizationBarrier, {h, g}, {type, type}, NoAttrs{}, unknown_loc())
+                 ->result(0);
+    }
+    Value* turned = b.op(Kind::kTranspose, {seen}, type, DimsAttrs{{1, 0}});
+    Value* late = b.op(Kind::kSine, {turned}, type);
+    const KernelProgram k =
+        make_kernels(b.done({b.op(Kind::kAdd, {late, g}, type)}), spec::load_board("v3_8"));
+    int made = -1, sine = -1, copies = 0;
+    for (const Kernel& kernel : k.kernels) {
+      made = kernel.out == g ? kernel.order : made;
+      const bool has = std::ranges::find(kernel.ops, late->def) != kernel.ops.end();
+      sine = has && sine < 0 ? kernel.order : sine;
+      copies +=
+          std::ranges::any_of(kernel.ops, [](const Op* op) { return is_cheap(op->kind); }) ? 1 : 0;
+    }
+    EXPECT_GE(made, 0) << print(k);
+    EXPECT_EQ(sine >= made, barred) << print(k);
+    EXPECT_EQ(copies, 0) << print(k);
+  }
+}
+
 // Twenty rounds as of Threefry on two words; what is kept of an array.
 Value* mask_of(GraphBuilder& b, Value* low, Value* high) {
   const Type type = low->type;

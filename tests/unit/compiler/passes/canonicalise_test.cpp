@@ -9,6 +9,7 @@
 #include "ir/interpreter.hpp"
 #include "ir/verify.hpp"
 #include "passes/dce.hpp"
+#include "passes/simplify.hpp"
 
 namespace tpu::compiler {
 namespace {
@@ -89,6 +90,73 @@ TEST(Canonicalise, OpsThatChangeNothingAreGone) {
   v = b.op(Kind::kPad, {v, b.constant(f32({}), 1)}, f32({2, 3}), PadAttrs{{0, 0}, {0, 0}, {0, 0}});
   v = b.op(Kind::kOptimizationBarrier, {v}, f32({2, 3}));
   EXPECT_EQ(canonical(b.done({v})), "return");
+}
+
+// A layer and what jax.checkpoint makes of it: exp(x) for the backward pass, behind a barrier.
+struct Checkpointed {
+  GraphBuilder b;
+  Value* x = b.arg(f32({8}));
+  Value* h = b.op(Kind::kNegate, {x}, f32({8}));
+  Value* y = b.op(Kind::kExp, {h}, f32({8}));
+  Value* g = b.op(Kind::kSine, {y}, f32({8}));
+
+  const Op* barrier(const std::vector<Value*>& operands) {
+    std::vector<Type> types;
+    for (const Value* v : operands) {
+      types.push_back(v->type);
+    }
+    return b.region().append(Kind::kOptimizationBarrier, operands, types, NoAttrs{}, unknown_loc());
+  }
+  std::string simplified(Value* last) {
+    Module& m = b.done({last});
+    simplify(m);
+    verify(m);
+    return kinds(m);
+  }
+};
+
+TEST(Canonicalise, BarriersKeepWhatIsComputedAgainApart) {
+  Checkpointed c;
+  const Op* barrier = c.barrier({c.h, c.g});
+  Value* again = c.b.op(Kind::kExp, {barrier->result(0)}, f32({8}));
+  EXPECT_EQ(c.simplified(c.b.op(Kind::kMultiply, {again, barrier->result(1)}, f32({8}))),
+            "negate exponential sine optimization_barrier exponential multiply return");
+  const auto& ops = c.b.region().ops;
+  EXPECT_EQ(ops[5]->operands[1], c.g);     // read only behind it: as it is,
+  EXPECT_EQ(ops[3]->operands.at(1), c.g);  // but waited for
+  EXPECT_EQ(ops[4]->operands[0], ops[3]->result(0));
+}
+
+// Nothing in front reads what is behind the barrier.
+TEST(Canonicalise, BarriersOfWhatIsNotReadElsewhereAreGone) {
+  Checkpointed c;
+  const Op* barrier = c.barrier({c.g, c.b.arg(f32({8}))});
+  EXPECT_EQ(
+      c.simplified(c.b.op(Kind::kMultiply, {barrier->result(0), barrier->result(1)}, f32({8}))),
+      "negate exponential sine multiply return");
+}
+
+TEST(Canonicalise, ConstantsPositionsAndCountersAreInFrontOfBarriers) {
+  Checkpointed c;
+  Value* ones = c.b.op(Kind::kBroadcastInDim, {c.b.constant(f32({}), 1)}, f32({8}), DimsAttrs{});
+  Value* i = c.b.arg(i32({}));
+  Value* next = c.b.op(Kind::kAdd, {i, i}, i32({}));
+  const Op* barrier = c.barrier({ones, next, c.h, c.g});
+  Value* counter = c.b.op(Kind::kAdd, {barrier->result(1), next}, i32({}));
+  Value* wide = c.b.op(Kind::kConvert, {counter}, f32({}));
+  Value* all = c.b.op(Kind::kBroadcastInDim, {wide}, f32({8}), DimsAttrs{});
+  Value* sum =
+      c.b.op(Kind::kAdd, {c.b.op(Kind::kExp, {barrier->result(2)}, f32({8})), all}, f32({8}));
+  sum = c.b.op(Kind::kAdd, {sum, barrier->result(0)}, f32({8}));
+  c.simplified(c.b.op(Kind::kMultiply, {sum, barrier->result(3)}, f32({8})));
+  size_t barriers = 0;
+  for (const auto& op : c.b.region().ops) {
+    if (op->kind == Kind::kOptimizationBarrier) {
+      ++barriers;
+      EXPECT_EQ(op->operands, (std::vector<Value*>{c.h, c.g}));
+    }
+  }
+  EXPECT_EQ(barriers, 1U);
 }
 
 TEST(Canonicalise, ChainsOfReshapesAndTransposes) {

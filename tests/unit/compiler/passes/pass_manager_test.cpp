@@ -25,7 +25,6 @@ TEST_P(CanonicalForm, HoldsItsGuarantees) {
     EXPECT_NE(op.kind, Kind::kCall);
     EXPECT_NE(op.kind, Kind::kComposite);
     EXPECT_NE(op.kind, Kind::kClamp);
-    EXPECT_NE(op.kind, Kind::kOptimizationBarrier);
     EXPECT_TRUE(op.kind != Kind::kConvert || op.operand_type(0) != op.type());
     EXPECT_NE(op.id, 0u);
     if (!has_side_effect(op)) {
