@@ -8,6 +8,7 @@
 #include "legalize/linalg/linalg.hpp"
 #include "legalize/rng.hpp"
 #include "partition/partition.hpp"
+#include "passes/barrier_order.hpp"
 #include "passes/canonicalise.hpp"
 #include "passes/cse.hpp"
 #include "passes/dce.hpp"
@@ -72,6 +73,7 @@ const GraphPasses& compile_passes() {
                     simplify(m);
                   }
                 }});
+    all.append({"barrier_order", [](Module& m) { order_behind_barriers(m); }});
     all.append({"unroll", [](Module& m, PassLog& log) {
                   if (unroll_loops(m, &log)) {
                     simplify(m);

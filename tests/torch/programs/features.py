@@ -105,6 +105,31 @@ class Features(unittest.TestCase):
         loss.backward()
         self.same(loss, model)
 
+    def test_gradient_checkpoint_of_layers_saves_memory(self) -> None:
+        """A program keeps its memory as long as it is loaded: what a step adds is what it needs."""
+        from torch_xla.utils.checkpoint import checkpoint
+
+        def step(*, again: bool) -> tuple[int, torch.Tensor, list[torch.Tensor]]:
+            torch.manual_seed(0)
+            model = nn.ModuleList(nn.Sequential(nn.LayerNorm(128), nn.Linear(128, 512), nn.GELU(), nn.Linear(512, 128))
+                                  for _ in range(4)).to(self.device)
+            x = torch.ones(4096, 128, device=self.device, requires_grad=True)
+            torch_xla.sync(wait=True)
+            before = xm.get_memory_info(self.device)["bytes_used"]
+            y = x
+            for layer in model:
+                y = y + (checkpoint(layer, y) if again else layer(y))
+            loss = y.square().mean()
+            loss.backward()
+            torch_xla.sync(wait=True)
+            return xm.get_memory_info(self.device)["bytes_used"] - before, loss.detach().cpu(), gradients(model)
+
+        least, loss, grads = step(again=True)
+        most, wanted, wanted_grads = step(again=False)
+        self.assertLess(least, 0.6 * most)
+        torch.testing.assert_close(loss, wanted, rtol=0, atol=0)
+        torch.testing.assert_close(grads, wanted_grads, rtol=1e-5, atol=1e-6)
+
     def test_metrics(self) -> None:
         met.clear_all()
         (torch.ones(3, device=self.device) + 1).cpu()
