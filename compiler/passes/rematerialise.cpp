@@ -36,6 +36,7 @@ struct Again {
   std::vector<const Op*> ops = {};  // without views, which `views` has
   std::vector<const Op*> views = {};
   std::vector<const Value*> leaves = {};  // what they read, views aside
+  const Value* source = nullptr;          // one of these, which is not kept yet
   std::vector<Op*> readers = {};          // that come late
   size_t first = 0;                       // place of the first of them
 };
@@ -75,16 +76,42 @@ class Rematerialiser {
     const int64_t wanted = excess + std::max(excess / kMargin, kLeastMargin);
     std::vector<Again> chosen;
     int64_t bytes = 0;
-    for (const Value* v : candidates()) {
+    const auto choose = [&](Again again) {
+      bytes += again.value->type.bytes();
+      gone_.insert(again.value);
+      needed_.insert(again.leaves.begin(), again.leaves.end());
+      chosen.push_back(std::move(again));
+    };
+    const std::vector<const Value*> all = candidates();
+    for (const Value* v : all) {
       if (bytes >= wanted) {
         break;
       }
-      if (auto again = way_of(v)) {
-        bytes += v->type.bytes();
-        gone_.insert(v);
-        needed_.insert(again->leaves.begin(), again->leaves.end());
-        chosen.push_back(std::move(*again));
+      if (auto again = way_of(v); again && again->source == nullptr) {
+        choose(std::move(*again));
       }
+    }
+    for (const auto& [source, values] : by_source(all)) {
+      if (bytes >= wanted) {
+        break;
+      }
+      const auto gone = gone_, needed = needed_;
+      const size_t count = chosen.size();
+      const int64_t before = bytes;
+      bytes -= alive_.contains(source) ? 0 : source->type.bytes();
+      for (const Value* v : values) {
+        if (auto again = way_of(v); again && again->source == source) {
+          choose(std::move(*again));
+        }
+      }
+      if (bytes > before) {
+        kept_.insert(source);
+        continue;
+      }
+      bytes = before;
+      chosen.resize(count);
+      gone_ = gone;
+      needed_ = needed;
     }
     insert(chosen);
     return bytes;
@@ -105,7 +132,39 @@ class Rematerialiser {
     return found;
   }
 
+  // Values that can be computed again once one more value is kept, such as GELU and its derivative,
+  // of a product; in the order of the candidates.
+  std::vector<std::pair<const Value*, std::vector<const Value*>>> by_source(
+      const std::vector<const Value*>& all) const {
+    std::vector<std::pair<const Value*, std::vector<const Value*>>> found;
+    for (const Value* v : all) {
+      const auto again = gone_.contains(v) ? std::nullopt : way_of(v);
+      if (!again || again->source == nullptr) {
+        continue;
+      }
+      const auto known = std::ranges::find_if(
+          found, [&](const auto& entry) { return entry.first == again->source; });
+      if (known != found.end()) {
+        known->second.push_back(v);
+      } else {
+        found.push_back({again->source, {v}});
+      }
+    }
+    return found;
+  }
+
   size_t place(const Op* op) const { return place_.at(op); }
+
+  // Calls fn(result) for the views of `v` that the op has: those of a barrier are of one operand
+  // each.
+  template <typename Fn>
+  static void for_each_view(const Op& view, const Value* v, const Fn& fn) {
+    for (size_t i = 0; i < view.results.size(); ++i) {
+      if (view.operands[i] == v) {
+        fn(view.result(i));
+      }
+    }
+  }
 
   // Calls fn(user) for all that read the value or a view of it; `views`: those on the way.
   template <typename Fn>
@@ -121,10 +180,8 @@ class Rematerialiser {
       }
       if (std::ranges::find(views, user) == views.end()) {
         views.push_back(user);
-        for (const auto& result : user->results) {
-          for_each_reader(result.get(), views, fn);
-        }
       }
+      for_each_view(*user, v, [&](const Value* view) { for_each_reader(view, views, fn); });
     }
   }
 
@@ -138,15 +195,20 @@ class Rematerialiser {
           continue;
         }
         for (const Op* user : users->second) {
-          last = std::max(last, last_of(*user));
+          last = std::max(last, last_of(*user, result.get()));
         }
       }
     }
   }
 
-  size_t last_of(const Op& user) const {
-    const bool passed_on = user.parent == &body_ && (is_elementwise(user.kind) || is_view(&user));
-    return std::max(place(&user), passed_on ? last_.at(user.result()) : 0);
+  size_t last_of(const Op& user, const Value* v) const {
+    size_t last = place(&user);
+    if (user.parent == &body_ && is_view(&user)) {
+      for_each_view(user, v, [&](const Value* view) { last = std::max(last, last_.at(view)); });
+    } else if (user.parent == &body_ && is_elementwise(user.kind)) {
+      last = std::max(last, last_.at(user.result()));
+    }
+    return last;
   }
 
   size_t last_place(const Value* v) const {
@@ -192,8 +254,18 @@ class Rematerialiser {
         }
         root = root->def->operands[static_cast<size_t>(root->index)];
       }
-      return is_there(root, again) || (root->def != nullptr && compute(root, again));
+      return is_there(root, again) ||
+             (root->def != nullptr && (compute(root, again) || is_source(root, again)));
     });
+  }
+
+  // What could be kept: one value.
+  static bool is_source(const Value* root, Again& again) {
+    if (again.source == nullptr && !is_elementwise(root->def->kind)) {
+      again.source = root;
+      again.leaves.push_back(root);
+    }
+    return again.source == root;
   }
 
   // A constant, or what is alive until the late readers come, or little.
@@ -204,9 +276,9 @@ class Rematerialiser {
     if (replaced_.contains(root)) {
       return false;  // another value may be there by then
     }
-    const bool kept =
-        root->def == nullptr || (alive_.contains(root) && !gone_.contains(root) &&
-                                 root != again.value && last_place(root) >= again.first);
+    const bool kept = root->def == nullptr || kept_.contains(root) ||
+                      (alive_.contains(root) && !gone_.contains(root) && root != again.value &&
+                       last_place(root) >= again.first);
     const bool small = root->type.bytes() * kSmallPart <= again.value->type.bytes();
     if (!kept && !small) {
       return false;
@@ -286,7 +358,7 @@ class Rematerialiser {
   std::unordered_map<const Op*, size_t> place_;    // in the body of main, of inner ops too
   std::unordered_map<const Value*, size_t> last_;  // place of the last reader
   std::unordered_set<const Value*> alive_, replaced_;
-  std::unordered_set<const Value*> gone_, needed_;  // by what has been chosen
+  std::unordered_set<const Value*> gone_, needed_, kept_;  // by what has been chosen
   size_t peak_ = 0;
 };
 

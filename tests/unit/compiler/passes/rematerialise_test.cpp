@@ -116,6 +116,55 @@ TEST(Rematerialise, GoesThroughViews) {
   EXPECT_EQ(kinds(m), "exponential dot_general exponential transpose dot_general return");
 }
 
+// Two values of a product that is not kept: it is kept in their place. One alone would save nothing.
+TEST(Rematerialise, KeepsOneValueInPlaceOfSeveralThatAreMadeOfIt) {
+  const Type type = f32({kRows, kWidth});
+  const DotAttrs attrs{{}, {}, {1}, {0}};
+  for (const bool both : {true, false}) {
+    GraphBuilder b;
+    Value* x = b.arg(type);
+    Value* w = b.arg(f32({kWidth, kWidth}));
+    Value* bias = b.op(Kind::kBroadcastInDim, {b.arg(f32({kWidth}))}, type, DimsAttrs{{1}});
+    Value* p = b.op(Kind::kDotGeneral, {x, w}, type, attrs);
+    Value* sum = b.op(Kind::kAdd, {p, bias}, type);
+    Value* y = b.op(Kind::kExp, {sum}, type);
+    Value* slope = b.op(Kind::kSine, {sum}, type);
+    Value* peak = b.op(Kind::kDotGeneral, {y, w}, type, attrs);
+    Value* scaled = b.op(Kind::kMultiply, {peak, slope}, type);
+    Value* late = b.op(Kind::kDotGeneral, {both ? y : x, scaled}, f32({kWidth, kWidth}),
+                       DotAttrs{{}, {}, {0}, {0}});
+    Module& m = b.done({late, scaled});
+    MemoryPeak most{.alive = {slope, peak}, .excess = kBytes / 4};
+    if (both) {
+      most.alive.push_back(y);
+    }
+    EXPECT_EQ(rematerialise(m, most), both ? kBytes : 0);
+    verify(m);
+    EXPECT_EQ(compute_uses(m.main->body).at(p).size(), both ? 3U : 1U);
+    EXPECT_EQ(m.late_groups, both ? 2 : 0);
+  }
+}
+
+// A barrier is a view of each operand: its other results are none of the value.
+TEST(Rematerialise, GoesThroughBarriers) {
+  const Type type = f32({kRows, kWidth});
+  const DotAttrs attrs{{}, {}, {1}, {0}};
+  GraphBuilder b;
+  Value* x = b.arg(type);
+  Value* w = b.arg(f32({kWidth, kWidth}));
+  Value* y = b.op(Kind::kExp, {x}, type);
+  Value* peak = b.op(Kind::kDotGeneral, {y, w}, type, attrs);
+  const Op* barrier = b.region().append(Kind::kOptimizationBarrier, {peak, y}, {type, type},
+                                        NoAttrs{}, unknown_loc());
+  Value* other = b.op(Kind::kDotGeneral, {barrier->result(0), w}, type, attrs);
+  Module& m = b.done({b.op(Kind::kMultiply, {other, barrier->result(1)}, type)});
+  EXPECT_EQ(rematerialise(m, {.alive = {y, peak}, .excess = kBytes}), kBytes);
+  verify(m);
+  EXPECT_EQ(kinds(m),
+            "exponential dot_general optimization_barrier dot_general exponential "
+            "optimization_barrier multiply return");
+}
+
 // What is computed early and read late only is computed late: it is moved.
 TEST(Rematerialise, MovesWhatNobodyReadsEarly) {
   const Type type = f32({kRows, kWidth});
