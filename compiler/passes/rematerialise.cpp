@@ -166,6 +166,13 @@ class Rematerialiser {
     }
   }
 
+  // An op in front of the peak whose value is not kept: it is computed where its readers are, and
+  // so its operands are read there.
+  bool is_passed(const Op& user) const {
+    return user.parent == &body_ && is_elementwise(user.kind) && place(&user) <= peak_ &&
+           !alive_.contains(user.result()) && last_.at(user.result()) > peak_;
+  }
+
   // Calls fn(user) for all that read the value or a view of it; `views`: those on the way.
   template <typename Fn>
   void for_each_reader(const Value* v, std::vector<const Op*>& views, const Fn& fn) const {
@@ -221,19 +228,31 @@ class Rematerialiser {
     if (needed_.contains(v)) {
       return std::nullopt;
     }
+    auto again = way_of(v, /*with_passed=*/true);
+    return again ? again : way_of(v, /*with_passed=*/false);
+  }
+
+  // `with_passed`: as ops in front of the peak are computed late, they are computed again, too.
+  std::optional<Again> way_of(const Value* v, bool with_passed) const {
     Again again{.value = v, .first = body_.ops.size()};
     bool is_result = false;
-    for_each_reader(v, again.views, [&](Op* user) {
-      is_result = is_result || user == body_.terminator();
-      if (place(user) > peak_) {
-        again.readers.push_back(user);
-        again.first = std::min(again.first, place(user));
-      }
-    });
-    if (is_result || again.readers.empty() || !compute(v, again)) {
-      return std::nullopt;
+    std::vector<const Value*> read = {v};  // and those of ops that are passed
+    for (size_t i = 0; i < read.size(); ++i) {
+      for_each_reader(read[i], again.views, [&](Op* user) {
+        is_result = is_result || user == body_.terminator();
+        if (place(user) > peak_) {
+          again.readers.push_back(user);
+          again.first = std::min(again.first, place(user));
+        } else if (with_passed && is_passed(*user) &&
+                   std::ranges::find(read, user->result()) == read.end()) {
+          read.push_back(user->result());
+        }
+      });
     }
-    return again;
+    const bool possible =
+        !is_result && !again.readers.empty() &&
+        std::ranges::all_of(read, [&](const Value* made) { return compute(made, again); });
+    return possible ? std::optional(std::move(again)) : std::nullopt;
   }
 
   // Adds what computes `v` again. False: impossible.

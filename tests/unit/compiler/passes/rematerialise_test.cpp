@@ -145,6 +145,24 @@ TEST(Rematerialise, KeepsOneValueInPlaceOfSeveralThatAreMadeOfIt) {
   }
 }
 
+// What a value is read by in front of the peak, but is not kept, is computed late, and reads it there.
+TEST(Rematerialise, ComputesWhatIsReadThroughEarlyOpsAgain) {
+  const Type type = f32({kRows, kWidth});
+  const DotAttrs attrs{{}, {}, {1}, {0}};
+  GraphBuilder b;
+  Value* x = b.arg(type);
+  Value* w = b.arg(f32({kWidth, kWidth}));
+  Value* y = b.op(Kind::kTanh, {x}, type);
+  Value* slope = b.op(Kind::kSubtract, {b.constant(type, 1), y}, type);  // in front of the peak
+  Value* peak = b.op(Kind::kDotGeneral, {y, w}, type, attrs);
+  Value* scaled = b.op(Kind::kMultiply, {peak, slope}, type);
+  Module& m = b.done({b.op(Kind::kMultiply, {scaled, y}, type)});
+  EXPECT_EQ(rematerialise(m, {.alive = {y, peak}, .excess = kBytes}), kBytes);
+  verify(m);
+  EXPECT_EQ(kinds(m), "tanh constant dot_general tanh subtract multiply multiply return");
+  EXPECT_EQ(compute_uses(m.main->body).at(y).size(), 1U);  // by the product
+}
+
 // A barrier is a view of each operand: its other results are none of the value.
 TEST(Rematerialise, GoesThroughBarriers) {
   const Type type = f32({kRows, kWidth});
