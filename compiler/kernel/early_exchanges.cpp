@@ -7,6 +7,7 @@
 #include <set>
 
 #include "board/board_loader.hpp"
+#include "ir/control.hpp"
 #include "program/estimate.hpp"
 
 namespace tpu::compiler {
@@ -97,13 +98,16 @@ class ExchangeOrder {
     }
     const Kernels reader = first_reader(e);
     double left = kFixedCycles + taken;
-    for (auto k = std::next(e); k != reader; ++k) {  // exchanges share the links
-      left += k->kind == KernelClass::kExchange ? transfer_cycles(*k) : -cycles(*k);
+    bool beside = false;
+    for (auto k = std::next(e); k != reader; ++k) {
+      const bool exchange = k->kind == KernelClass::kExchange;
+      left += exchange ? transfer_cycles(*k) : -cycles(*k);  // exchanges share the links
+      beside = beside || !exchange;
     }
     const double before = left;
     const bool raised = left > 0 && raise(e, left);
     const bool lowered = left > 0 && reader != program_.kernels.end() && lower(e, reader, left);
-    if (left < before) {
+    if (beside || left < before) {
       e->as<ExchangePart>().overlaps = true;
     }
     return raised || lowered;
@@ -120,7 +124,8 @@ class ExchangeOrder {
     for (int readers = 0; left > 0 && top != program_.kernels.begin();) {
       const Kernels before = std::prev(top);
       const bool exchange = before->kind == KernelClass::kExchange;
-      if ((!exchange && !has_commands_only(*before)) || reads_one_of(*e, before->writes)) {
+      if ((!exchange && !has_commands_only(*before)) || reads_one_of(*e, before->writes) ||
+          reads_replaced(*before, *e)) {
         break;
       }
       const bool reads_exchange =
@@ -140,6 +145,22 @@ class ExchangeOrder {
     }
     program_.kernels.splice(at, program_.kernels, e);
     return true;
+  }
+
+  // True if `reader` may read what the loop carries where the result of the exchange belongs: in
+  // front of it the result could not be made there, and would be copied.
+  bool reads_replaced(const Kernel& reader, const Kernel& e) const {
+    const Kernel& last = program_.kernels.back();
+    return last.kind == KernelClass::kYield &&
+           std::ranges::any_of(e.writes, [&](const Value* made) {
+             const auto takes_its_place = [&](const Value* v) {
+               return is_carried(*v) && v->type.bytes() == made->type.bytes();
+             };
+             return std::ranges::find(last.control().carried, made) !=
+                        last.control().carried.end() &&
+                    std::ranges::none_of(e.reads, takes_its_place) &&
+                    std::ranges::any_of(reader.reads, takes_its_place);
+           });
   }
 
   // The reader of the exchange goes down, if nothing but elementwise work is in it.

@@ -59,12 +59,12 @@ static void read_at(Residency& memory, const Value* v, const VirtualPads& pads, 
 }
 
 // What an exchange beside other kernels sends is read until its result is: another value in the same
-// bytes would wait for that. Values that may be in VMEM are left out, since they would be stored.
+// bytes would wait for that. Small values are left out: they may be in VMEM, and would be stored.
 void Residency::read_until_arrival(const Kernel& k) {
   for (size_t i = 0; i < k.reads.size(); ++i) {
     const std::vector<int>& readers = at(k.ops[0]->result(i)).reads;
     Buffer& sent = at(k.reads[i]);
-    if (!readers.empty() && sent.bytes > whole_limit()) {
+    if (!readers.empty() && sent.bytes > kKeptBytes) {
       sent.reads.push_back(*std::min_element(readers.begin(), readers.end()));
     }
   }

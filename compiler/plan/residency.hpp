@@ -23,6 +23,9 @@
 
 namespace tpu::compiler {
 
+// Of an exchange beside other kernels: VMEM that these do not miss.
+inline constexpr int64_t kKeptBytes = int64_t{64} * 1024;
+
 // Where a buffer lies.
 struct Placement {
   int slot = -1;  // HBM home; -1: none yet

@@ -9,7 +9,6 @@ namespace {
 constexpr int64_t kZeroPieceBytes = 512 * 1024;
 constexpr int64_t kMostExchanged = UINT32_MAX;  // along one stride of a command
 constexpr int64_t kPage = 4096;                 // pieces begin where pages do
-constexpr int64_t kKeptBytes = 64 * 1024;       // of VMEM that other kernels do not miss
 
 MemRange whole_range(const Buffer& b, bool write) {
   MemRange r;
@@ -23,6 +22,11 @@ MemRange whole_range(const Buffer& b, bool write) {
   }
   r.hi = r.lo + b.bytes;
   return r;
+}
+
+// True if another kernel reads what is sent before what arrives is read.
+bool read_before(const Residency& memory, const Buffer& sent, const Buffer& arrives) {
+  return !arrives.reads.empty() && memory.next_read(sent) < arrives.reads.front();
 }
 
 // Strides of a piece of operand `i`, and what the positions stand for.
@@ -136,11 +140,16 @@ std::optional<std::vector<DirectPlan>> plan_direct(const Kernel& k, int64_t core
   Reservation whole(memory);
   std::vector<DirectPlan> plans;
   for (size_t i = 0; i < k.reads.size(); ++i) {
-    const Buffer& in = memory.at(k.reads[i]);
+    Buffer& in = memory.at(k.reads[i]);
     Buffer& out = memory.at(op.result(i));
     memory.pins().pin({&in, &out});
-    // What lands in VMEM beside other kernels may have to leave it for them, and would be awaited.
-    if (k.exchange().overlaps && out.bytes > kKeptBytes && out.target < 0) {
+    // VMEM of an exchange beside other kernels would be in their way: what they put there would
+    // wait for the transfers.
+    const bool overlaps = k.exchange().overlaps;
+    if (overlaps && in.bytes > kKeptBytes && !in.locked && !read_before(memory, in, out)) {
+      leave_vmem(memory, in, op_id);
+    }
+    if (overlaps && out.bytes > kKeptBytes && out.target < 0) {
       memory.give_home(out);
     } else {
       place_result(memory, out);
