@@ -17,6 +17,7 @@
 #include "passes/inline.hpp"
 #include "passes/multiply_add.hpp"
 #include "passes/operand_casts.hpp"
+#include "passes/pipelined_gathers.hpp"
 #include "passes/random_bits.hpp"
 #include "passes/simplify.hpp"
 #include "passes/static_sizes.hpp"
@@ -91,6 +92,7 @@ const GraphPasses& compile_passes() {
                 }});
     all.append({"legalize", [](Module& m) { legalize(m); }, 2});
     all.append({"simplify_legalized", simplify, 3});
+    all.append({"pipelined_gathers", [](Module& m) { pipeline_gathers(m); }});
     return all;
   }();
   return passes;

@@ -138,6 +138,17 @@ def sharded_scan(x: jax.Array, weights: jax.Array) -> jax.Array:
     return lax.scan(layer, x, weights.swapaxes(0, 1))[0]
 
 
+def sharded_blocks(x: jax.Array, ups: jax.Array, downs: jax.Array) -> jax.Array:
+    """A scan over blocks of two products: large enough that the first weights come an iteration earlier."""
+
+    def block(x: jax.Array, weights: tuple) -> tuple:
+        up, down = weights
+        y = jnp.tanh(x @ lax.all_gather(up, "d", tiled=True))
+        return x + y @ lax.all_gather(down, "d", tiled=True), None
+
+    return lax.scan(jax.checkpoint(block), x, (ups.swapaxes(0, 1), downs.swapaxes(0, 1)))[0]
+
+
 def sgd(function: Callable) -> Callable:
     """Weights behind a step: gradients are summed to the cores that have the weights."""
 
@@ -155,12 +166,16 @@ def fsdp() -> list[Case]:
     x = normal(CORES * 8, 64)
     weights = tuple(normal(64, 64, seed=i, scale=0.1) for i in range(1, 5))
     stacked = np.stack(weights, 1)
+    wide = normal(CORES * 8, 512)
+    blocks = tuple(normal(512, 3, 512, seed=i, scale=0.04) for i in (7, 8))
     return cases("fsdp", [
         Case("layers", sharded_layers, (x, *weights)),
         Case("layers_step", sgd(sharded_layers), (x, *weights)),
         Case("layers_remat_step", sgd(jax.checkpoint(sharded_layers)), (x, *weights)),
         Case("scan", sharded_scan, (x, stacked)),
         Case("scan_step", sgd(sharded_scan), (x, stacked)),
+        Case("blocks", sharded_blocks, (wide, *blocks)),
+        Case("blocks_step", sgd(sharded_blocks), (wide, *blocks)),
     ])
 
 
