@@ -275,6 +275,51 @@ def scans() -> list[Case]:
     ]
 
 
+def _again(f: Callable) -> Callable:
+    """`f` in front of a barrier and behind it."""
+    def both(x: jax.Array) -> tuple:
+        y = f(x)
+        behind, _ = lax.optimization_barrier((x, jnp.sum(y)))
+        return y, f(behind)
+
+    return both
+
+
+def barriers() -> list[Case]:
+    """What is computed again behind a barrier, in front of it too: in branches and loops, through views."""
+    v, m = _random(8), _random(40, 30)
+
+    def in_branch(x):
+        y = x * 2 + 1
+        behind, _ = lax.optimization_barrier((x, y))
+        return y + lax.cond(x[0] > 0, lambda: behind * 2 + 1, lambda: behind * 3)
+
+    def in_loop(x):
+        def body(i, s):
+            y = s * 2 + 1
+            behind, at = lax.optimization_barrier((s, i))
+            behind, _ = lax.optimization_barrier((behind, y))
+            return behind * 2 + 1 - y + lax.dynamic_slice(x, (at,), (1,))
+
+        return lax.fori_loop(0, 3, body, x)
+
+    def chain(x):
+        y = x + 1
+        for _ in range(12):
+            behind, y = lax.optimization_barrier((x, y))
+            y = (behind + 1) * 0.5 + y
+        return y
+
+    return [
+        Case("barrier_branch", in_branch, (v,)), Case("barrier_loop", in_loop, (v,)),
+        Case("barrier_chain", chain, (m,)), Case("barrier_twice", _again(lambda x: x * 3), (m,), l2=1e-6),
+        Case("barrier_view", _again(lambda x: x.T.reshape(-1)[::-1] * 2), (m,), l2=1e-6),
+        Case("barrier_dot", _again(lambda x: x.T @ x), (m,), l2=NEAR),
+        Case("barrier_complex", _again(lambda x: x * x), ((m + 1j * m).astype(np.complex64),), l2=1e-6),
+        Case("barrier_result", lambda x: (lax.optimization_barrier((x, x + 1))[0], x * 2), (m,)),
+    ]
+
+
 def all_cases() -> list[Case]:
     """Everything."""
-    return [*slices(), *loops(), *branches(), *scans()]
+    return [*slices(), *loops(), *branches(), *scans(), *barriers()]
