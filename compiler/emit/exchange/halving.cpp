@@ -63,22 +63,37 @@ static void half_registers(CommandSink& sink, const HalvingPlan& p) {
   for (int s = 0; s < static_cast<int>(p.stages()); ++s) {
     const int bit = first.bit + s, sent = first.sent + s;
     const auto half = static_cast<int32_t>(p.bytes >> (s + 1));
+    if (first.few) {  // before its bit is the half sent
+      sink.insn(ScalarOp::kMuli, first.whole + s, bit, 0, half);
+    }
     sink.insn(ScalarOp::kXori, sent, bit, 0, 1);
     sink.insn(ScalarOp::kMuli, sent, sent, 0, half);
-    sink.insn(ScalarOp::kMuli, first.whole + s, bit, 0, half);
-    sink.insn(ScalarOp::kMuli, first.other + s, bit, 0, static_cast<int32_t>(other >> (s + 1)));
+    if (!first.few) {
+      sink.insn(ScalarOp::kMuli, first.whole + s, bit, 0, half);
+      sink.insn(ScalarOp::kMuli, first.other + s, bit, 0, static_cast<int32_t>(other >> (s + 1)));
+    }
     if (s > 0) {
-      for (const int base : {first.whole, first.other}) {
-        sink.insn(ScalarOp::kAdd, base + s, base + s, base + s - 1, 0);
+      sink.insn(ScalarOp::kAdd, first.whole + s, first.whole + s, first.whole + s - 1, 0);
+      if (!first.few) {
+        sink.insn(ScalarOp::kAdd, first.other + s, first.other + s, first.other + s - 1, 0);
       }
       sink.insn(ScalarOp::kAdd, sent, sent, first.whole + s - 1, 0);
     }
   }
 }
 
-int whole_register(const HalvingPlan& p, int64_t stage, int64_t unit) {
-  const StageRegisters first(p.stages());
-  return (unit == p.unit ? first.whole : first.other) + static_cast<int>(stage);
+int whole_register(HalvingRun& r, int64_t stage, int64_t unit) {
+  const StageRegisters first(r.plan.stages());
+  const int whole = first.whole + static_cast<int>(stage);
+  if (unit == r.plan.unit) {
+    return whole;
+  }
+  if (!first.few) {
+    return first.other + static_cast<int>(stage);
+  }
+  using spec::ScalarOp;
+  r.sink.insn(unit > r.plan.unit ? ScalarOp::kShli : ScalarOp::kShri, first.other, whole, 0, 1);
+  return first.other;
 }
 
 static void load_piece(HalvingRun& r, int64_t i) {
@@ -141,7 +156,7 @@ static void send_step(HalvingRun& r, int64_t i, int64_t s) {
   const int64_t stage = 2 * n - 1 - s;
   for (size_t way = 0; way < p.ways_back(i); ++way) {
     const BackArea a = back_area(p, i, way);
-    const spec::Addr part = offset_by(vmem_addr(a.address), whole_register(p, stage, a.unit));
+    const spec::Addr part = offset_by(vmem_addr(a.address), whole_register(r, stage, a.unit));
     r.channels.send(step_link(r, s), part, part, a.bytes >> (stage + 1), a.unit,
                     vmem_range(a.address, a.bytes, false), r.id);
     if (s > n) {  // of what arrived before

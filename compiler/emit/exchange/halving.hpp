@@ -51,8 +51,9 @@ struct BackArea {
   int64_t address, bytes, unit;
 };
 BackArea back_area(const HalvingPlan& p, int64_t i, size_t way);
-// Register with the offset of what the core holds after stage `stage`, for elements of `unit`.
-int whole_register(const HalvingPlan& p, int64_t stage, int64_t unit);
+// Register with the offset of what the core holds after stage `stage`, for elements of `unit`: for
+// the next command, since it may be set anew for another stage.
+int whole_register(HalvingRun& r, int64_t stage, int64_t unit);
 
 // update.cpp
 void load_update(HalvingRun& r, int64_t i);
@@ -60,20 +61,25 @@ void emit_update(HalvingRun& r, int64_t i);
 
 // Scalar registers of the running exchange: the first of each kind, which has one for each stage.
 // With four stages a bit's register takes what is made of the bit last; no cores cross over then.
+// With five it takes the half sent, and one register has `other` for one command at a time.
 struct StageRegisters {
   explicit constexpr StageRegisters(int64_t stages)
-      : each(stages > 3 ? kMaxStages : 3), shared(stages > 3) {}
+      : each(stages > 3 ? static_cast<int>(stages) : 3), shared(stages > 3), few(stages > 4) {}
+  constexpr int end() const { return other + (few ? 1 : each); }
 
   int each;
-  bool shared;
-  int whole = kFirstOffsetRegister;          // bytes to the half kept
-  int sent = whole + each;                   // bytes to the half sent
-  int peer = sent + each;                    // partner
-  int bit = peer + each;                     // 0: keeps the first half
-  int temporary = bit + each;                // and the next
-  int other = shared ? bit : temporary + 2;  // as whole, for elements of the other size
+  bool shared, few;
+  int whole = kFirstOffsetRegister;    // bytes to the half kept
+  int sent = whole + each;             // bytes to the half sent
+  int peer = sent + each;              // partner
+  int bit = few ? sent : peer + each;  // 0: keeps the first half
+  int temporary = peer + 2 * each;     // and the next; for three stages
+  int other = few      ? peer + each   // as whole, for elements of the other size
+              : shared ? bit
+                       : temporary + 2;
 };
-static_assert(StageRegisters(3).other + 3 <= kAddressRegister);
-static_assert(StageRegisters(kMaxStages).other + kMaxStages <= kAddressRegister);
+static_assert(StageRegisters(3).end() <= kAddressRegister);
+static_assert(StageRegisters(4).end() <= kAddressRegister);
+static_assert(StageRegisters(kMaxStages).end() <= kAddressRegister);
 
 }  // namespace tpu::compiler

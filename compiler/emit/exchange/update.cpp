@@ -21,7 +21,7 @@ static void move_part(HalvingRun& r, int64_t i, size_t number, bool home) {
   const HalvingPlan& p = r.plan;
   const UpdateOperand& o = p.update_of(i)->operands[number];
   const int64_t unit = elem_bytes(o.value->type.elem), count = p.part_bytes() / p.unit;
-  spec::Addr there = offset_by(o.home, whole_register(p, p.stages() - 1, unit));
+  spec::Addr there = offset_by(o.home, whole_register(r, p.stages() - 1, unit));
   there.offset += p.piece(i).element * unit;
   MemRange window;
   window.space = spec::Space::kHbm;
@@ -65,7 +65,7 @@ static const std::vector<UpdateCommand>& update_commands(HalvingRun& r, const Up
 }
 
 // One operand of a kernel of the update, for this core's part of piece `i`.
-static spec::VpuAccess part_access(const HalvingRun& r, int64_t i, const UpdateKernel& k,
+static spec::VpuAccess part_access(HalvingRun& r, int64_t i, const UpdateKernel& k,
                                    const AccessRole& role, std::vector<MemRange>& windows) {
   const HalvingPlan& p = r.plan;
   const UpdatePlan& plan = *p.update_of(i);
@@ -82,11 +82,11 @@ static spec::VpuAccess part_access(const HalvingRun& r, int64_t i, const UpdateK
   }
   const auto way = std::find(u.gathered.begin(), u.gathered.end(), v);
   if (v == u.sum) {
-    a.addr = offset_by(vmem_addr(p.bucket(i)), whole_register(p, p.stages() - 1, p.unit));
+    a.addr = offset_by(vmem_addr(p.bucket(i)), whole_register(r, p.stages() - 1, p.unit));
     windows.push_back(vmem_range(p.bucket(i), p.bytes, false));
   } else if (way != u.gathered.end()) {
     const BackArea back = back_area(p, i, static_cast<size_t>(way - u.gathered.begin()));
-    a.addr = offset_by(vmem_addr(back.address), whole_register(p, p.stages() - 1, unit));
+    a.addr = offset_by(vmem_addr(back.address), whole_register(r, p.stages() - 1, unit));
     windows.push_back(vmem_range(back.address, back.bytes, !load));
   } else {
     const auto at = std::find_if(plan.operands.begin(), plan.operands.end(),

@@ -13,7 +13,7 @@
 
 namespace tpu::compiler {
 
-inline constexpr int kMaxStages = 4;  // of the cores of a board
+inline constexpr int kMaxStages = 5;  // of the cores of a board
 
 // An array that an update reads or writes part by part; the sum itself is in the bucket.
 struct UpdateOperand {
