@@ -43,6 +43,7 @@ void fw_boot(uint32_t build) {
   const uint32_t id = REG_READ(SYSCTL, CORE_ID);
   fw.core = (uint8_t)((id & TPU_SYSCTL_CORE_ID_CORE_MASK) >> TPU_SYSCTL_CORE_ID_CORE_SHIFT);
   fw.cores = (uint8_t)((id & TPU_SYSCTL_CORE_ID_CORES_MASK) >> TPU_SYSCTL_CORE_ID_CORES_SHIFT);
+  fw.last_core = (uint8_t)(fw.cores - 1u);
   FW_LOG("boot: core %u of %u, build %08x", fw.core, fw.cores, build);
   fw.default_watchdog_kcycles = REG_READ(SYSCTL, WATCHDOG_KCYCLES);
   REG_WRITE(GSYNC, PEER_TIMEOUT, fw.default_watchdog_kcycles);

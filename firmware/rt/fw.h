@@ -84,8 +84,8 @@ typedef struct fw_run {
   uint32_t step;
   uint32_t steps;
   uint64_t watchdog_cycles;
-  uint16_t flags; /* CMD_FLAG_* */
-  uint16_t mask;
+  uint32_t mask;
+  uint16_t flags;   /* CMD_FLAG_* */
   uint8_t state;    /* run_state_t */
   uint8_t started;  /* step 0 was released: the gang must drain together */
   uint8_t origin;   /* this core found the fault */
@@ -136,7 +136,8 @@ typedef struct fw_core {
   uint8_t fetch_failed; /* the command ring cannot be read */
   uint8_t core;
   uint8_t cores;
-  uint32_t state; /* last STATE_* written */
+  uint8_t last_core; /* of the board: masks have no bit above it */
+  uint32_t state;    /* last STATE_* written */
   uint32_t epoch;
   uint32_t resume; /* last RESUME seen */
   uint32_t heartbeat;

@@ -19,8 +19,8 @@ static uint32_t count_bits(uint32_t mask) {
 static uint32_t check_launch(const tpu_command_launch_t* launch) {
   const uint32_t mask = launch->core_mask;
   if (launch->program_id >= TPU_MAX_PROGRAMS || launch->slots > TPU_MAX_SLOTS ||
-      launch->steps == 0 || launch->reserved != 0 || launch->reserved2 != 0 ||
-      ((mask >> fw.core) & 1u) == 0 || (mask >> fw.cores) != 0) {
+      launch->steps == 0 || launch->reserved != 0 || launch->launch_id == 0 ||
+      ((mask >> fw.core) & 1u) == 0 || (mask >> fw.last_core >> 1) != 0) {
     return TPU_STATUS_BAD_FIELD;
   }
   const fw_program_t* program = &fw.programs[launch->program_id];

@@ -36,7 +36,7 @@ std::vector<std::string> board_preset_names();
 uint64_t board_hash(const BoardParams& params);
 
 /// Most cores of a board: bits of the masks of cores (spec/formats/rings.toml).
-inline constexpr int64_t kMaxCores = 16;
+inline constexpr int64_t kMaxCores = 32;
 
 /// Total number of cores.
 inline int64_t core_count(const BoardParams& params) {

@@ -42,9 +42,12 @@ class Links {
     return router.link[hop.y ? 1 : 0][hop.up ? 0 : 1];
   }
   struct Way {
-    std::array<Hop, kMaxCores / 2> hop{};  // half of each ring
+    static constexpr int kMost = kMaxCores / 2;  // half of each ring
+    std::array<Hop, kMost> hop{};
     uint32_t count = 0;
   };
+  // Two HBMs, each for the cores of a chip at once, the ports, and the links on the way.
+  static_assert(4 + 2 + Way::kMost <= Transfer::kMaxResources);
   Way way(uint32_t from, uint32_t to) const;
   /// Everything that a transfer from one core to another passes.
   void add_path(uint32_t from, uint32_t to, Transfer& transfer) const;

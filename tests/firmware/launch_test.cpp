@@ -86,7 +86,7 @@ TEST_F(FirmwareTest, RefusedLaunchTellsItsGangAndHolds) {
       {TPU_STATUS_NO_SLOT, [](tpu_command_launch_t& l) { l.table_crc ^= 1; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.steps = 0; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.reserved = 1; }},
-      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.reserved2 = 1; }},
+      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.launch_id = 0; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.slots = TPU_MAX_SLOTS + 1; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.replica = 2; }},
       {TPU_STATUS_BAD_FIELD,

@@ -126,7 +126,7 @@ class RingHost {
   }
 
   tpu_command_launch_t launch(uint16_t id, uint16_t slots, uint32_t launch_id, uint32_t steps,
-                              uint16_t mask) {
+                              uint32_t mask) {
     tpu_command_launch_t command{};
     command.table_iova = kTable;
     command.launch_id = launch_id;

@@ -91,7 +91,7 @@ void FaultUnit::fill(const FaultInfo& info) {
   record_.slot = info.slot;
   record_.detail = info.detail;
   record_.origin = static_cast<uint8_t>(core_id_);
-  record_.mask = static_cast<uint16_t>(launch_.mask);
+  record_.mask = launch_.mask;
   for (size_t i = 0; i < heads_.size(); ++i) {
     const QueueHead head = heads_[i] != nullptr ? heads_[i]->head() : QueueHead{};
     if (head.command != nullptr) {
@@ -101,7 +101,7 @@ void FaultUnit::fill(const FaultInfo& info) {
       record_.heads[i].sem = static_cast<uint16_t>(head.semaphore);
     }
   }
-  record_.sem_id = info.semaphore;
+  record_.sem_id = static_cast<uint16_t>(info.semaphore);
   record_.sem_wanted = info.wanted;
   record_.sem_value = info.value;
   record_.value = info.data;

@@ -354,9 +354,9 @@ std::shared_ptr<Command> Launcher::launch_command(
   wire.slots = static_cast<uint16_t>(slots.size());
   wire.steps = op.steps;
   for (const Residence::Part& each : op.residence->parts) {
-    wire.core_mask = static_cast<uint16_t>(wire.core_mask | 1u << each.device);
+    wire.core_mask |= uint32_t{1} << each.device;
   }
-  wire.replica = static_cast<uint8_t>(p);
+  wire.replica = static_cast<uint16_t>(p);
   wire.table_crc = spec::crc32c(table);
   set_payload(*command, TPU_OP_LAUNCH, TPU_TRACK_LAUNCH, wire);
   return command;

@@ -184,7 +184,7 @@ class BoardBench {
     std::memcpy(arena.span(table, bytes.size(), true).data(), bytes.data(), bytes.size());
     const uint32_t launch_id = ++launches_;
     std::map<uint32_t, uint32_t> seqs;
-    uint8_t replica = 0;
+    uint16_t replica = 0;
     for (uint32_t core = 0; core < cores(); ++core) {
       if ((mask >> core & 1) == 0) {
         continue;
@@ -195,7 +195,7 @@ class BoardBench {
       command.program_id = id;
       command.slots = static_cast<uint16_t>(slots.size());
       command.steps = steps;
-      command.core_mask = static_cast<uint16_t>(mask);
+      command.core_mask = mask;
       command.replica = replica++;
       command.table_crc = spec::crc32c(bytes);
       seqs[core] = submit(core, TPU_OP_LAUNCH, command);

@@ -238,17 +238,18 @@ TEST(BoardLoader, KeepsTheLimitsOfEveryKey) {
 }
 
 TEST(BoardLoader, TakesTorusesOfAnyShapeUpToTheLimit) {
-  for (const char* shape : {"1 1", "2 1", "3 3", "5 1", "6 3", "8 4", "8 8"}) {
+  for (const char* shape : {"1 1", "2 1", "3 3", "5 1", "6 3", "8 4", "8 8", "16 4"}) {
     const std::string text = shape;
-    EXPECT_EQ(
-        error_of("v3_8", {"board.chips=" + text.substr(0, 1), "board.torus_x=" + text.substr(2)}),
-        "no error");
+    const size_t gap = text.find(' ');
+    EXPECT_EQ(error_of("v3_8", {"board.chips=" + text.substr(0, gap),
+                                "board.torus_x=" + text.substr(gap + 1)}),
+              "no error");
   }
   EXPECT_THAT(error_of("v3_8", {"board.chips=8", "board.torus_x=3"}),
               HasSubstr("multiple of board.torus_x"));
-  EXPECT_THAT(error_of("v3_8", {"board.chips=16", "board.torus_x=4"}),
-              HasSubstr("32 cores; a board has at most 16"));
-  EXPECT_THAT(error_of("v3_8", {"board.chips=17"}), HasSubstr("board.chips = 17 is out of range"));
+  EXPECT_THAT(error_of("v3_8", {"board.chips=20", "board.torus_x=4"}),
+              HasSubstr("40 cores; a board has at most 32"));
+  EXPECT_THAT(error_of("v3_8", {"board.chips=33"}), HasSubstr("board.chips = 33 is out of range"));
   EXPECT_THAT(error_of("v3_8", {"board.cores_per_chip=3"}), HasSubstr("out of range"));
   EXPECT_THAT(error_of("v3_8", {"core.mxus=5"}), HasSubstr("out of range"));
   EXPECT_THAT(error_of("v3_8", {"mxu.cols=257"}), HasSubstr("out of range"));

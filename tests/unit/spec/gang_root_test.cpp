@@ -39,6 +39,17 @@ TEST(GangRoot, ReleasesACompleteBarrierInTheOrderOfItsCores) {
   EXPECT_EQ(text(root.arrive(0, {7, kStep, 3, 0x31})), "") << "the next step starts anew";
 }
 
+TEST(GangRoot, CountsThirtyTwoCores) {
+  GangRoot root;
+  for (uint32_t core = 31; core > 0; --core) {
+    EXPECT_EQ(text(root.arrive(core, {7, kStep, 0, ~0U})), "");
+  }
+  const std::vector<GangMessage> released = root.arrive(0, {7, kStep, 0, ~0U});
+  ASSERT_EQ(released.size(), 32U);
+  EXPECT_EQ(released.front().core, 0U);
+  EXPECT_EQ(released.back().core, 31U);
+}
+
 TEST(GangRoot, DrainBarriersCountCoresOfAllSteps) {
   GangRoot root;
   EXPECT_EQ(text(root.arrive(0, {7, kDrain, 2, 3})), "");

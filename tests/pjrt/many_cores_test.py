@@ -1,0 +1,93 @@
+"""A board of 4 x 4 chips, 32 cores, in one process: JAX sees 32 devices, and programs over all of them equal those on
+as many devices of its CPU backend. Collectives over all devices and over groups are exact; a jitted training step stays
+within the bound of one bf16 pass of the matrix units.
+
+TPU_LIBRARY_PATH names the plugin, TPUBOARD_BOARD the board.
+"""
+
+from __future__ import annotations
+
+import os
+
+CORES = 32
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={CORES}"
+
+import jax  # noqa: E402, reads the environment
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax import lax  # noqa: E402
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P  # noqa: E402
+
+BF16 = 2.0**-7  # as in jax_test.py
+
+
+def devices_of_the_board() -> None:
+    """Ids, coordinates and kinds."""
+    devices = jax.devices()
+    assert len(devices) == jax.local_device_count() == CORES, devices
+    assert [d.id for d in devices] == list(range(CORES))
+    places = [(d.coords[0], d.coords[1], d.core_on_chip) for d in devices]
+    assert places == [(x, y, core) for y in range(4) for x in range(4) for core in range(2)], places
+
+
+def collectives(kind: str) -> list[np.ndarray]:
+    """Of all devices of a backend, and of groups of 8 and of 4."""
+    mesh = Mesh(np.array(jax.devices(kind)).reshape(8, 4), ("a", "b"))
+    random = np.random.default_rng(1)
+
+    def body(v: jax.Array) -> list[jax.Array]:
+        out = []
+        for axes, size in ((("a", "b"), CORES), ("a", 8), ("b", 4)):
+            out += [lax.psum(v, axes), lax.pmax(v, axes), lax.all_gather(v, axes, axis=1, tiled=True),
+                    lax.psum_scatter(v, axes, scatter_dimension=1, tiled=True),
+                    lax.all_to_all(v, axes, 1, 0, tiled=True),
+                    lax.ppermute(v, axes, [(i, (i + 3) % size) for i in range(size - 1)])]
+        return out
+
+    both = P(("a", "b"))
+    whole = random.integers(-9, 9, (2 * CORES, 3 * CORES)).astype(np.float32)
+    step = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=both, out_specs=both, check_vma=False))
+    return [np.asarray(v) for v in step(jax.device_put(whole, NamedSharding(mesh, both)))]
+
+
+def training(kind: str) -> list[np.ndarray]:
+    """Three steps of a perceptron, data parallel, with the loss of each."""
+    mesh = Mesh(np.array(jax.devices(kind)), ("data",))
+    random = np.random.default_rng(2)
+    sizes = (96, 160, 10)
+    params = [random.normal(size=shape).astype(np.float32) / 10 for shape in zip(sizes[:-1], sizes[1:], strict=True)]
+    params = jax.device_put(params, NamedSharding(mesh, P()))
+    rows = NamedSharding(mesh, P("data"))
+    images = jax.device_put(random.normal(size=(8 * CORES, sizes[0])).astype(np.float32), rows)
+    labels = jax.device_put(random.integers(0, sizes[-1], 8 * CORES).astype(np.int32), rows)
+
+    def loss_of(params: list[jax.Array], images: jax.Array, labels: jax.Array) -> jax.Array:
+        scores = jax.nn.relu(images @ params[0]) @ params[1]
+        return -jnp.take_along_axis(jax.nn.log_softmax(scores), labels[:, None], 1).mean()
+
+    @jax.jit
+    def step(params: list[jax.Array], images: jax.Array, labels: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+        loss, gradients = jax.value_and_grad(loss_of)(params, images, labels)
+        return [p - 0.5 * g for p, g in zip(params, gradients, strict=True)], loss
+
+    losses = []
+    for _ in range(3):
+        params, loss = step(params, images, labels)
+        losses.append(np.asarray(loss))
+    assert losses[2] < losses[0], losses
+    return [*losses, *(np.asarray(p) for p in params)]
+
+
+def main() -> None:
+    """All checks."""
+    devices_of_the_board()
+    board = jax.devices()[0].platform
+    for got, expected in zip(collectives(board), collectives("cpu"), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    for got, expected in zip(training(board), training("cpu"), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=BF16 * np.abs(expected).max())
+    print("32 devices: collectives equal, three steps within the bound")
+
+
+if __name__ == "__main__":
+    main()
