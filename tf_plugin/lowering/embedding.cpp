@@ -3,6 +3,7 @@
 // core that has a row adds it to the vector of each sample that wants it, and the sums of these
 // parts go to the cores of the samples. Gradients go the other way, to the core that has the row.
 #include "lowering/lowered.hpp"
+#include "lowering/outcome.hpp"
 #include "tensorflow/c/tf_tensor.h"
 #include "tensorflow/core/protobuf/tpu/optimization_parameters.pb.h"
 #include "tensorflow/core/protobuf/tpu/tpu_embedding_configuration.pb.h"
@@ -426,16 +427,6 @@ absl::Status make_call(const Embeddings& embeddings, EmbeddingCall call, Lowered
   return absl::OkStatus();
 }
 
-Outcome embedding_outcome(const absl::Status& status) {
-  return {static_cast<int>(status.code()), std::string(status.message())};
-}
-
-void embedding_answer(const absl::Status& status, Lowered& lowered) {
-  const Outcome outcome = embedding_outcome(status);
-  lowered.error_code = outcome.error_code;
-  lowered.error = outcome.error;
-}
-
 }  // namespace
 }  // namespace tpu::tensorflow
 
@@ -444,20 +435,19 @@ extern "C" {
 
 void tpuboard_tf_embeddings(const char* config, size_t size, tpu::tensorflow::Embeddings& read,
                             tpu::tensorflow::Outcome& outcome) {
-  outcome = tpu::tensorflow::embedding_outcome(tpu::tensorflow::read({config, size}, read));
+  outcome = tpu::tensorflow::outcome_of(tpu::tensorflow::read({config, size}, read));
 }
 
 void tpuboard_tf_embedding_program(const tpu::tensorflow::Embeddings& embeddings, bool update,
                                    const std::vector<tpu::tensorflow::EmbeddingIds>& ids,
                                    tpu::tensorflow::Lowered& lowered) {
-  tpu::tensorflow::embedding_answer(tpu::tensorflow::make_program(embeddings, update, ids, lowered),
-                                    lowered);
+  tpu::tensorflow::answer(tpu::tensorflow::make_program(embeddings, update, ids, lowered), lowered);
 }
 
 void tpuboard_tf_embedding_call(const tpu::tensorflow::Embeddings& embeddings,
                                 tpu::tensorflow::EmbeddingCall call,
                                 tpu::tensorflow::Lowered& lowered) {
-  tpu::tensorflow::embedding_answer(tpu::tensorflow::make_call(embeddings, call, lowered), lowered);
+  tpu::tensorflow::answer(tpu::tensorflow::make_call(embeddings, call, lowered), lowered);
 }
 
 void tpuboard_tf_host_tensor(const void* tensor, tpu::tensorflow::HostTensor& read) {

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "lowering/lowered.hpp"
+#include "lowering/outcome.hpp"
 #include "tensorflow/core/common_runtime/next_pluggable_device/c/outside_compilation_params.h"
 #include "tensorflow/core/framework/rendezvous.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -14,10 +15,6 @@ namespace tpu::tensorflow {
 namespace {
 
 namespace tf = ::tensorflow;
-
-Outcome outcome_of(const absl::Status& status) {
-  return {static_cast<int>(status.code()), std::string(status.message())};
-}
 
 // Tensors are in the memory of the host, although the key names a core.
 tf::RendezvousInterface::Args on_host() {

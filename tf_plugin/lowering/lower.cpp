@@ -8,6 +8,7 @@
 #include "lowering/lowered.hpp"
 #include "lowering/mlir_form.hpp"
 #include "lowering/model_parallel.hpp"
+#include "lowering/outcome.hpp"
 #include "lowering/random.hpp"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
@@ -290,14 +291,6 @@ absl::Status seed(absl::string_view bytes, Lowered& lowered) {
   TF_RETURN_IF_ERROR(seed_random_numbers(*module, lowered.seeded));
   lowered.hlo = module->ToProto().SerializeAsString();
   return absl::OkStatus();
-}
-
-void answer(const absl::Status& status, Lowered& lowered) {
-  if (!status.ok()) {
-    lowered = {};
-    lowered.error_code = static_cast<int>(status.code());
-    lowered.error = std::string(status.message());
-  }
 }
 
 }  // namespace
