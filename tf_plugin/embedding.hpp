@@ -1,30 +1,20 @@
-// The tables of TPUEmbedding. Their rows are divided between the cores; lookups and updates are
-// programs of all cores (lowering/embedding.cpp). A batch of ids waits on the host until the step
-// that uses it is launched. Then its lookup is launched in front of the step, and the update behind
-// the last core's step, with the gradients that the step gives. Batches are used in their order.
+// TPUEmbedding: the batches of ids, and the order in which steps use them and the tables
+// (embedding_tables.hpp). A batch waits on the host until the step that uses it is launched. Then
+// its lookup is launched in front of the step, and the update behind the last core's step, with the
+// gradients that the step gives. Batches are used in their order.
 #pragma once
 
-#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "lowering/lowered.hpp"
-#include "runtime/runtime.hpp"
+#include "embedding_tables.hpp"
 #include "sync/mutex.hpp"
 
 namespace tpu::tensorflow {
-
-/// The ids of a feature for the samples of one core.
-struct FeatureIds {
-  bool combined = false;  ///< EmbeddingIds
-  std::vector<int32_t> ids, samples;
-  std::vector<float> weights;
-};
 
 class EmbeddingEngine {
  public:
@@ -43,15 +33,14 @@ class EmbeddingEngine {
   /// As lose(), if there is a batch, or a step that waits for one.
   void cancel(const std::string& why);
   /// Throws FailedPrecondition when nothing was configured.
-  Embeddings embeddings() const;
+  std::shared_ptr<const Embeddings> embeddings() const;
 
-  /// By array and table, all rows.
-  using Arrays = std::vector<std::vector<std::span<float>>>;
+  using Arrays = EmbeddingTables::Arrays;
   void write(const Arrays& arrays);
   /// Waits until what was launched has run.
-  void read(const Arrays& arrays) const;
+  void read(const Arrays& arrays);
 
-  /// The next batch of this core. `trains`: its step gives gradients.
+  /// The next batch of this core. `trains`: its step gives gradients. Waits for nobody.
   void enqueue(int core, bool trains, std::vector<FeatureIds> features);
 
   struct Batch;
@@ -61,36 +50,29 @@ class EmbeddingEngine {
   static const std::vector<pjrt::DeviceArrayPtr>& vectors_of(const Batch& batch, int core);
   /// No step of this core is launched with it. Does nothing if it was lost before.
   void give_up(const std::shared_ptr<Batch>& batch, const driver::Error& why);
-  /// The step of a core was launched with it, and gives these arrays.
+  /// The step of a core was launched with it, and gives these arrays. `calls_host`: a part of the
+  /// step runs there.
   void launched(const std::shared_ptr<Batch>& batch, int core,
-                std::vector<pjrt::DeviceArrayPtr> gradients);
+                std::vector<pjrt::DeviceArrayPtr> gradients, bool calls_host);
 
  private:
-  using Forms = std::vector<EmbeddingIds>;
-  struct Program {
-    std::shared_ptr<const client::CompiledProgram> compiled;
-    std::shared_ptr<const pjrt::DeviceProgram> loaded;
-  };
-
+  template <typename Wanted, typename Work>
+  void in_turn(const Wanted& wanted, const Work& work) TPU_REQUIRES(mutex_);
   const Embeddings& need() const TPU_REQUIRES(mutex_);
   std::shared_ptr<Batch> batch_of(uint64_t number) TPU_REQUIRES(mutex_);
-  const Program& program(bool update, const Forms& forms) TPU_REQUIRES(mutex_);
   std::shared_ptr<Batch> wait_for(uint64_t number) TPU_REQUIRES(mutex_);
-  std::vector<driver::Event> start_reads(const Arrays& arrays, std::exception_ptr& refused) const
-      TPU_REQUIRES(mutex_);
-  void put_ids(Batch& batch, const Program& lookup, size_t first) TPU_REQUIRES(mutex_);
-  void look_up(Batch& batch) TPU_REQUIRES(mutex_);
-  void update(const Batch& batch) TPU_REQUIRES(mutex_);
+  void look_up(const std::shared_ptr<Batch>& batch, bool gives_gradients) TPU_REQUIRES(mutex_);
+  void update(const std::shared_ptr<Batch>& batch) TPU_REQUIRES(mutex_);
   void check_not_lost() const TPU_REQUIRES(mutex_);
+  void check_not_dropped(uint64_t dropped) const TPU_REQUIRES(mutex_);
   void lose_all(const driver::Error& why) TPU_REQUIRES(mutex_);
   void drop(const driver::Error& why) TPU_REQUIRES(mutex_);
 
-  mutable base::Mutex mutex_;
+  mutable base::Mutex mutex_;  // not held in calls of the board
   base::CondVar changed_;
-  std::optional<Embeddings> embeddings_ TPU_GUARDED_BY(mutex_);
-  /// By core, then all arrays of each table, as an update takes them.
-  std::vector<std::vector<pjrt::DeviceArrayPtr>> tables_ TPU_GUARDED_BY(mutex_);
-  std::map<std::pair<bool, Forms>, Program> programs_ TPU_GUARDED_BY(mutex_);
+  std::shared_ptr<EmbeddingTables> tables_ TPU_GUARDED_BY(mutex_);  // null: not configured
+  // Of in_turn(): how many there were, and how many of them are over.
+  uint64_t turns_ TPU_GUARDED_BY(mutex_) = 0, turns_over_ TPU_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, std::shared_ptr<Batch>> batches_ TPU_GUARDED_BY(mutex_);  // by number
   std::vector<uint64_t> enqueued_, taken_ TPU_GUARDED_BY(mutex_);              // by core
   uint64_t over_ TPU_GUARDED_BY(mutex_) = 0;     // the number of the first batch that is not
@@ -112,7 +94,7 @@ class EmbeddingStep {
   /// Addresses, for the launch.
   const std::vector<uint64_t>& arguments() const { return arguments_; }
   const std::vector<uint64_t>& results() const { return results_; }
-  void launched();
+  void launched(bool calls_host);
 
  private:
   void free_all();

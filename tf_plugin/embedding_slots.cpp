@@ -186,7 +186,8 @@ void enqueue(const TpuEmbeddingEngine_EnqueueTensorBatch_Params& params) {
         "TPUEmbedding.enqueue with the mode of a backward pass alone is not supported; expected "
         "train or inference");
   }
-  const Embeddings all = EmbeddingEngine::get().embeddings();
+  const std::shared_ptr<const Embeddings> embeddings = EmbeddingEngine::get().embeddings();
+  const Embeddings& all = *embeddings;
   const size_t count = all.features.size();
   const std::vector<std::string>& combiners = params.fixed_state->combiners;
   if (params.sample_indices_tensors_size != count ||
@@ -208,7 +209,8 @@ void enqueue(const TpuEmbeddingEngine_EnqueueTensorBatch_Params& params) {
 }
 
 EmbeddingEngine::Arrays arrays_of(const TpuEmbeddingEngineParameters& params) {
-  const Embeddings all = EmbeddingEngine::get().embeddings();
+  const std::shared_ptr<const Embeddings> embeddings = EmbeddingEngine::get().embeddings();
+  const Embeddings& all = *embeddings;
   if (params.num_tables != all.tables.size()) {
     pjrt::throw_invalid(fmt::format("{} tables of TPUEmbedding, expected {}", params.num_tables,
                                     all.tables.size()));

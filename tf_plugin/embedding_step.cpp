@@ -27,12 +27,12 @@ EmbeddingStep::EmbeddingStep(int core, size_t arguments, size_t results) : core_
   }
 }
 
-void EmbeddingStep::launched() {
+void EmbeddingStep::launched(bool calls_host) {
   std::vector<pjrt::DeviceArrayPtr> gradients;
   for (const uint64_t result : results_) {
     gradients.push_back(std::get<pjrt::DeviceArrayPtr>(System::get().memory().contents(result)));
   }
-  EmbeddingEngine::get().launched(batch_, core_, std::move(gradients));
+  EmbeddingEngine::get().launched(batch_, core_, std::move(gradients), calls_host);
   launched_ = true;
 }
 

@@ -295,11 +295,14 @@ void launch(const Launch& params) {
     }
   } catch (...) {
     given.program->refuse(stream, launch);
+    if (given.lowered.embedding_arguments > 0 && !embeddings) {  // other cores have the batch
+      EmbeddingEngine::get().lose(StatusError(status_of_exception()));
+    }
     throw;
   }
   given.program->launch(stream, launch);
   if (embeddings) {
-    embeddings->launched();
+    embeddings->launched(!given.lowered.host_transfers.empty());
   }
 }
 

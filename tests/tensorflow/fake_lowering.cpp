@@ -1,21 +1,29 @@
-// In the place of libtpuboard_tf.so: a request is the number of replicas, a byte, and an HLO module
-// behind it; or a text behind a zero, the error of the lowering.
+// In the place of libtpuboard_tf.so: a request is the number of replicas, a byte, how many arrays
+// the program takes from the tables of embeddings, how many it gives them, the channel by which the
+// host gives it ones, if any, and an HLO module behind that; or a text behind a zero, the error of
+// the lowering. fake_embeddings.cpp has the rest.
+#include <algorithm>
 #include <string>
 
 #include "abi/ops.h"
+#include "fake_embeddings.hpp"
 #include "lowering/lowered.hpp"
 
 namespace {
 
-// Graphs of the library compute nothing on the host.
 class FakeHostSide : public tpu::tensorflow::HostSide {
  public:
   tpu::tensorflow::Outcome send(const tpu::tensorflow::HostTransfer&, const void*,
                                 size_t) override {
     return {};
   }
-  tpu::tensorflow::Outcome receive(const tpu::tensorflow::HostTransfer&, void*, size_t) override {
-    return {};
+  tpu::tensorflow::Outcome receive(const tpu::tensorflow::HostTransfer&, void* bytes,
+                                   size_t size) override {
+    std::fill_n(static_cast<float*>(bytes), size / sizeof(float), 1.0F);
+    constexpr int kOutOfRange = 11;
+    return tpuboard_fake_embeddings().host_fails
+               ? tpu::tensorflow::Outcome{kOutOfRange, "the host has no ones"}
+               : tpu::tensorflow::Outcome{};
   }
   void abort(int, const std::string&) override {}
   bool keeps_rendezvous() const override { return true; }
@@ -35,7 +43,12 @@ void tpuboard_tf_lower(const char* request, size_t size, tpu::tensorflow::Lowere
     return;
   }
   lowered.replicas = bytes[0];
-  lowered.hlo = bytes.substr(1);
+  lowered.embedding_arguments = static_cast<size_t>(bytes.at(1));
+  lowered.embedding_results = static_cast<size_t>(bytes.at(2));
+  if (bytes.at(3) != 0) {
+    lowered.host_transfers.push_back({bytes[3], "ones", false, 1, {}});
+  }
+  lowered.hlo = bytes.substr(4);
 }
 
 void tpuboard_tf_seed(const char* module, size_t size, tpu::tensorflow::Lowered& lowered) {
@@ -47,22 +60,6 @@ void tpuboard_tf_host_side(const SE_OutsideCompilationParams& params,
                            std::shared_ptr<tpu::tensorflow::HostSide>& made) {
   made = params.device_name != nullptr ? std::make_shared<FakeHostSide>() : nullptr;
 }
-
-// Its graphs have no embeddings.
-void tpuboard_tf_embeddings(const char* /*config*/, size_t /*size*/,
-                            tpu::tensorflow::Embeddings& /*read*/,
-                            tpu::tensorflow::Outcome& outcome) {
-  constexpr int kUnimplemented = 12;
-  outcome = {kUnimplemented, "no embeddings"};
-}
-void tpuboard_tf_embedding_program(const tpu::tensorflow::Embeddings& /*embeddings*/,
-                                   bool /*update*/,
-                                   const std::vector<tpu::tensorflow::EmbeddingIds>& /*ids*/,
-                                   tpu::tensorflow::Lowered& /*lowered*/) {}
-void tpuboard_tf_embedding_call(const tpu::tensorflow::Embeddings& /*embeddings*/,
-                                tpu::tensorflow::EmbeddingCall /*call*/,
-                                tpu::tensorflow::Lowered& /*lowered*/) {}
-void tpuboard_tf_host_tensor(const void* /*tensor*/, tpu::tensorflow::HostTensor& /*read*/) {}
 
 const char* tpuboard_tf_version() { return "2.20.0"; }
 

@@ -89,7 +89,7 @@ class TfLaunch : public testing::Test {
   static XLA_TpuProgram* program(bool in_place) {
     const Status status;
     XLA_TpuProgram* const made =
-        compile(std::string(1, static_cast<char>(kCores)) + update_module(in_place), status);
+        compile(std::string{static_cast<char>(kCores), 0, 0, 0} + update_module(in_place), status);
     EXPECT_EQ(status.code(), kOk) << status.text();
     return made;
   }

@@ -255,6 +255,24 @@ class LookedUp:
 
         self.strategy.run(step)
 
+    @tf.function
+    def train_by_host(self, ids: tf.Tensor, fails: tf.Tensor) -> None:
+        """The gradients, ones, come from the host, which may fail to give them."""
+        def on_host(shape: tf.Tensor, fail: tf.Tensor) -> tf.Tensor:
+            def given(like: tf.Tensor, fail: tf.Tensor) -> np.ndarray:
+                if fail:
+                    raise ValueError("no gradients")
+                return np.ones_like(like)
+
+            return tf.ensure_shape(tf.py_function(given, [shape, fail], tf.float32), [2, WIDTH])
+
+        def step(fail: tf.Tensor) -> None:
+            vectors = self.embedding.dequeue()["id"]
+            self.embedding.apply_gradients({"id": tf.compat.v1.tpu.outside_compilation(on_host, vectors, fail)})
+
+        self.embedding.enqueue({"id": ids}, training=True)
+        self.strategy.run(step, (fails,))
+
     def check(self, what: str, found: tf.distribute.DistributedValues, number: int) -> None:
         check_equal(what, [value.numpy() for value in self.strategy.experimental_local_results(found)],
                     [[number] * 2] * 8)
@@ -301,6 +319,23 @@ def check_lost_batches(folder: Path) -> None:
     table.check("the step behind it", table.both(table.ids(9)), 9)
 
 
+def check_failed_step(folder: Path) -> None:
+    tf.config.set_soft_device_placement(True)  # for the part on the host
+    table = LookedUp()
+    learned = np.float32(RATE) * np.float32(16)  # each of 16 samples has the id
+    table.train_by_host(table.ids(3), tf.constant(False))
+    expected = np.arange(16, dtype=np.float32)
+    expected[3] -= learned
+    for number in range(2):
+        check_raises("a step whose part on the host fails", tf.errors.OpError, ("no gradients",),
+                     lambda: table.train_by_host(table.ids(3), tf.constant(True)))
+        reader = tf.train.load_checkpoint(table.checkpoint.save(str(folder / f"failed{number}")))
+        rows = [reader.get_tensor(name) for name, shape in reader.get_variable_to_shape_map().items()
+                if shape == [16, WIDTH]]
+        check_equal("the tables behind it", rows, [np.repeat(expected[:, None], WIDTH, 1)])
+    table.train_by_host(table.ids(5), tf.constant(False))
+
+
 def check_errors() -> None:
     trained = Trained(OPTIMIZERS["SGD"](), sparse=True, assigned=True)
     check_close("a training behind the errors, with a device assignment", float(trained.train()),
@@ -322,8 +357,10 @@ with highest_precision(), tempfile.TemporaryDirectory() as name_of_folder:
     check_rates()
     check_lost_batches(Path(name_of_folder))
     check_errors()
+    check_failed_step(Path(name_of_folder))
 works("`TPUEmbedding`: SGD, Adagrad, Adam, FTRL", "[tables by row on all cores](#tables-of-tpuembedding)")
 works("`TPUEmbedding`: dense, ragged, sparse ids, sequences", "mean, sum and sqrtn, with weights")
 works("`TPUEmbedding`: checkpoints, evaluation, learning rates by step", "training continues bit by bit")
+works("`TPUEmbedding`: a step that fails on the host", "exception; the tables stay as they were")
 works("`TPUEmbedding`: wrong ids, other optimizers", "exceptions; training continues from a checkpoint")
 print("all passed")
