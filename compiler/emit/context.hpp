@@ -11,6 +11,7 @@
 
 #include "emit/command_sink.hpp"
 #include "emit/exchange/channels.hpp"
+#include "emit/fetched_scalars.hpp"
 #include "emit/registers.hpp"
 #include "plan/plan.hpp"
 #include "vpu/vpu_gen.hpp"
@@ -30,6 +31,7 @@ struct EmitContext {
   CommandSink sink;
   Channels channels;
   std::map<const Value*, int64_t> counters;  // argument of a loop's body -> address in SMEM
+  FetchedScalars fetched;                    // of the piece
   std::unique_ptr<InflightExchange> inflight;
   bool overlap = true;  // commands of one kernel or iteration may run beside those of the next
   std::vector<std::string> loop_copies;  // see EmittedProgram
@@ -64,8 +66,10 @@ void load_box(EmitContext& ctx, const Places& places, const Value* v, int64_t fi
 
 // scalar.cpp
 void scalar(EmitContext& ctx, const Value* v, int reg);  // computed by the sequencer
-// Scalars that lie in buffers: to SMEM, then the sequencer waits for them.
-void fetch_scalars(CommandSink& sink, const std::vector<ScalarPlace>& from, uint32_t id);
-void read_scalar(CommandSink& sink, size_t index, Elem elem, int reg);
+// Scalars that lie in buffers: those that are not in SMEM yet go there, and the sequencer waits for
+// them. Returns where each is, by its index.
+std::map<size_t, int64_t> fetch_scalars(EmitContext& ctx, const std::vector<ScalarPlace>& from,
+                                        uint32_t id);
+void read_scalar(CommandSink& sink, int64_t address, Elem elem, int reg);
 
 }  // namespace tpu::compiler

@@ -50,6 +50,7 @@ void store_counter(EmitContext& ctx, Elem elem, const WhilePlan& plan, uint32_t 
 
 void emit_region(EmitContext& ctx, const Schedule& schedule) {
   ctx.channels.forget_peers();  // registers that another path may not have set
+  ctx.fetched.forget();
   for (const Step& step : schedule.steps) {
     emit_step(ctx, step);
   }
@@ -108,10 +109,10 @@ void emit_conditional(EmitContext& ctx, const Step& step, const WhilePlan& plan)
   ctx.sink.control(Control::Kind::kLoop);
   mark(ctx, ScalarOp::kMarkb, step.op_id);
   emit_region(ctx, plan.condition);
-  fetch_scalars(ctx.sink, plan.test, step.op_id);
+  const auto fetched = fetch_scalars(ctx, plan.test, step.op_id);
   ctx.channels.forget_peers();
   ctx.sink.control(Control::Kind::kDrain);
-  read_scalar(ctx.sink, 0, Elem::kI1, kScalarRegister);
+  read_scalar(ctx.sink, fetched.at(0), Elem::kI1, kScalarRegister);
   ctx.sink.branch(ScalarOp::kBeq, kScalarRegister, 0, out);
   emit_body(ctx, plan.body, step.op_id);
   ctx.sink.branch(ScalarOp::kJmp, 0, 0, top);
@@ -173,11 +174,12 @@ void note_copies(EmitContext& ctx, const Step& step, const RegionPlan& body) {
 }
 
 // The predicate of an if, or the index of a case: below zero or too large means the last arm.
-void read_choice(EmitContext& ctx, const Op& op, const BranchPlan& plan) {
+void read_choice(EmitContext& ctx, const Op& op, const std::map<size_t, int64_t>& fetched,
+                 const BranchPlan& plan) {
   if (plan.predicate.empty()) {
     scalar(ctx, op.operands[0], kScalarRegister);
   } else {
-    read_scalar(ctx.sink, 0, op.operand_type(0).elem, kScalarRegister);
+    read_scalar(ctx.sink, fetched.at(0), op.operand_type(0).elem, kScalarRegister);
   }
   if (op.kind == Kind::kCase) {
     ctx.sink.load_immediate(kLimitRegister, static_cast<int64_t>(plan.arms.size()));
@@ -206,15 +208,16 @@ void emit_while(EmitContext& ctx, const Step& step, const WhilePlan& plan) {
   } else if (plan.runs) {
     emit_conditional(ctx, step, plan);
   }
+  ctx.fetched.forget();
 }
 
 void emit_branch(EmitContext& ctx, const Step& step, const BranchPlan& plan) {
   const Op& op = *step.kernel->ops[0];
-  fetch_scalars(ctx.sink, plan.predicate, step.op_id);
+  const auto fetched = fetch_scalars(ctx, plan.predicate, step.op_id);
   ctx.sink.run(plan.settled);
   ctx.sink.control(Control::Kind::kDrain);
   mark(ctx, ScalarOp::kMarkb, step.op_id);
-  read_choice(ctx, op, plan);
+  read_choice(ctx, op, fetched, plan);
   const size_t arms = plan.arms.size();
   std::vector<int> labels;
   for (size_t r = 0; r + 1 < arms; ++r) {
@@ -239,6 +242,7 @@ void emit_branch(EmitContext& ctx, const Step& step, const BranchPlan& plan) {
   ctx.sink.control(Control::Kind::kEnd);
   ctx.sink.control(Control::Kind::kLabel, out);
   mark(ctx, ScalarOp::kMarke, step.op_id);
+  ctx.fetched.forget();
 }
 
 }  // namespace tpu::compiler

@@ -8,12 +8,6 @@ namespace tpu::compiler {
 
 using spec::ScalarOp;
 
-namespace {
-
-constexpr int64_t kSmemScalars = 16;  // SMEM of scalars on their way; counters lie behind
-
-}  // namespace
-
 static void scalar_binary(EmitContext& ctx, const Op& op, int reg);
 
 void scalar(EmitContext& ctx, const Value* v, int reg) {
@@ -125,23 +119,36 @@ static void scalar_binary(EmitContext& ctx, const Op& op, int reg) {
   ctx.sink.wrap(reg, op.type().elem);
 }
 
-// Scalar i goes to the i-th 8 bytes behind kSmemScalars.
-void fetch_scalars(CommandSink& sink, const std::vector<ScalarPlace>& from, uint32_t id) {
+std::map<size_t, int64_t> fetch_scalars(EmitContext& ctx, const std::vector<ScalarPlace>& from,
+                                        uint32_t id) {
+  std::map<size_t, int64_t> places;
+  std::vector<const ScalarPlace*> missing;  // found ones first: none of them may lose its place
   for (const ScalarPlace& s : from) {
-    sink.copy_bytes(s.from, smem_addr(kSmemScalars + 8 * static_cast<int64_t>(s.index)), s.bytes,
-                    s.bytes, id);
+    if (const auto held = ctx.fetched.find(s)) {
+      places[s.index] = *held;
+    } else {
+      missing.push_back(&s);
+    }
   }
-  if (!from.empty()) {
+  for (const ScalarPlace* s : missing) {
+    const auto again = ctx.fetched.find(*s);  // two starts may be one value
+    places[s->index] = again ? *again : ctx.fetched.add(*s);
+    if (!again) {
+      ctx.sink.copy_bytes(s->from, smem_addr(places[s->index]), s->bytes, s->bytes, id);
+    }
+  }
+  if (!missing.empty()) {
     Control wait;
     wait.kind = Control::Kind::kWait;
-    wait.item = static_cast<int>(sink.listing.items.size()) - 1;
-    sink.listing.append(wait);
+    wait.item = static_cast<int>(ctx.sink.listing.items.size()) - 1;
+    ctx.sink.listing.append(wait);
   }
+  return places;
 }
 
-// Reads the i-th fetched scalar. ui64 above the signed range becomes a large positive number.
-void read_scalar(CommandSink& sink, size_t index, Elem elem, int reg) {
-  const auto at = static_cast<int32_t>(kSmemScalars + 8 * static_cast<int64_t>(index));
+// ui64 above the signed range becomes a large positive number.
+void read_scalar(CommandSink& sink, int64_t address, Elem elem, int reg) {
+  const auto at = static_cast<int32_t>(address);
   sink.insn(elem_bytes(elem) == 8 ? ScalarOp::kLds64 : ScalarOp::kLds32, reg, 0, 0, at);
   if (elem == Elem::kU64) {
     sink.insn(ScalarOp::kShri, reg + 1, reg, 0, 63);

@@ -7,7 +7,9 @@ std::vector<ScalarPlace> scalar_places(Residency& memory, const std::vector<Nest
   for (size_t i = 0; i < from.size(); ++i) {
     if (from[i].value != nullptr) {
       const int64_t bytes = elem_bytes(from[i].value->type.elem);
-      out.push_back({i, place_of(memory.at(from[i].value), from[i].view.offset * bytes), bytes});
+      const int64_t offset = from[i].view.offset;
+      const spec::Addr at = place_of(memory.at(from[i].value), offset * bytes);
+      out.push_back({i, from[i].value, offset, at, bytes});
     }
   }
   return out;

@@ -9,7 +9,9 @@
 namespace tpu::compiler {
 
 struct ScalarPlace {
-  size_t index = 0;  // names it among those of its kernel
+  size_t index = 0;              // names it among those of its kernel
+  const Value* value = nullptr;  // of which it is the element at `offset`
+  int64_t offset = 0;
   spec::Addr from{};
   int64_t bytes = 0;
 };

@@ -9,13 +9,13 @@ using spec::ScalarOp;
 
 // kAddressRegister = bytes from the starts that are known to the box.
 static void start_address(EmitContext& ctx, const DynamicPlan& p, uint32_t id) {
-  fetch_scalars(ctx.sink, p.scalars, id);
+  const auto fetched = fetch_scalars(ctx, p.scalars, id);
   ctx.sink.insn(ScalarOp::kLi, kAddressRegister, 0, 0, 0);
   for (const DynamicStart& start : p.starts) {
     if (start.scalar < 0) {
       scalar(ctx, start.value, kScalarRegister);
     } else {
-      read_scalar(ctx.sink, static_cast<size_t>(start.scalar), start.value->type.elem,
+      read_scalar(ctx.sink, fetched.at(static_cast<size_t>(start.scalar)), start.value->type.elem,
                   kScalarRegister);
     }
     ctx.sink.insn(ScalarOp::kMax, kScalarRegister, kScalarRegister, 0, 0);

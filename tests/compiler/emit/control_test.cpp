@@ -301,6 +301,54 @@ TEST(Control, DisassemblyAssemblesToTheSameImage) {
   EXPECT_NE(dump.find("bne"), std::string::npos);
 }
 
+std::string listing_of(const Module& module) {
+  std::string dump;
+  CompileOptions options;
+  options.dump_after = {"listing"};
+  options.dump = [&](const std::string&, const std::string& text) { dump += text; };
+  generate(module, spec::load_board("v3_8", {}), options);
+  return dump;
+}
+
+int count_of(const std::string& text, const std::string& part) {
+  int n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++n;
+  }
+  return n;
+}
+
+TEST(Control, AnIndexOfSeveralSlicesIsFetchedOnce) {
+  GraphBuilder b;
+  Value *x = b.arg(f32({12, 30})), *y = b.arg(f32({12, 30})), *n = b.arg(i32({}));
+  Builder r(b.region());
+  Value* zero = r.number(i32({}), 0);
+  Value* sum = r.add(r.slice(x, {n, zero}, {1, 30}), r.slice(y, {n, zero}, {1, 30}));
+  EXPECT_EQ(count_of(listing_of(b.done({r.update(x, sum, {n, zero})})), "Wsmem["), 1);
+}
+
+// In each iteration the index is another number; an arm that does not run has fetched nothing.
+TEST(Control, IndicesAreFetchedAgainInEachPiece) {
+  check_both([](GraphBuilder& b) {
+    Value *x = b.arg(f32({12, 300})), *first = b.arg(i32({})), *n = b.arg(i32({}));
+    Builder r(b.region());
+    Value* zero = r.number(i32({}), 0);
+    const Values out = r.times(5, {x, first}, [&](Builder& in, const Values& a) {
+      Value* row = in.slice(a[1], {a[2], zero}, {1, 300});
+      Value* p = in.compare(CompareDirection::kLt, n, a[0]);
+      const Values c =
+          in.choose(Kind::kIf, p, {f32({1, 300})},
+                    {[&](Builder& t, const Values&) {
+                       return Values{t.add(row, t.slice(a[1], {n, zero}, {1, 300}))};
+                     },
+                     [&](Builder& t, const Values&) { return Values{t.mul(row, row)}; }});
+      Value* both = in.add(c[0], in.slice(a[1], {n, zero}, {1, 300}));
+      return Values{in.update(a[1], both, {a[2], zero}), in.add(a[2], in.number(i32({}), 1))};
+    });
+    b.done({out[1]});
+  });
+}
+
 TEST(Control, EstimateCountsTheIterations) {
   const auto cycles = [](int64_t trips) {
     GraphBuilder b;
