@@ -97,14 +97,23 @@ std::optional<PackedPlan> plan_area(const Kernel& k, const Exchange& exchange, i
   plan.halves = exchange.stages() > 0 && plan.used > kSmallBytes;
   const int64_t pieces = plan.halves ? (plan.used + piece_bytes - 1) / piece_bytes : 1;
   plan.bytes = round_up((plan.used + pieces - 1) / pieces, kAlign << exchange.stages()) * pieces;
-  const auto area = memory.take(plan.bytes);
-  if (!area) {
-    return std::nullopt;
-  }
-  plan.area = *area;
-  for (const Share& s : shares) {
-    memory.move({place_of(memory.at(k.reads[s.value]), s.from), vmem_addr(plan.area + s.at),
-                 s.bytes, plan.unit, op_id});
+  // Doubling reads its area alone: a value that fills one is sent from where it lies.
+  const Buffer& only = memory.at(k.reads[shares[0].value]);
+  const bool in_place = !plan.halves && exchange.stages() > 0 && shares.size() == 1 &&
+                        only.vmem >= 0 && plan.used == only.bytes && plan.bytes == only.bytes;
+  if (in_place) {
+    plan.area = only.vmem;
+    memory.pins().add(only);
+  } else {
+    const auto area = memory.take(plan.bytes);
+    if (!area) {
+      return std::nullopt;
+    }
+    plan.area = *area;
+    for (const Share& s : shares) {
+      memory.move({place_of(memory.at(k.reads[s.value]), s.from), vmem_addr(plan.area + s.at),
+                   s.bytes, plan.unit, op_id});
+    }
   }
   if (!take_areas(memory, exchange, pieces, plan)) {
     return std::nullopt;
@@ -112,7 +121,9 @@ std::optional<PackedPlan> plan_area(const Kernel& k, const Exchange& exchange, i
   plan.before = memory.take_moves();
   const std::vector<Buffer*> inside = unpack(memory, k, shares, plan, op_id);
   std::vector<int64_t> areas = plan.halves ? plan.halving.memory : plan.landing;
-  areas.push_back(plan.area);
+  if (!in_place) {
+    areas.push_back(plan.area);
+  }
   for (const int64_t address : areas) {
     if (address != plan.sum() || inside.empty()) {
       memory.give(address);
@@ -142,6 +153,7 @@ std::optional<std::vector<PackedPlan>> plan_packed(const Kernel& k, const Exchan
     }
     plans.push_back(std::move(*plan));
   }
+  memory.pins().clear();
   whole.keep();
   return plans;
 }
