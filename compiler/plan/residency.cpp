@@ -87,7 +87,9 @@ void Residency::find_reads(const KernelProgram& kernels, const VirtualPads& pads
   }
   dying_.clear();
   died_ = 0;
+  copies_out_ = INT_MAX;
   for_each_kernel(kernels, [&](const Kernel& k) {
+    copies_out_ = k.kind == KernelClass::kCopyOut ? std::min(copies_out_, k.order) : copies_out_;
     for (const Value* v : k.reads) {
       read_at(*this, v, pads, k.order);
     }
@@ -261,6 +263,14 @@ void unlock(Residency& memory, Buffer& b) {
 }
 
 void Residency::drop_dead() {
+  std::vector<Buffer*> results;
+  for (const auto& [number, b] : resident_) {
+    if (b->vmem >= 0 && b->in_hbm && !b->scratch && !b->locked && !pins_.held.contains(b) &&
+        next_read(*b) >= copies_out_) {
+      results.push_back(b);
+    }
+  }
+  std::ranges::for_each(results, [&](Buffer* b) { drop(*b); });
   for (; died_ < dying_.size() && dying_[died_].first <= now_; ++died_) {
     Buffer* b = dying_[died_].second;
     dead_[b->number] = b;

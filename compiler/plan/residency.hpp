@@ -113,6 +113,7 @@ class Residency {
   void give(int64_t address);
   void drop(Buffer& b);  // its copy in VMEM, if there is one
   SharedVmem& shared() { return shared_; }
+  // What no kernel reads any more, and copies of results that lie where they must.
   void drop_dead();
   int64_t vmem_peak() const { return vmem_.peak_end(); }
 
@@ -139,6 +140,7 @@ class Residency {
   std::map<int, Buffer*> resident_;             // by number: those in VMEM, and more
   std::vector<std::pair<int, Buffer*>> dying_;  // with the kernel that reads it last, ascending
   bool reads_known_ = false, keeps_ = true;
+  int copies_out_ = INT_MAX;     // first kernel that only moves results
   size_t died_ = 0;              // of dying_: their last reader has run
   std::map<int, Buffer*> dead_;  // of those, by number: what may still hold memory
   RangeAllocator vmem_;
