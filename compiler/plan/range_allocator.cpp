@@ -4,26 +4,69 @@
 
 namespace tpu::compiler {
 
-RangeAllocator::RangeAllocator(int64_t size) { free_[0] = size; }
+namespace {
+
+constexpr int64_t kFrontShare = 8, kSmallShare = 256;  // of all bytes
+
+}  // namespace
+
+RangeAllocator::RangeAllocator(int64_t size, bool apart)
+    : size_(size), front_(apart ? size / kFrontShare / kAlign * kAlign : 0), cursor_(front_) {
+  free_[0] = size;
+}
+
+int64_t& RangeAllocator::cursor_of(int64_t bytes) {
+  return front_ > 0 && bytes <= size_ / kSmallShare ? small_cursor_ : cursor_;
+}
+
+std::optional<int64_t> RangeAllocator::find(int64_t bytes, int64_t from, int64_t to) const {
+  auto it = free_.upper_bound(from);
+  if (it != free_.begin()) {
+    --it;
+  }
+  for (; it != free_.end() && it->first < to; ++it) {
+    const int64_t start = std::max(it->first, from);
+    if (start + bytes <= std::min(it->first + it->second, to)) {
+      return start;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> RangeAllocator::find(int64_t bytes) const {
+  if (front_ == 0) {
+    const auto fits = [&](const auto& hole) { return hole.second >= bytes; };
+    const auto hole = std::find_if(free_.lower_bound(cursor_), free_.end(), fits);
+    return hole != free_.end() ? std::optional(hole->first) : find(bytes, 0, size_);
+  }
+  const bool small = bytes <= size_ / kSmallShare;
+  const int64_t from = small ? 0 : front_, to = small ? front_ : size_;
+  auto found = find(bytes, small ? small_cursor_ : cursor_, to);
+  if (!found) {
+    found = find(bytes, from, to);
+  }
+  return found ? found : find(bytes, 0, size_);
+}
 
 std::optional<int64_t> RangeAllocator::take(int64_t bytes) {
   bytes = std::max(round_up(bytes, kAlign), kAlign);
-  const auto fits = [&](const auto& hole) { return hole.second >= bytes; };
-  auto it = std::find_if(free_.lower_bound(cursor_), free_.end(), fits);
-  if (it == free_.end()) {
-    it = std::find_if(free_.begin(), free_.end(), fits);
-  }
-  if (it == free_.end()) {
+  const std::optional<int64_t> found = find(bytes);
+  if (!found) {
     return std::nullopt;
   }
-  const auto [address, size] = *it;
-  free_.erase(it);
-  if (size > bytes) {
-    free_[address + bytes] = size - bytes;
+  const int64_t address = *found;
+  const auto hole = std::prev(free_.upper_bound(address));
+  const int64_t start = hole->first, end = start + hole->second;
+  free_.erase(hole);
+  if (start < address) {
+    free_[start] = address - start;
+  }
+  if (address + bytes < end) {
+    free_[address + bytes] = end - address - bytes;
   }
   taken_[address] = bytes;
-  cursor_ = address + bytes;
-  peak_end_ = std::max(peak_end_, cursor_);
+  cursor_of(bytes) = address + bytes;
+  peak_end_ = std::max(peak_end_, address + bytes);
   note({address, bytes, true});
   return address;
 }

@@ -15,9 +15,17 @@ spec::Addr place_of(const Placement& b, int64_t byte) {
   return b.vmem >= 0 ? vmem_addr(b.vmem + byte) : home_of(b, byte);
 }
 
+// Regions keep values in place while they run: then VMEM should not be cut up.
+static bool has_regions(const KernelProgram& kernels) {
+  return std::ranges::any_of(kernels.kernels,
+                             [](const Kernel& k) { return !k.control().regions.empty(); });
+}
+
 Residency::Residency(const KernelProgram& kernels, const Slots& slots, const VirtualPads& pads,
                      const spec::BoardParams& board, int64_t lock_limit)
-    : vmem_bytes_(board.core.vmem_kib * 1024), scratch_slot_(slots.scratch), vmem_(vmem_bytes_) {
+    : vmem_bytes_(board.core.vmem_kib * 1024),
+      scratch_slot_(slots.scratch),
+      vmem_(vmem_bytes_, !has_regions(kernels)) {
   locks_.limit = lock_limit;
   for (const auto& [value, place] : slots.homes) {
     Buffer& b = add(value);
