@@ -36,6 +36,28 @@ static void run_epilogue(EmitContext& ctx, const Step& step, const DotPlan& p, B
             {box.start, box.count, first, last, static_cast<int64_t>(state.out)});
 }
 
+static bool is_outside(const CopyDim& a, const CopyDim& b) { return a.dst > b.dst; }
+
+// Of the copy of a block of sums to the output, outermost first.
+static std::vector<CopyDim> home_dims(const Contraction& c, const Block& m, const Block& n,
+                                      const Dims& m_at, const Dims& n_at, int64_t bytes) {
+  std::vector<CopyDim> dims;
+  for (size_t i = 0; i < c.m.size(); ++i) {
+    dims.push_back({m.count[i], m_at[i] * bytes, c.m[i].out * bytes});
+  }
+  for (size_t i = 0; i < c.n.size(); ++i) {
+    dims.push_back({n.count[i], n_at[i] * bytes, c.n[i].out * bytes});
+  }
+  std::stable_sort(dims.begin(), dims.end(), is_outside);
+  return dims;
+}
+
+// One run on both sides.
+static bool is_dense(const std::vector<CopyDim>& dims, int64_t bytes) {
+  const std::vector<CopyDim> one = merged(dims);
+  return one.empty() || (one.size() == 1 && one[0].src == bytes && one[0].dst == bytes);
+}
+
 // The sums of a block are complete: narrower elements, transposed, home (or to the epilogue).
 static void finish_block(EmitContext& ctx, const Step& step, const DotPlan& p, BlockState& state,
                          const Tile& sums, const Block& m, const Block& n, int64_t base) {
@@ -59,6 +81,15 @@ static void finish_block(EmitContext& ctx, const Step& step, const DotPlan& p, B
     }
     from -= static_cast<int64_t>(member) * sums.batch;
   }
+  std::vector<CopyDim> dims = home_dims(c, m, n, m_at, n_at, bytes);
+  const Placement& out = step.places.at(k.out);
+  const int64_t block_at =
+      (base + offset_of(c.m, m, &CDim::out) + offset_of(c.n, n, &CDim::out)) * bytes;
+  if (p.limits.narrow_out && p.limits.out_whole && !p.w.transpose_out && p.epilogues.empty() &&
+      group == 1 && is_dense(dims, bytes)) {
+    convert_tile(ctx.sink, from, out.vmem + block_at, rows * cols, id);
+    return;
+  }
   if (p.limits.narrow_out) {
     const size_t slot = p.w.transpose_out ? state.out & 1 : filled;
     const int64_t count = rows * cols * (p.w.transpose_out ? 1 : static_cast<int64_t>(group));
@@ -81,24 +112,13 @@ static void finish_block(EmitContext& ctx, const Step& step, const DotPlan& p, B
   if (!p.epilogues.empty() && !p.stores_sums) {
     return;
   }
-  std::vector<CopyDim> dims;
-  int64_t first = base;
+  int64_t at = block_at;
   if (group > 1) {
-    const int64_t out_stride = c.batch.back().out;
-    dims.push_back({static_cast<int64_t>(group), batch_at * bytes, out_stride * bytes});
-    first -= static_cast<int64_t>(member) * out_stride;
+    const int64_t out_stride = c.batch.back().out * bytes;
+    dims.push_back({static_cast<int64_t>(group), batch_at * bytes, out_stride});
+    std::stable_sort(dims.begin(), dims.end(), is_outside);
+    at -= static_cast<int64_t>(member) * out_stride;
   }
-  for (size_t i = 0; i < c.m.size(); ++i) {
-    dims.push_back({m.count[i], m_at[i] * bytes, c.m[i].out * bytes});
-  }
-  for (size_t i = 0; i < c.n.size(); ++i) {
-    dims.push_back({n.count[i], n_at[i] * bytes, c.n[i].out * bytes});
-  }
-  std::stable_sort(dims.begin(), dims.end(),
-                   [](const CopyDim& a, const CopyDim& b) { return a.dst > b.dst; });
-  const Placement& out = step.places.at(k.out);
-  const int64_t at =
-      (first + offset_of(c.m, m, &CDim::out) + offset_of(c.n, n, &CDim::out)) * bytes;
   const spec::Addr to = p.limits.out_whole ? vmem_addr(out.vmem + at) : home_of(out, at);
   ctx.sink.copy(vmem_addr(from), to, bytes, dims, id);
 }
