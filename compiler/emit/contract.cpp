@@ -226,7 +226,9 @@ void emit_contraction(EmitContext& ctx, const Step& step, const DotPlan& p) {
     bring_right(ctx, step, p, state, r, right);
     const int64_t out_base = offset_of(p.w.c.batch, r.batch, &CDim::out);
     const Tile out = sum_tile(p, state.out, r.m, r.n, out_base);
-    matmul(ctx, p, left.tile, right.tile, out, r.m, r.n, r.k, &r.k != &p.k.front(), step.op_id);
+    const auto turn = static_cast<size_t>(&r.batch - batches.data());
+    matmul(ctx, p, left.tile, right.tile, out, r.m, r.n, r.k, &r.k != &p.k.front(), turn,
+           step.op_id);
     if (&r.k != &p.k.back()) {
       continue;
     }

@@ -30,10 +30,11 @@ Tile left_tile(EmitContext& ctx, const DotPlan& p, const Places& places, int64_t
 void transpose(CommandSink& sink, int64_t src, int64_t dst, int64_t bytes, int64_t rows,
                int64_t cols, int64_t src_pitch, int64_t dst_pitch, uint32_t id);
 
-// matmul.cpp: one block, shared by the units; f32 to bf16, dense.
+// matmul.cpp: one block, shared by the units, or by that unit alone of which it is the turn; f32 to
+// bf16, dense.
 void matmul(EmitContext& ctx, const DotPlan& p, const Tile& left, const Tile& right,
             const Tile& out, const Block& m, const Block& n, const Block& k, bool accumulate,
-            uint32_t id);
+            size_t turn, uint32_t id);
 void convert_tile(CommandSink& sink, int64_t from, int64_t to, int64_t count, uint32_t id);
 
 }  // namespace tpu::compiler

@@ -89,10 +89,9 @@ int64_t iterations(const std::vector<Walk>& w) {
 
 }  // namespace
 
-// One block, shared by the matrix units.
 void matmul(EmitContext& ctx, const DotPlan& p, const Tile& left, const Tile& right,
             const Tile& out, const Block& m, const Block& n, const Block& k, bool accumulate,
-            uint32_t id) {
+            size_t turn, uint32_t id) {
   advance_inflight(ctx);
   const Contraction& c = p.w.c;
   const auto [rows, cols, taps, run] = walks_of(p, left, right, out, m, n, k);
@@ -111,8 +110,9 @@ void matmul(EmitContext& ctx, const DotPlan& p, const Tile& left, const Tile& ri
       out_at += from * d.b;
       d.n = std::min(each, all - from);
     }
-    auto cmd = make_command<spec::MatmulCommand>(
-        spec::Opcode::kMatmul, spec::kMxuQueues[static_cast<size_t>(from / each)], id);
+    const size_t unit =
+        shared ? static_cast<size_t>(from / each) : turn % static_cast<size_t>(ctx.board.core.mxus);
+    auto cmd = make_command<spec::MatmulCommand>(spec::Opcode::kMatmul, spec::kMxuQueues[unit], id);
     cmd.out = vmem_addr(out_at);
     cmd.lhs = vmem_addr(lhs_at);
     cmd.rhs = vmem_addr(rhs_at);
