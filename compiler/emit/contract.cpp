@@ -179,13 +179,13 @@ static void bring_left(EmitContext& ctx, const Step& step, const DotPlan& p, Blo
   Tile loaded;
   if (p.group.lhs) {
     if (r.member == 0) {
-      left.group = group_tile(ctx, p, step.places, c.lhs, at, p.lhs[state.lhs_boxes++ & 1],
+      left.group = group_tile(ctx, p, step.places, c.lhs, at, slot_of(p.lhs, state.lhs_boxes++),
                               box_loops(c.m, r.m, c.k, r.k, &CDim::lhs), c.m.size(),
                               c.batch.back().lhs, step.op_id);
     }
     loaded = member_tile(left.group, r.member);
   }
-  left.tile = left_tile(ctx, p, step.places, at, state.lhs++ & 1, r.m, r.k,
+  left.tile = left_tile(ctx, p, step.places, at, state.lhs++, r.m, r.k,
                         p.group.lhs ? &loaded : nullptr, step.op_id);
 }
 
@@ -199,15 +199,16 @@ static void bring_right(EmitContext& ctx, const Step& step, const DotPlan& p, Bl
                      offset_of(c.n, r.n, &CDim::rhs) + offset_of(c.k, r.k, &CDim::rhs);
   if (p.group.rhs) {
     if (r.member == 0) {
-      right.group = group_tile(ctx, p, step.places, c.rhs, at, p.rhs[state.rhs++ & 1],
+      right.group = group_tile(ctx, p, step.places, c.rhs, at, slot_of(p.rhs, state.rhs++),
                                box_loops(c.n, r.n, c.k, r.k, &CDim::rhs), c.n.size(),
                                c.batch.back().rhs, step.op_id);
     }
     right.tile = member_tile(right.group, r.member);
     return;
   }
-  right.tile = operand_tile(ctx, step.places, c.rhs, at, p.limits.rhs_whole, p.rhs[state.rhs++ & 1],
-                            box_loops(c.n, r.n, c.k, r.k, &CDim::rhs), c.n.size(), step.op_id);
+  right.tile =
+      operand_tile(ctx, step.places, c.rhs, at, p.limits.rhs_whole, slot_of(p.rhs, state.rhs++),
+                   box_loops(c.n, r.n, c.k, r.k, &CDim::rhs), c.n.size(), step.op_id);
 }
 
 void emit_contraction(EmitContext& ctx, const Step& step, const DotPlan& p) {

@@ -16,6 +16,11 @@ struct BlockState {
   std::vector<TileState> epilogues;
 };
 
+// Of the block with this number; -1: the operand is whole.
+inline int64_t slot_of(const std::vector<int64_t>& slots, size_t number) {
+  return slots.empty() ? -1 : slots[number % slots.size()];
+}
+
 // contract_tiles.cpp: the block of an operand, whole in VMEM or loaded into `slot`.
 Tile operand_tile(EmitContext& ctx, const Places& places, const Value* v, int64_t base, bool whole,
                   int64_t slot, const std::vector<BoxLoop>& loops, size_t free, uint32_t id);
@@ -23,8 +28,8 @@ Tile operand_tile(EmitContext& ctx, const Places& places, const Value* v, int64_
 Tile group_tile(EmitContext& ctx, const DotPlan& p, const Places& places, const Value* v,
                 int64_t base, int64_t slot, std::vector<BoxLoop> loops, size_t free,
                 int64_t batch_stride, uint32_t id);
-// The rows of a block as the matrix units read them. `loaded`: their tile, if a group's load
-// brought it.
+// The rows of the block with the number `slot`, as the matrix units read them. `loaded`: their tile,
+// if a group's load brought it.
 Tile left_tile(EmitContext& ctx, const DotPlan& p, const Places& places, int64_t base, size_t slot,
                const Block& m, const Block& k, const Tile* loaded, uint32_t id);
 void transpose(CommandSink& sink, int64_t src, int64_t dst, int64_t bytes, int64_t rows,

@@ -148,16 +148,17 @@ Tile left_tile(EmitContext& ctx, const DotPlan& p, const Places& places, int64_t
   const int64_t bytes = elem_bytes(c.lhs->type.elem);
   const std::vector<BoxLoop> loops = box_loops(c.m, m, c.k, k, &CDim::lhs);
   if (p.w.transposes_box()) {
-    return transposed_box(ctx, places, c.lhs, base, {p.lhs[slot], p.transposed[slot]}, loops,
-                          c.m.size(), id);
+    return transposed_box(ctx, places, c.lhs, base, {slot_of(p.lhs, slot), p.transposed[slot & 1]},
+                          loops, c.m.size(), id);
   }
   Tile t = loaded != nullptr ? *loaded
                              : operand_tile(ctx, places, c.lhs, base, p.limits.lhs_whole,
-                                            p.lhs[slot], loops, c.m.size(), id);
+                                            slot_of(p.lhs, slot), loops, c.m.size(), id);
   if (p.w.gathers()) {
-    t = gather_tile(ctx.sink, t, m, k, !p.w.transposes(), bytes, p.gathered[slot], id);
+    t = gather_tile(ctx.sink, t, m, k, !p.w.transposes(), bytes, p.gathered[slot & 1], id);
   }
-  return p.w.transposes() ? transpose_tile(ctx.sink, t, m, k, bytes, p.transposed[slot], id) : t;
+  return p.w.transposes() ? transpose_tile(ctx.sink, t, m, k, bytes, p.transposed[slot & 1], id)
+                          : t;
 }
 
 }  // namespace tpu::compiler

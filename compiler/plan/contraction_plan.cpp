@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "arith/mxu_timing.hpp"
+#include "board/board_loader.hpp"
 #include "command/cost.hpp"
 #include "plan/piece.hpp"
 #include "program/estimate.hpp"
@@ -92,12 +93,12 @@ class Chooser {
     if (found_.empty()) {
       return std::nullopt;
     }
-    constexpr double kEqual = 1.02;
+    const double equal = limits_.stream_bytes > 0 ? 1 : 1.02;
     const auto cheaper = [](const Found& a, const Found& b) {
       return a.choice.cycles < b.choice.cycles;
     };
     const double limit =
-        std::min_element(found_.begin(), found_.end(), cheaper)->choice.cycles * kEqual;
+        std::min_element(found_.begin(), found_.end(), cheaper)->choice.cycles * equal;
     constexpr double kRun = 1e-4;
     const auto order = [](const Found& f) {
       return std::pair(f.commands + kRun * f.runs, f.choice.cycles);
@@ -214,7 +215,8 @@ class Chooser {
     // Cycles.
     const double filled = static_cast<double>(Contraction::count(c_.m)) /
                           static_cast<double>(mb * rows);  // the last block may be shorter
-    const double mxu = share_units(m.count, n.count, k_tiles(t.k), board_).cycles *
+    const double mxu = (share_units(m.count, n.count, k_tiles(t.k), board_).cycles +
+                        (kb > 1 ? accumulation(rows) : 0)) *
                        static_cast<double>(mb * nb * kb) * filled;
     const double out_bytes =
         limits_.out_whole
@@ -252,9 +254,32 @@ class Chooser {
                               (right.bytes > 0 ? rhs_loads : 0);
       t.rows_outside = rows_outside;
       t.cycles =
-          std::max({mxu, dma, lhs_loads * transpose + transpose_out}) + first + 60 * commands;
+          limits_.stream_bytes > 0
+              ? streamed(mxu, dma, static_cast<double>(mb * nb * kb), left.bytes + right.bytes) +
+                    60 * commands
+              : std::max({mxu, dma, lhs_loads * transpose + transpose_out}) + first + 60 * commands;
       found_.push_back({t, commands, lhs_loads * left.runs + rhs_loads * right.runs + out_runs});
     }
+  }
+
+  // A command of a few rows waits for the sums of the one before, and is shorter than their way.
+  double accumulation(int64_t rows) const {
+    const spec::MxuShape s = spec::mxu_shape(board_);
+    const auto interval = static_cast<int64_t>(spec::mxu_interval(s, 1));
+    return rows > kFewRows ? 0
+                           : static_cast<double>(static_cast<int64_t>(spec::mxu_latency(s)) + 1 +
+                                                 rows - interval);
+  }
+
+  // A block of weights takes its slot for its load, the latency of a DMA and its product. Loads in
+  // flight together end together, so each of them waits for its share of the latency. The last
+  // product is what nothing hides, since the first loads run beside earlier kernels.
+  double streamed(double mxu, double dma, double blocks, int64_t block_bytes) const {
+    const auto fixed = static_cast<double>(spec::cycles_from_ns(board_, board_.dma.in_fixed_ns));
+    const double latency = static_cast<double>(spec::mxu_latency(spec::mxu_shape(board_))) + fixed;
+    dma += blocks * fixed / static_cast<double>(board_.dma.in_flight);
+    const auto slots = std::min(blocks, static_cast<double>(slots_of_blocks(limits_, block_bytes)));
+    return std::max({mxu, dma, (mxu + dma + blocks * latency) / slots}) + mxu / blocks;
   }
 
   // Contiguous pieces of a block of the output.
@@ -396,6 +421,10 @@ UnitShare share_units(const std::vector<int64_t>& m, const std::vector<int64_t>&
     }
   }
   return best;
+}
+
+int64_t slots_of_blocks(const TileLimits& limits, int64_t bytes) {
+  return std::max<int64_t>(2, limits.stream_bytes / std::max<int64_t>(bytes, 1));
 }
 
 std::optional<TileChoice> choose_tiles(const Mapping& w, const TileLimits& limits,

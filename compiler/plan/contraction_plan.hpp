@@ -41,7 +41,14 @@ struct TileLimits {
   // another; rows must fill vectors, or the output's innermost dim stay whole.
   int64_t epilogue_bytes = 0, local_bytes = 0;
   bool whole_vectors = false, whole_columns = false;
+  // Of weights that meet a few rows: their blocks may take so much VMEM together. 0: there are none.
+  int64_t stream_bytes = 0;
 };
+
+inline constexpr int64_t kFewRows = 8;  // the load of the weights takes longer than their product
+
+// Slots that the blocks of an operand pass through, two at least.
+int64_t slots_of_blocks(const TileLimits& limits, int64_t bytes);
 
 struct TileChoice {
   Cut m, n, k;

@@ -134,6 +134,20 @@ static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t
     slot[1] = times > 1 ? slot[1] : slot[0];
     return true;
   };
+  // Of an operand that comes in blocks.
+  const auto ring = [&](std::vector<int64_t>& slot, int64_t bytes, int64_t times) {
+    slot.clear();
+    const int64_t most = std::min(times, slots_of_blocks(p.limits, bytes));
+    while (static_cast<int64_t>(slot.size()) < most) {
+      const auto address = memory.take(bytes);
+      if (!address) {
+        return slot.size() >= 2;
+      }
+      slot.push_back(*address);
+      p.temporary.push_back(*address);
+    }
+    return true;
+  };
   const auto box = [&](const std::vector<CDim>& free, const std::vector<Block>& blocks,
                        int64_t CDim::*stride) {
     int64_t most = 0;
@@ -153,10 +167,10 @@ static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t
   const int64_t of_l = together(p.group.lhs), of_r = together(p.group.rhs);
   if (!(p.limits.lhs_whole
             ? load(memory, lhs, id)
-            : slots(p.lhs, box(w.c.m, p.m, &CDim::lhs) * l * of_l, count(p.m, p.k) / of_l)) ||
+            : ring(p.lhs, box(w.c.m, p.m, &CDim::lhs) * l * of_l, count(p.m, p.k) / of_l)) ||
       !(p.limits.rhs_whole
             ? load(memory, rhs, id)
-            : slots(p.rhs, box(w.c.n, p.n, &CDim::rhs) * r * of_r, count(p.n, p.k) / of_r))) {
+            : ring(p.rhs, box(w.c.n, p.n, &CDim::rhs) * r * of_r, count(p.n, p.k) / of_r))) {
     return false;
   }
   const int64_t row_bytes = rows * depth * l, results = rows * cols;
@@ -193,6 +207,30 @@ static bool place_blocks(const Kernel& k, Residency& memory, const spec::BoardPa
   return place_tiles(k, memory, p, id);
 }
 
+// Weights that meet a few rows, and that nobody reads later, are not brought in as a whole: their
+// blocks pass through more than two slots, so that loads neither wait for products nor for what is
+// between two products.
+static bool is_streamed(const Buffer& weights, const std::vector<CDim>& batch,
+                        const std::vector<CDim>& rows, const Residency& memory) {
+  constexpr int64_t kWorth = 256 * 1024;
+  return batch.empty() && Contraction::count(rows) <= kFewRows && weights.vmem < 0 &&
+         weights.bytes >= kWorth && memory.next_read(weights) == INT32_MAX;
+}
+
+static void find_streamed(const Mapping& w, Residency& memory, int64_t vmem, TileLimits& t) {
+  constexpr int64_t kShare = 4;  // of VMEM
+  const Buffer &lhs = memory.at(w.c.lhs), &rhs = memory.at(w.c.rhs);
+  if (w.rows != Mapping::Rows::kDirect || &lhs == &rhs) {
+    return;
+  }
+  if (t.rhs_whole = t.rhs_whole && !is_streamed(rhs, w.c.batch, w.c.m, memory); !t.rhs_whole) {
+    t.stream_bytes = is_streamed(rhs, w.c.batch, w.c.m, memory) ? vmem / kShare : 0;
+  } else if (is_streamed(lhs, w.c.batch, w.c.n, memory)) {
+    t.lhs_whole = false;
+    t.stream_bytes = vmem / kShare;
+  }
+}
+
 std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::BoardParams& board,
                                 uint32_t id) {
   DotPlan p;
@@ -204,6 +242,7 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
   TileLimits& t = p.limits;
   t.lhs_whole = !w.transposes_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
+  find_streamed(w, memory, vmem, t);
   t.out_whole = out.bytes <= memory.kept_limit();
   t.narrow_out = k.out->type.elem == Elem::kBf16;
   std::vector<Buffer*> leaving;  // operands that come in blocks instead
@@ -415,6 +454,7 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
   TileLimits& t = p.limits;
   t.lhs_whole = !p.w.transposes_box() && (lhs.vmem >= 0 || lhs.bytes <= limit);
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
+  find_streamed(p.w, memory, vmem, t);
   t.narrow_out = k.out->type.elem == Elem::kBf16;
   int64_t whole = (t.lhs_whole ? lhs.bytes : 0) + (t.rhs_whole && &rhs != &lhs ? rhs.bytes : 0);
   std::vector<const Value*> wholes;

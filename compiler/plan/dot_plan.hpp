@@ -32,8 +32,9 @@ struct DotPlan {
   TileChoice choice;
   std::vector<Block> m, n, k;
   BatchGroup group;
-  std::array<int64_t, 2> lhs{-1, -1}, gathered{-1, -1}, transposed{-1, -1}, rhs{-1, -1},
-      sum{-1, -1}, narrow{-1, -1}, transposed_out{-1, -1};  // transposed: of rows or of their box
+  std::vector<int64_t> lhs, rhs;  // two slots, more of a streamed operand; empty: it is whole
+  std::array<int64_t, 2> gathered{-1, -1}, transposed{-1, -1}, sum{-1, -1}, narrow{-1, -1},
+      transposed_out{-1, -1};  // transposed: of rows or of their box
   std::vector<int64_t> temporary;
   int64_t out_vmem = -1;  // of the whole output
   std::vector<EpiloguePlan> epilogues;

@@ -96,6 +96,29 @@ TEST(DotGeneral, Bf16InAndOut) {
   }
 }
 
+// Weights that meet a few rows come in blocks, on either side of the product; layers follow each
+// other, so that blocks of the next one are on their way. With VMEM for many, few and one of them.
+TEST(DotGeneral, FewRowsStreamTheirWeights) {
+  for (const auto type : {&bf16, static_cast<Type (*)(Dims)>(&f32)}) {
+    for (const int64_t rows : {1, 3, 8}) {
+      for (const char* vmem : {"core.vmem_kib=16384", "core.vmem_kib=1024", "core.vmem_kib=256"}) {
+        SCOPED_TRACE(std::string(vmem) + ", " + std::to_string(rows) + " rows");
+        GraphBuilder b;
+        Value* x = b.arg(type({rows, 700}));
+        Value *v = b.arg(type({700, 520})), *w = b.arg(type({640, 520}));
+        Value* y = dot(b, x, v, contract({1}, {0}), type({rows, 520}));
+        Value* z = dot(b, y, w, contract({1}, {1}), type({rows, 640}));
+        Value* sum = b.op(Kind::kAdd, {z, z}, type({rows, 640}));
+        Value* turned = dot(b, w, y, contract({1}, {1}), type({640, rows}));
+        RunOptions o;
+        o.tolerance = 0;
+        o.overrides = {vmem};
+        check_graph(b.done({y, sum, turned}), o);
+      }
+    }
+  }
+}
+
 // Heads of few features side by side in memory, and results that lie so; with VMEM for a group of
 // them, or for one.
 TEST(DotGeneral, HeadsShareTheirLoadsAndStores) {
