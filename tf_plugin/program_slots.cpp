@@ -15,6 +15,7 @@
 #include "embedding.hpp"
 #include "errors.hpp"
 #include "failed_program.hpp"
+#include "feed_queues.hpp"
 #include "host_transfers.hpp"
 #include "launch.hpp"
 #include "lowering_library.hpp"
@@ -243,22 +244,34 @@ void add_arguments(const Launch& params, Program::Launch& launch) {
   }
 }
 
-// Of a program that computes on the host, too.
-void add_host(const Launch& params, Program::Launch& launch) {
+// Of a program that computes on the host, too; null for one that has feeds alone.
+std::shared_ptr<HostSide> host_of(const Launch& params) {
   const XLA_TpuProgram& given = *params.program;
-  if (given.lowered.host_transfers.empty()) {
-    return;
+  if (std::ranges::all_of(given.lowered.host_transfers, &HostTransfer::feed)) {
+    return nullptr;
   }
   if (params.outside_compilation_params == nullptr) {
     pjrt::throw_invalid(given.program->executable().name +
                         ": the program computes on the host, and its launch does not say where");
   }
-  const std::shared_ptr<HostSide> host = host_side(*params.outside_compilation_params);
-  launch.on_host_call = host_call_handler(
-      host, std::make_shared<const std::vector<HostTransfer>>(given.lowered.host_transfers));
-  launch.on_failure = [host](const driver::Error& error) {
-    const std::unique_ptr<PJRT_Error> code(pjrt::new_error(error));
-    host->abort(static_cast<int>(code->code), code->message);
+  return host_side(*params.outside_compilation_params);
+}
+
+void add_host(const Launch& params, Program::Launch& launch) {
+  const std::vector<HostTransfer>& transfers = params.program->lowered.host_transfers;
+  if (transfers.empty()) {
+    return;
+  }
+  const std::shared_ptr<HostSide> host = host_of(params);
+  const int device = params.stream->stream.device();
+  launch.on_host_call =
+      host_call_handler(host, device, std::make_shared<const std::vector<HostTransfer>>(transfers));
+  launch.on_failure = [host, device](const driver::Error& error) {
+    FeedQueues::get().fail(device, error);
+    if (host != nullptr) {
+      const std::unique_ptr<PJRT_Error> code(pjrt::new_error(error));
+      host->abort(static_cast<int>(code->code), code->message);
+    }
   };
 }
 

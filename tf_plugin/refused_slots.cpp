@@ -6,7 +6,6 @@
 #include "abi/ops.h"
 #include "answer.hpp"
 #include "errors.hpp"
-#include "shapes.hpp"
 
 namespace tpu::tensorflow {
 namespace {
@@ -54,30 +53,6 @@ TPU_TF_REFUSED(TpuExecutor_DequeueOutfeed,
                (SE_StreamExecutor*, int32_t, uint8_t*, int64_t, TF_Status* s), s)
 TPU_TF_REFUSED(TpuExecutor_EnqueueCompactionOnStreamForHbm,
                (SE_StreamExecutor*, SE_Stream*, TF_Status* s), s)
-// It cannot fail: the infeed itself does.
-void TpuTransferManager_GetInfeedLayout(XLA_Shape* shape, XLA_Shape* infeed_shape) {
-  clear_with_layout(*infeed_shape);
-  answer(__func__, nullptr, [&] { copy_shape(*shape, *infeed_shape); });
-}
-TPU_TF_REFUSED(TpuTransferManager_TransferLiteralToInfeed,
-               (XLA_TransferManager*, SE_StreamExecutor*, XLA_Literal*, TF_Status* s), s)
-TPU_TF_REFUSED(TpuTransferManager_TransferBuffersToInfeed,
-               (XLA_TransferManager*, SE_StreamExecutor*, uint32_t**, int64_t*, int64_t,
-                TF_Status* s),
-               s)
-TPU_TF_REFUSED(TpuTransferManager_TransferLiteralFromOutfeed,
-               (XLA_TransferManager*, SE_StreamExecutor*, XLA_Shape*, XLA_Literal*, TF_Status* s),
-               s)
-// TensorFlow reads the results before it looks at the status.
-void TpuTransferManager_LinearizeToBuffers(XLA_TransferManager*, XLA_Literal*, XLA_Shape*,
-                                           char*** buffers, int64_t** sizes, int64_t* count,
-                                           TF_Status* s) {
-  *buffers = nullptr;
-  *sizes = nullptr;
-  *count = 0;
-  refuse(__func__, s);
-}
-TPU_TF_REFUSED(TpuTransferManager_FreeBuffers, (char**, int64_t*, int64_t), nullptr)
 
 TPU_TF_REFUSED(TpuCompiler_Compile,
                (Tpu_Compiler*, XLA_HloModuleGroup*, SE_StreamExecutorList*, int,

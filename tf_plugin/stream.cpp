@@ -124,6 +124,18 @@ void set_event(const driver::HostEvent& event) {
   }
 }
 
+std::vector<std::shared_ptr<Stream::State>> Stream::states() {
+  Streams& all = streams();
+  const base::MutexLock lock(all.mutex);
+  std::vector<std::shared_ptr<State>> living;
+  for (const auto& weak : all.states) {
+    if (auto state = std::static_pointer_cast<State>(weak.lock())) {
+      living.push_back(std::move(state));
+    }
+  }
+  return living;
+}
+
 Stream::Stream(const pjrt::Runtime& runtime, int device)
     : runtime_(runtime), device_(device), state_(std::make_shared<State>(device)) {
   Streams& all = streams();
@@ -139,22 +151,19 @@ Stream::~Stream() {
 }
 
 void Stream::told(const driver::Error& error, int device) {
-  std::vector<std::shared_ptr<void>> states;
-  {
-    Streams& all = streams();
-    const base::MutexLock lock(all.mutex);
-    for (const auto& weak : all.states) {
-      states.push_back(weak.lock());
+  for (const std::shared_ptr<State>& state : states()) {
+    const base::MutexLock lock(state->mutex);
+    if (state->error && (state->device == device || state->error_of == Of::kSeveralCores) &&
+        state->error->code() == error.code() && state->error->message() == error.message()) {
+      state->error.reset();
     }
   }
-  std::erase(states, nullptr);
-  for (const auto& each : states) {
-    State& state = *static_cast<State*>(each.get());
-    const base::MutexLock lock(state.mutex);
-    if (state.error && (state.device == device || state.error_of == Of::kSeveralCores) &&
-        state.error->code() == error.code() && state.error->message() == error.message()) {
-      state.error.reset();
-    }
+}
+
+void Stream::forget_errors() {
+  for (const std::shared_ptr<State>& state : states()) {
+    const base::MutexLock lock(state->mutex);
+    state->error.reset();
   }
 }
 

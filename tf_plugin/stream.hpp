@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "runtime/runtime.hpp"
 
@@ -51,9 +52,12 @@ class Stream {
   /// A reader of a result on this core was told of this failure: no stream tells of it any more.
   /// What has failed on another core alone, for the same reason, is another failure.
   static void told(const driver::Error& error, int device);
+  /// No stream has an error of before any more.
+  static void forget_errors();
 
  private:
   struct State;
+  static std::vector<std::shared_ptr<State>> states();  // of all streams
   const pjrt::Runtime& runtime_;
   const int device_;
   const std::shared_ptr<State> state_;  // shared with the thread and with callbacks of events

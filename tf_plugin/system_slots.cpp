@@ -9,6 +9,7 @@
 #include "answer.hpp"
 #include "embedding.hpp"
 #include "errors.hpp"
+#include "feed_queues.hpp"
 #include "format/proto_writer.hpp"
 #include "process_board.hpp"
 #include "steps.hpp"
@@ -42,6 +43,7 @@ void leave_all(const std::string& why) {
   }
   Steps::get().fail_all();
   EmbeddingEngine::get().cancel(why);
+  FeedQueues::get().cancel(why);
   System::get().runtime().leave(all, {driver::ErrorCode::kCancelled, why});
 }
 
@@ -102,6 +104,8 @@ void ConfigureDistributedTpuOp_DoWork(ConfigureDistributedTpuOp_DoWork_Params* p
     leave_all("the TPU system was initialized again");
     System::get().memory().forget();
     EmbeddingEngine::get().reset();
+    FeedQueues::get().clear();
+    Stream::forget_errors();  // of steps that TensorFlow has cancelled, which nobody asked for
     configured = true;
     give_bytes("tpuboard", params->host_config_output, params->host_config_output_size);
   });

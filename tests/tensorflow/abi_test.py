@@ -130,7 +130,7 @@ def main() -> int:
     functions = own_functions(text)
     assert len(structs) > 30 and len(functions) > 150, (len(structs), len(functions))
     refused, words = refused_functions((ROOT / "tf_plugin/refused_slots.cpp").read_text("ascii"))
-    assert len(refused) > 15 and len(words) > 2, (len(refused), len(words))
+    assert len(refused) > 10 and len(words) > 2, (len(refused), len(words))
     functions += [name for name in refused if name not in functions]
     missing = names - set(functions) - set(words) - {SPARSE_CORES}
     assert not missing, f"functions that no header of ours has: {sorted(missing)}"

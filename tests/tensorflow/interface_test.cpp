@@ -1,6 +1,7 @@
 // The C interface of TensorFlow's TPU library without TensorFlow: memory, copies, streams and one
 // operation on cores of the board, and what the calls answer to faults.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <thread>
@@ -385,26 +386,71 @@ TEST(TfInterface, ALiteralThatIsTooSmallIsNotWritten) {
   EXPECT_EQ(values, std::vector<float>(100, -1.0F));
 }
 
-TEST(TfInterface, RefusedResultsAreEmpty) {
-  char poison = 0;
-  char* named = &poison;
-  char** buffers = &named;
-  int64_t size = 7, count = 7;
-  int64_t* sizes = &size;
+// TensorFlow takes the bytes as words.
+TEST(TfInterface, MakesWordsOfAnInfeed) {
+  constexpr int kU8 = 6;
+  std::vector<uint8_t> bytes{1, 2, 3, 4, 5};
+  auto* data = reinterpret_cast<char*>(bytes.data());
+  size_t have = bytes.size();
+  XLA_Literal literal{};
+  literal.shape = f32_shape(5);
+  literal.shape.element_type = kU8;
+  literal.buffers = &data;
+  literal.sizes = &have;
+  literal.count = 1;
+  XLA_Shape infeed{};
+  TPU_TF(TpuTransferManager_GetInfeedLayout)(&literal.shape, &infeed);
+  EXPECT_EQ(infeed.element_type, kU8);
+  EXPECT_EQ(infeed.dimensions.inlined[0], 5);
+  char** buffers = nullptr;
+  int64_t* sizes = nullptr;
+  int64_t count = 0;
   const Status status;
-  using Linearize = void(XLA_TransferManager*, XLA_Literal*, XLA_Shape*, char***, int64_t**,
-                         int64_t*, TF_Status*);
-  function<Linearize>("TpuTransferManager_LinearizeToBuffers")(nullptr, nullptr, nullptr, &buffers,
-                                                               &sizes, &count, status);
-  EXPECT_EQ(status.text(), "TpuTransferManager_LinearizeToBuffers is not supported");
+  TPU_TF(TpuTransferManager_LinearizeToBuffers)
+  (nullptr, &literal, &infeed, &buffers, &sizes, &count, status);
+  ASSERT_EQ(status.code(), kOk) << status.text();
+  ASSERT_EQ(count, 1);
+  EXPECT_EQ(sizes[0], 8);
+  EXPECT_EQ(std::string(buffers[0], 8), std::string("\1\2\3\4\5\0\0\0", 8));
+  TPU_TF(TpuTransferManager_FreeBuffers)(buffers, sizes, count);
+  // With an error they are empty: TensorFlow reads them before it looks at the status.
+  have = 4;
+  const Status failed;
+  TPU_TF(TpuTransferManager_LinearizeToBuffers)
+  (nullptr, &literal, &infeed, &buffers, &sizes, &count, failed);
+  EXPECT_EQ(failed.text(), "a literal has 4 bytes: expected 5");
   EXPECT_EQ(buffers, nullptr);
   EXPECT_EQ(sizes, nullptr);
   EXPECT_EQ(count, 0);
-  XLA_Shape shape = f32_shape(9);
-  XLA_Shape infeed{};
-  function<void(XLA_Shape*, XLA_Shape*)>("TpuTransferManager_GetInfeedLayout")(&shape, &infeed);
-  EXPECT_EQ(infeed.element_type, kF32);
-  EXPECT_EQ(infeed.dimensions.inlined[0], 9);
+}
+
+TEST(TfInterface, AnInitializationEndsTheWaitForAnOutfeed) {
+  const Core core(5);
+  std::vector<float> values(4);
+  Transfer transfer(values, {});
+  XLA_Shape shape = f32_shape(4);
+  const Status waited;
+  std::atomic<bool> ended = false;
+  std::thread waits([&] {
+    TPU_TF(TpuTransferManager_TransferLiteralFromOutfeed)
+    (nullptr, core.executor, &shape, &transfer.literal, waited);
+    ended = true;
+  });
+  char* output = nullptr;
+  size_t size = 0;
+  const Status status;
+  ConfigureDistributedTpuOp_DoWork_Params params{};
+  params.num_cores_per_host_size = 1;
+  params.host_config_output = &output;
+  params.host_config_output_size = &size;
+  params.status = status;
+  while (!ended) {  // the first one may come before the wait
+    TPU_TF(ConfigureDistributedTpuOp_DoWork)(&params);
+    TPU_TF(TpuConfigurationApi_FreeCharArray)(output);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  waits.join();
+  EXPECT_EQ(waited.text(), "the TPU system was initialized again");
 }
 
 // Members of tuples lie behind each other, with all that a layout has in this version.

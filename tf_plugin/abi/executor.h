@@ -109,6 +109,20 @@ void TpuTransferManager_WriteSingleTupleIndexTable(XLA_TransferManager* manager,
 void TpuTransferManager_ReadDynamicShapes(SE_Stream* stream, XLA_ShapedBuffer* buffer,
                                           const XLA_Shape* original, XLA_Shape* updated,
                                           TF_Status* status);
+void TpuTransferManager_GetInfeedLayout(XLA_Shape* shape, XLA_Shape* infeed_shape);
+void TpuTransferManager_TransferLiteralToInfeed(XLA_TransferManager* manager,
+                                                SE_StreamExecutor* executor, XLA_Literal* literal,
+                                                TF_Status* status);
+void TpuTransferManager_TransferBuffersToInfeed(XLA_TransferManager* manager,
+                                                SE_StreamExecutor* executor, uint32_t** buffers,
+                                                int64_t* words, int64_t count, TF_Status* status);
+void TpuTransferManager_LinearizeToBuffers(XLA_TransferManager* manager, XLA_Literal* literal,
+                                           XLA_Shape* device_shape, char*** buffers,
+                                           int64_t** sizes, int64_t* count, TF_Status* status);
+void TpuTransferManager_FreeBuffers(char** buffers, int64_t* sizes, int64_t count);
+void TpuTransferManager_TransferLiteralFromOutfeed(XLA_TransferManager* manager,
+                                                   SE_StreamExecutor* executor, XLA_Shape* shape,
+                                                   XLA_Literal* literal, TF_Status* status);
 void TpuTransferManager_ResetDevices(XLA_TransferManager* manager, SE_StreamExecutor** executors,
                                      int64_t count, TF_Status* status);
 

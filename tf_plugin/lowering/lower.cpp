@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "lowering/embedding_calls.hpp"
+#include "lowering/feed_transfers.hpp"
 #include "lowering/lowered.hpp"
 #include "lowering/mlir_form.hpp"
 #include "lowering/model_parallel.hpp"
@@ -218,6 +219,17 @@ absl::Status pad(xla::HloModule& module) {
   return xla::DynamicPadder().Run(&module, {}).status();
 }
 
+absl::Status check_transfers(const Shardings& shardings,
+                             const std::vector<HostTransfer>& transfers) {
+  if (shardings.cores > 1 && !transfers.empty()) {
+    return absl::UnimplementedError(absl::StrCat(
+        "a part of a step on the host (", transfers[0].name, ") in a replica on ", shardings.cores,
+        " cores: expected replicas on one core each; compute it outside of "
+        "strategy.run"));
+  }
+  return absl::OkStatus();
+}
+
 // Shapes become static, and random numbers functions of the seed.
 absl::StatusOr<xla::HloModuleProto> made_static(const xla::HloModuleProto& module,
                                                 const Shardings& shardings, Lowered& lowered) {
@@ -227,6 +239,8 @@ absl::StatusOr<xla::HloModuleProto> made_static(const xla::HloModuleProto& modul
   config.set_num_partitions(lowered.cores_per_replica);
   TF_ASSIGN_OR_RETURN(const auto made, xla::HloModule::CreateFromProto(module, config));
   TF_RETURN_IF_ERROR(spread_arguments(shardings, *made));
+  TF_RETURN_IF_ERROR(move_feeds(*made, lowered.host_transfers));
+  TF_RETURN_IF_ERROR(check_transfers(shardings, lowered.host_transfers));
   TF_RETURN_IF_ERROR(pad(*made));
   TF_RETURN_IF_ERROR(move_sizes(*made, lowered.dynamic_results));
   TF_RETURN_IF_ERROR(move_embeddings(*made, lowered));
@@ -258,13 +272,6 @@ absl::Status lower(absl::string_view bytes, Lowered& lowered) {
   add_devices(request.metadata().device_assignment(), lowered);
   xla::HloModuleProto made = result.computation->proto();
   TF_RETURN_IF_ERROR(number_transfers(made, lowered.host_transfers));
-  if (shardings.cores > 1 && !lowered.host_transfers.empty()) {
-    return absl::UnimplementedError(
-        absl::StrCat("a part of a step on the host (", lowered.host_transfers[0].name,
-                     ") in a replica on ", shardings.cores,
-                     " cores: expected replicas on one core each; compute it outside of "
-                     "strategy.run"));
-  }
   set_shardings(shardings, made);
   TF_ASSIGN_OR_RETURN(const auto module, made_static(made, shardings, lowered));
   for (const auto& update : result.resource_updates) {

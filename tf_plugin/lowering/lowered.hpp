@@ -28,6 +28,10 @@ struct HostTransfer {
   bool to_host = true;
   int type = 0;  ///< DataType of TensorFlow
   std::vector<int64_t> dims;
+  /// An array of an infeed or an outfeed, which are lists of arrays; the others meet operations of
+  /// the step.
+  bool feed = false;
+  size_t part = 0, parts = 1;
 };
 
 /// What a call of the library below came to.
