@@ -97,7 +97,7 @@ void Residency::find_reads(const KernelProgram& kernels, const VirtualPads& pads
   died_ = 0;
   copies_out_ = INT_MAX;
   for_each_kernel(kernels, [&](const Kernel& k) {
-    copies_out_ = k.kind == KernelClass::kCopyOut ? std::min(copies_out_, k.order) : copies_out_;
+    copies_out_ = k.kind == KernelClass::kCopyOut ? std::min(copies_out_, k.order) : INT_MAX;
     for (const Value* v : k.reads) {
       read_at(*this, v, pads, k.order);
     }
@@ -273,7 +273,7 @@ void unlock(Residency& memory, Buffer& b) {
 void Residency::drop_dead() {
   std::vector<Buffer*> results;
   for (const auto& [number, b] : resident_) {
-    if (b->vmem >= 0 && b->in_hbm && !b->scratch && !b->locked && !pins_.held.contains(b) &&
+    if (b->vmem >= 0 && b->in_hbm && b->must_store && !b->locked && !pins_.held.contains(b) &&
         next_read(*b) >= copies_out_) {
       results.push_back(b);
     }
