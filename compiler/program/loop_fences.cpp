@@ -211,15 +211,18 @@ std::vector<FlowingLoop> add_loop_fences(Listing& listing) {
   return spans.empty() ? std::vector<FlowingLoop>{} : FenceWriter(listing, spans).run();
 }
 
-void drop_loop_fences(Listing& listing) {
-  for (Item& item : listing.items) {
-    if (auto* control = std::get_if<Control>(&item); control != nullptr && control->flows) {
-      control->flows = control->kind == Control::Kind::kLoop;
-    } else if (const auto* command = std::get_if<Command>(&item);
-               command != nullptr && command->fence != Fence::kNone) {
-      Control nothing;
-      nothing.kind = Control::Kind::kNone;
-      item = nothing;
+void drop_loop_fences(Listing& listing, const FlowingLoop& loop) {
+  const auto item = [&](int at) -> Item& { return listing.items[static_cast<size_t>(at)]; };
+  for (const int drain : {loop.first, loop.last}) {
+    std::get<Control>(item(drain)).flows = false;
+  }
+  Control nothing;
+  nothing.kind = Control::Kind::kNone;
+  for (const auto* fences : {&loop.credit, &loop.enter, &loop.leave, &loop.settle}) {
+    for (const int fence : *fences) {
+      if (fence >= 0) {
+        item(fence) = nothing;
+      }
     }
   }
 }

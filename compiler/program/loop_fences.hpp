@@ -31,7 +31,7 @@ struct FlowingLoop {
 // iterations are ordered as the same code written out.
 std::vector<FlowingLoop> add_loop_fences(Listing& listing);
 
-// Drains again, and nothing in place of the fences.
-void drop_loop_fences(Listing& listing);
+// Drains the loop again, and puts nothing in place of its fences.
+void drop_loop_fences(Listing& listing, const FlowingLoop& loop);
 
 }  // namespace tpu::compiler

@@ -26,6 +26,9 @@ void join(Clock& a, const Clock& b) {
 }
 
 struct TooFewSemaphores {};
+struct TooManyEdges {
+  const FlowingLoop* loop;  // from one iteration to the next
+};
 
 // A place of the walk over the items; what is known and remembered has these numbers. Without loops
 // they are the items; the body of a loop with fences is walked twice.
@@ -288,7 +291,7 @@ class Inserter {
   void carry(int from, int to, size_t from_queue, size_t q) {
     Carried& carried = carried_[{from_queue, q}];
     if (++carried.count > kMostAwaited) {
-      throw TooFewSemaphores{};
+      throw TooManyEdges{turns_->loop};
     }
     carried.last = from + (turns_->second - turns_->first);
     add_edge({walk_.item(from), walk_.item(to), true},
@@ -359,19 +362,24 @@ class Inserter {
 
 SyncResult insert_semaphores(Listing& listing, int limit,
                              const std::function<void(double done)>& progress) {
-  const std::vector<FlowingLoop> loops = add_loop_fences(listing);
-  for (const bool fences : {true, false}) {
+  std::vector<FlowingLoop> loops = add_loop_fences(listing);
+  for (;;) {
     try {
-      return Inserter(listing, limit, fences ? loops : std::vector<FlowingLoop>{}).run(progress);
+      return Inserter(listing, limit, loops).run(progress);
+    } catch (const TooManyEdges& e) {
+      drop_loop_fences(listing, *e.loop);
+      loops.erase(loops.begin() + (e.loop - loops.data()));
     } catch (const TooFewSemaphores&) {
       if (loops.empty()) {
-        break;
+        throw Error("the program needs more semaphores than the board has (" +
+                    std::to_string(limit) + " left for queue pairs); raise core.semaphores");
       }
-      drop_loop_fences(listing);
+      for (const FlowingLoop& loop : loops) {
+        drop_loop_fences(listing, loop);
+      }
+      loops.clear();
     }
   }
-  throw Error("the program needs more semaphores than the board has (" + std::to_string(limit) +
-              " left for queue pairs); raise core.semaphores");
 }
 
 }  // namespace tpu::compiler

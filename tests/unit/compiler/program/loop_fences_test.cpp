@@ -377,6 +377,34 @@ TEST(LoopFences, WithTooFewSemaphoresLoopsAreDrained) {
   EXPECT_THROW(insert_semaphores(none, 2), Error);
 }
 
+TEST(LoopFences, OneLoopLosesItsFencesAlone) {
+  Listing l;
+  for (int n = 0; n < 2; ++n) {
+    add_loop(l, 4, [&] {
+      l.append(on(Queue::kDmaIn, {bytes(0, 64, true)}));
+      l.append(on(Queue::kVpu, {bytes(0, 64, false)}));
+    });
+  }
+  const auto flowing = [&] {
+    std::pair<int64_t, int64_t> drains_and_fences{0, 0};
+    for (const Item& item : l.items) {
+      const auto* control = std::get_if<Control>(&item);
+      const auto* command = std::get_if<Command>(&item);
+      drains_and_fences.first +=
+          control != nullptr && control->kind == Control::Kind::kDrain && control->flows ? 1 : 0;
+      drains_and_fences.second += command != nullptr && command->fence != Fence::kNone ? 1 : 0;
+    }
+    return drains_and_fences;
+  };
+  const std::vector<FlowingLoop> loops = add_loop_fences(l);
+  ASSERT_EQ(loops.size(), 2u);
+  EXPECT_EQ(flowing(), std::pair(int64_t{4}, int64_t{16}));
+  drop_loop_fences(l, loops[0]);
+  EXPECT_EQ(flowing(), std::pair(int64_t{2}, int64_t{8}));
+  drop_loop_fences(l, loops[1]);
+  EXPECT_EQ(flowing(), std::pair(int64_t{0}, int64_t{0}));
+}
+
 // Loads of 64 KiB into two places in turn, stored from there.
 uint64_t streamed_cycles(int64_t trips, uint64_t most_commands) {
   constexpr int64_t kBytes = 65536;
