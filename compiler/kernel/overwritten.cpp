@@ -4,50 +4,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "ir/eval.hpp"
+#include "ir/counter_values.hpp"
 
 namespace tpu::compiler {
 
 namespace {
-
-constexpr int64_t kMostTrips = 4096;  // whose starts are computed one by one
-
-// A small integer made from the counter and constants, for one value of the counter.
-class AtCounter {
- public:
-  AtCounter(const Value* counter, int64_t value) {
-    known_[counter] = to_tensor(make_splat_int(counter->type, value));
-  }
-
-  // Null where it is made from anything else.
-  const Tensor* of(const Value* v) {
-    if (const auto it = known_.find(v); it != known_.end()) {
-      return &it->second;
-    }
-    const Op* op = v->def;
-    if (op == nullptr || v->type.count() != 1 || is_float(v->type.elem)) {
-      return nullptr;
-    }
-    if (op->kind == Kind::kConstant) {
-      return &(known_[v] = to_tensor(op->as<ConstantAttrs>().value));
-    }
-    if (!can_eval(op->kind) || !op->regions.empty() || op->results.size() != 1 ||
-        op->operands.empty()) {
-      return nullptr;
-    }
-    Tensors operands;
-    for (const Value* operand : op->operands) {
-      operands.push_back(of(operand));
-      if (operands.back() == nullptr) {
-        return nullptr;
-      }
-    }
-    return &(known_[v] = eval_op(*op, operands, {}));
-  }
-
- private:
-  std::unordered_map<const Value*, Tensor> known_;  // its elements keep their places
-};
 
 // The dimension along which the update is shorter than the array; nothing if there are several.
 std::optional<size_t> cut_dimension(const Op& update) {
@@ -70,19 +31,16 @@ bool covers(const Op& loop, const CountedLoop& counted, const Op& update) {
     return false;
   }
   const int64_t all = update.type().dims[*cut], part = update.operand_type(1).dims[*cut];
-  if (part == 0 || all % part != 0 || counted.trips > kMostTrips) {
+  if (part == 0 || all % part != 0) {
+    return false;
+  }
+  const auto starts = values_in_loop(update.operands[2 + *cut], loop, counted);
+  if (!starts) {
     return false;
   }
   std::vector<bool> written(static_cast<size_t>(all / part), false);
-  const Value* counter = loop.regions[1]->args[counted.index].get();
-  for (int64_t trip = 0; trip < counted.trips; ++trip) {
-    AtCounter numbers(counter, counted.first + trip * counted.step);
-    const Tensor* start = numbers.of(update.operands[2 + *cut]);
-    if (start == nullptr) {
-      return false;
-    }
-    const int64_t at =
-        std::clamp<int64_t>(to_dense(Tensor(*start)).as_int(0), 0, all - part);  // as it is defined
+  for (const int64_t start : *starts) {
+    const int64_t at = std::clamp<int64_t>(start, 0, all - part);  // as it is defined
     if (at % part == 0) {
       written[static_cast<size_t>(at / part)] = true;
     }

@@ -1,7 +1,10 @@
 #include "passes/host_stacks.hpp"
 
 #include <algorithm>
+#include <functional>
 
+#include "ir/control.hpp"
+#include "ir/counter_values.hpp"
 #include "passes/dce.hpp"
 #include "passes/rewriter.hpp"
 
@@ -56,7 +59,8 @@ class HostStacks {
   bool keep(Op& loop, size_t k) {
     const std::optional<Entry> entry = entry_of(loop, k);
     std::vector<Reading> readings;
-    if (!entry || entry->array->type.bytes() > kMostTransferBytes || !is_empty(loop.operands[k]) ||
+    if (!entry || !writes_all(loop, loop.type(k).dims[0], entry->index) ||
+        entry->array->type.bytes() > kMostTransferBytes || !is_empty(loop.operands[k]) ||
         !find_readings(loop.result(k), readings) || readings.empty()) {
       return false;
     }
@@ -75,6 +79,20 @@ class HostStacks {
       replace_all_uses(region, reading.get->result(), got);
     }
     return true;
+  }
+
+  // True if the iterations of the loop write each entry: the host has none that nobody wrote.
+  static bool writes_all(const Op& loop, int64_t entries, const Value* index) {
+    const auto counted = counted_loop(loop);
+    const auto places = counted ? values_in_loop(index, loop, *counted) : std::nullopt;
+    if (!places) {
+      return false;
+    }
+    std::vector<bool> written(static_cast<size_t>(entries), false);
+    for (const int64_t place : *places) {
+      written[static_cast<size_t>(std::clamp<int64_t>(place, 0, entries - 1))] = true;
+    }
+    return std::ranges::all_of(written, std::identity{});
   }
 
   // What fills a stack has zeros around it.
