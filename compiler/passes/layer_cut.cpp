@@ -38,22 +38,18 @@ bool is_cheap(const Op& op) {
          type.count() <= kMostIntegers;
 }
 
-// Layer j of the reader reads of layer `first` + j * `step` of the maker.
-struct Walk {
-  int64_t first = 0, step = 0;
-};
-
 class LayerCut {
  public:
-  LayerCut(const RepeatedLayers& maker, const RepeatedLayers& reader, const Uses& uses)
-      : maker_(maker), reader_(reader), uses_(uses) {}
+  LayerCut(const RepeatedLayers& maker, const RepeatedLayers& reader, const LayerWalk& walk,
+           const Uses& uses)
+      : maker_(maker), reader_(reader), walk_(walk), uses_(uses) {}
 
   // False: nothing is computed again.
   bool find() {
-    find_walk();
-    if (walk_.step == 0 || !find_targets()) {
+    if (!find_targets()) {
       return false;
     }
+    find_ends();
     first_result_.resize(maker_.ops() + 1);
     for (size_t i = 0; i < maker_.ops(); ++i) {
       first_result_[i + 1] = first_result_[i] + maker_.op(0, i)->results.size();
@@ -67,19 +63,17 @@ class LayerCut {
       cut.from_source(node);
       cut.add(node, node + 1, maker_.carried()[c].first->type.bytes());
     }
-    for (const auto& [op, result] : targets_) {
-      cut.to_sink(node_of(op, result) + 1);
-    }
-    const std::vector<bool> behind = cut.behind();
-    for (size_t i = 0; i < maker_.ops(); ++i) {
-      if (behind[node_of(i, 0)]) {
-        again_.push_back(i);
+    for (const auto* targets : {&targets_, &ends_}) {
+      for (const auto& [op, result] : *targets) {
+        cut.to_sink(node_of(op, result) + 1);
       }
     }
-    return !again_.empty();
+    behind_ = cut.behind();
+    again_ = needed(targets_);
+    return !again_.empty() || !needed(ends_).empty();
   }
 
-  void write(Region& main) const {
+  void write(Region& main) {
     std::unordered_map<const Op*, size_t> begins;  // layers of the reader
     for (size_t j = 0; j < reader_.layers(); ++j) {
       if (maker_layer(j)) {
@@ -91,6 +85,8 @@ class LayerCut {
     for (auto& op : all) {
       if (const auto begin = begins.find(op.get()); begin != begins.end()) {
         write_layer(main, begin->second);
+      } else if (!maker_.holds(op.get()) && !reader_.holds(op.get())) {
+        write_end(main, *op);
       }
       main.ops.push_back(std::move(op));
     }
@@ -106,23 +102,6 @@ class LayerCut {
                : std::nullopt;
   }
 
-  void find_walk() {
-    for (const RepeatedLayers::Pick& pick : reader_.picks()) {
-      for (size_t j = 0; j + 1 < pick.values.size(); ++j) {
-        const auto here = maker_.place_of(pick.values[j]),
-                   next = maker_.place_of(pick.values[j + 1]);
-        if (here && next && here->op == next->op) {
-          const auto t = static_cast<int64_t>(here->layer);
-          const int64_t step = static_cast<int64_t>(next->layer) - t;
-          if (step == 1 || step == -1) {
-            walk_ = {t - static_cast<int64_t>(j) * step, step};
-            return;
-          }
-        }
-      }
-    }
-  }
-
   // What the reader reads in that order: the same result of each layer.
   bool find_targets() {
     for (const RepeatedLayers::Pick& pick : reader_.picks()) {
@@ -134,12 +113,18 @@ class LayerCut {
           continue;
         }
         const auto place = maker_.place_of(pick.values[j]);
-        const Result here{place ? place->op : 0, static_cast<size_t>(pick.values[j]->index)};
-        same = same && place && place->layer == *layer && (!read || *read == here);
+        if (!place) {
+          same = false;
+          continue;
+        }
+        const Result here{place->op, static_cast<size_t>(pick.values[j]->index)};
+        same = same && place->layer == *layer && (!read || *read == here);
         read = here;
       }
       if (same && read) {
         targets_.push_back(*read);
+      } else if (read) {
+        otherwise_.push_back(*read);
       }
     }
     return !targets_.empty();
@@ -147,14 +132,68 @@ class LayerCut {
 
   size_t node_of(size_t op, size_t result) const { return 2 * (first_result_[op] + result); }
 
-  // Bytes that keeping it takes; none if others keep it.
+  // Who reads a result of layers outside of both.
+  enum class Outside : uint8_t { kNobody, kEnds, kAll };
+  Outside outside(size_t i, size_t r) const {
+    size_t layers = 0;
+    for (size_t t = 0; t < maker_.layers(); ++t) {
+      bool read = false;
+      if (const auto users = uses_.find(maker_.op(t, i)->result(r)); users != uses_.end()) {
+        for (const Op* op : users->second) {
+          const bool others = !maker_.holds(op) && !reader_.holds(op);
+          if (others && (op->kind == Kind::kReturn || op->parent != maker_.op(t, i)->parent)) {
+            return Outside::kAll;
+          }
+          read = read || others;
+        }
+      }
+      layers += read ? 1 : 0;
+    }
+    return layers == 0                 ? Outside::kNobody
+           : layers == maker_.layers() ? Outside::kAll
+                                       : Outside::kEnds;
+  }
+
+  // What layers at the ends of a pass read, which are no part of the reader: they may compute it
+  // again, too.
+  void find_ends() {
+    for (size_t i = 0; i < maker_.ops(); ++i) {
+      for (size_t r = 0; r < maker_.op(0, i)->results.size(); ++r) {
+        if (outside(i, r) == Outside::kEnds &&
+            std::ranges::find(otherwise_, Result{i, r}) == otherwise_.end()) {
+          ends_.emplace_back(i, r);
+        }
+      }
+    }
+  }
+
+  // Bytes that keeping it takes; none if it is kept anyway.
   int64_t bytes_of(size_t i, size_t r) const {
-    const Value* v = maker_.op(maker_.layers() / 2, i)->result(r);
-    const auto users = uses_.find(v);
-    const bool kept = users != uses_.end() && std::ranges::any_of(users->second, [&](const Op* op) {
-                        return !maker_.holds(op) && !reader_.holds(op);
-                      });
-    return kept ? 0 : v->type.bytes();
+    return outside(i, r) == Outside::kAll ? 0 : maker_.op(0, i)->type(r).bytes();
+  }
+
+  bool is_again(size_t i) const { return behind_[node_of(i, 0)]; }
+
+  // Ops of the maker that are computed again for these results, in order.
+  std::vector<size_t> needed(const std::vector<Result>& results) const {
+    std::vector<bool> wanted(maker_.ops(), false);
+    for (const auto& [op, result] : results) {
+      wanted[op] = is_again(op);
+    }
+    std::vector<size_t> ops;
+    for (size_t i = maker_.ops(); i-- > 0;) {
+      if (!wanted[i]) {
+        continue;
+      }
+      ops.push_back(i);
+      for (const RepeatedLayers::Source& source : maker_.sources()[i]) {
+        if (source.kind == RepeatedLayers::Source::Kind::kInside) {
+          wanted[source.op] = is_again(source.op);
+        }
+      }
+    }
+    std::ranges::reverse(ops);
+    return ops;
   }
 
   void add_op(LeastCut& cut, size_t i) const {
@@ -172,8 +211,30 @@ class LayerCut {
           cut.add(node_of(source.op, source.result) + 1, node, LeastCut::kAll);
         } else if (source.kind == Kind::kCarried) {
           cut.add(2 * (first_result_.back() + source.index) + 1, node, LeastCut::kAll);
+        } else if (source.kind == Kind::kPick) {  // read once more
+          cut.from_source(node, maker_.picks()[source.index].values[0]->type.bytes());
         }
       }
+    }
+  }
+
+  // An op outside of both reads values that are computed again in front of it.
+  void write_end(Region& main, Op& op) {
+    for (Value*& v : op.operands) {
+      const auto place = maker_.place_of(v);
+      if (!place || !is_again(place->op) ||
+          std::ranges::find(ends_, Result{place->op, static_cast<size_t>(v->index)}) ==
+              ends_.end()) {
+        continue;
+      }
+      ValueMap& map = at_ends_[place->layer];
+      for (const size_t i : needed({{place->op, static_cast<size_t>(v->index)}})) {
+        const Op& made = *maker_.op(place->layer, i);
+        if (!map.contains(made.result())) {
+          clone_op(made, main, map);
+        }
+      }
+      v = map.at(v);
     }
   }
 
@@ -190,23 +251,101 @@ class LayerCut {
 
   const RepeatedLayers& maker_;
   const RepeatedLayers& reader_;
+  const LayerWalk walk_;
   const Uses& uses_;
-  Walk walk_;
-  std::vector<Result> targets_;
-  std::vector<size_t> first_result_;  // number of it, by op
-  std::vector<size_t> again_;         // ops of the maker that the reader computes again
+  std::vector<Result> targets_;                   // that the reader reads
+  std::vector<Result> otherwise_;                 // that it reads in another order
+  std::vector<Result> ends_;                      // that others read, of some layers
+  std::vector<bool> behind_;                      // nodes
+  std::vector<size_t> first_result_;              // number of it, by op
+  std::vector<size_t> again_;                     // ops of the maker that the reader computes again
+  std::unordered_map<size_t, ValueMap> at_ends_;  // what is computed again for others, by layer
 };
 
 }  // namespace
 
+std::vector<LayerWalk> walks_between(const RepeatedLayers& maker, const RepeatedLayers& reader) {
+  std::vector<LayerWalk> walks;
+  for (const RepeatedLayers::Pick& pick : reader.picks()) {
+    for (size_t j = 0; j + 1 < pick.values.size(); ++j) {
+      const auto here = maker.place_of(pick.values[j]), next = maker.place_of(pick.values[j + 1]);
+      if (!here || !next || here->op != next->op) {
+        continue;
+      }
+      const auto t = static_cast<int64_t>(here->layer);
+      const int64_t step = static_cast<int64_t>(next->layer) - t;
+      const LayerWalk walk{t - static_cast<int64_t>(j) * step, step};
+      if ((step == 1 || step == -1) && std::ranges::find(walks, walk) == walks.end()) {
+        walks.push_back(walk);
+      }
+      break;
+    }
+  }
+  return walks;
+}
+
 bool recompute_in_reader(Region& main, const RepeatedLayers& maker, const RepeatedLayers& reader,
-                         const Uses& uses) {
-  LayerCut cut(maker, reader, uses);
+                         const LayerWalk& walk, const Uses& uses) {
+  LayerCut cut(maker, reader, walk, uses);
   if (maker.ops() > kLargestLayer || !cut.find()) {
     return false;
   }
   cut.write(main);
   return true;
+}
+
+namespace {
+
+class Widener {
+ public:
+  Widener(Region& main, const RepeatedLayers& maker) : main_(main), maker_(maker) {}
+
+  // The same value outside; itself if it is not widened.
+  Value* outside(Value* v) {
+    const auto place = maker_.place_of(v);
+    if (!place || !widens(*v->def)) {
+      return v;
+    }
+    if (const auto known = map_.find(v); known != map_.end()) {
+      return known->second;
+    }
+    Op& op = *v->def;
+    Value* source = outside(op.operands[0]);
+    Value* made = main_.append(op.kind, {source}, {v->type}, op.attrs, op.loc)->result();
+    return map_[v] = made;
+  }
+
+ private:
+  bool widens(const Op& op) const {
+    return (op.kind == Kind::kConvert || op.kind == Kind::kBroadcastInDim) &&
+           op.type().bytes() > op.operand_type(0).bytes() &&
+           maker_.place_of(op.operands[0]).has_value();
+  }
+
+  Region& main_;
+  const RepeatedLayers& maker_;
+  ValueMap map_;
+};
+
+}  // namespace
+
+bool widen_outside(Region& main, const RepeatedLayers& maker,
+                   const std::unordered_set<const Op*>& runs) {
+  std::vector<std::unique_ptr<Op>> all;
+  all.swap(main.ops);
+  Widener widener(main, maker);
+  bool any = false;
+  for (auto& op : all) {
+    if (!runs.contains(op.get())) {
+      for (Value*& v : op->operands) {
+        Value* outside = widener.outside(v);
+        any = any || outside != v;
+        v = outside;
+      }
+    }
+    main.ops.push_back(std::move(op));
+  }
+  return any;
 }
 
 }  // namespace tpu::compiler

@@ -16,7 +16,7 @@ class LeastCut {
   explicit LeastCut(size_t nodes);
 
   void add(size_t from, size_t to, int64_t capacity);
-  void from_source(size_t node) { add(source(), node, kAll); }
+  void from_source(size_t node, int64_t capacity = kAll) { add(source(), node, capacity); }
   void to_sink(size_t node) { add(node, sink(), kAll); }
 
   // By node: true if it is on the sink's side. Once.

@@ -65,11 +65,18 @@ bool RepeatedLayers::read_behind(const Value* v, const Uses& uses) const {
          std::ranges::any_of(users->second, [&](const Op* user) { return !holds(user); });
 }
 
-// A layer begins where it takes the fewest bytes from the layer in front.
+// A layer begins where it takes the fewest bytes from the layer in front. All layers can begin at
+// few places only; where one layer less can begin with half of the bytes, it is left out.
 void RepeatedLayers::shift() {
-  if (repeat_.slack > 0) {
+  if (!shifted_) {
+    shifted_ = true;
     const std::vector<int64_t> crossing = crossing_bytes();
-    repeat_.first += static_cast<size_t>(std::ranges::min_element(crossing) - crossing.begin());
+    const auto behind = crossing.begin() + static_cast<ptrdiff_t>(repeat_.slack) + 1;
+    const auto all = std::min_element(crossing.begin(), behind);
+    const auto fewer = std::min_element(behind, crossing.end());
+    const bool leave_out = repeat_.count > fewest_ && fewer != crossing.end() && *fewer < *all / 2;
+    repeat_.first += static_cast<size_t>((leave_out ? fewer : all) - crossing.begin());
+    repeat_.count -= leave_out ? 1 : 0;
     repeat_.slack = 0;
   }
   place_.clear();
@@ -80,7 +87,8 @@ void RepeatedLayers::shift() {
 
 // By how much later layers begin: bytes that the third layer reads of the second one.
 std::vector<int64_t> RepeatedLayers::crossing_bytes() const {
-  const size_t begin = repeat_.first + repeat_.period, ops = 2 * repeat_.period;
+  const size_t begin = repeat_.first + repeat_.period;
+  const size_t ops = std::min(3 * repeat_.period, repeat_.end() - begin);
   std::unordered_map<const Op*, size_t> at;
   for (size_t i = 0; i < ops; ++i) {
     at[list_[begin + i]] = i;
@@ -100,7 +108,7 @@ std::vector<int64_t> RepeatedLayers::crossing_bytes() const {
   }
   std::vector<int64_t> bytes;
   int64_t live = 0;
-  for (size_t i = 0; i <= repeat_.period + repeat_.slack; ++i) {
+  for (size_t i = 0; i < std::min(2 * repeat_.period, ops); ++i) {
     live += change[i];
     if (i >= repeat_.period) {
       bytes.push_back(live);

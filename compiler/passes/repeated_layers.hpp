@@ -90,6 +90,7 @@ class RepeatedLayers {
 
   const std::vector<Op*>& list_;
   Repeat repeat_;
+  bool shifted_ = false;
   const Stacks& stacks_;
   const size_t fewest_;
   std::unordered_map<const Op*, Place> place_;

@@ -318,16 +318,39 @@ bool recompute_in_later_layers(Region& main, const std::vector<Op*>& list,
   const Stacks none;
   bool any = false;
   Uses uses = compute_uses(main);
+  std::unordered_set<const Op*> runs;
+  for (const Repeat& r : repeats) {
+    runs.insert(list.begin() + static_cast<ptrdiff_t>(r.first),
+                list.begin() + static_cast<ptrdiff_t>(r.end()));
+  }
   for (size_t later = 1; later < repeats.size(); ++later) {
     for (size_t earlier = 0; earlier < later; ++earlier) {
-      RepeatedLayers maker(list, repeats[earlier], none, kFewestLayers);
-      RepeatedLayers reader(list, repeats[later], none, kFewestLayers);
-      if (maker.plan(uses).empty() && reader.plan(uses).empty() &&
-          recompute_in_reader(main, maker, reader, uses)) {
-        any = true;
-        uses = compute_uses(main);
+      std::vector<LayerWalk> done;
+      for (bool more = true; more;) {
+        RepeatedLayers maker(list, repeats[earlier], none, kFewestLayers);
+        RepeatedLayers reader(list, repeats[later], none, kFewestLayers);
+        if (!maker.plan(uses).empty() || !reader.plan(uses).empty()) {
+          break;
+        }
+        more = false;
+        for (const LayerWalk& walk : walks_between(maker, reader)) {
+          if (std::ranges::find(done, walk) != done.end()) {
+            continue;
+          }
+          more = true;
+          done.push_back(walk);
+          if (recompute_in_reader(main, maker, reader, walk, uses)) {
+            any = true;
+            uses = compute_uses(main);
+          }
+          break;
+        }
       }
     }
+  }
+  for (const Repeat& repeat : repeats) {
+    RepeatedLayers maker(list, repeat, none, kFewestLayers);
+    any = (maker.plan(uses).empty() && widen_outside(main, maker, runs)) || any;
   }
   return any;
 }

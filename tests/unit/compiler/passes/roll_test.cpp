@@ -179,6 +179,88 @@ TEST(Roll, CheapValuesAreComputedAgain) {
   EXPECT_EQ(r.loops[0]->operands.size(), 3u);  // counter, activation, one stack
 }
 
+// The backward layers at the ends differ, and read a value that is larger than what it is made of:
+// it is computed again there too, and nobody keeps it.
+TEST(Roll, LayersAtTheEndsComputeAgainToo) {
+  const Type vector = f32({kWidth}), large = f32({8, kRows, kWidth});
+  GraphBuilder b;
+  Value* x = b.arg(kActivation);
+  const std::vector<Value*> w = weights(b, 7);
+  std::vector<Value*> spread;
+  for (Value* v : w) {
+    x = b.op(Kind::kTanh, {dot(b, x, v)}, kActivation);
+    spread.push_back(b.op(Kind::kBroadcastInDim, {x}, large, DimsAttrs{{1, 2}}));
+    Value* square = b.op(Kind::kMultiply, {x, x}, kActivation);
+    x = b.op(Kind::kSine, {square}, kActivation);
+  }
+  Value* g = b.op(Kind::kBroadcastInDim, {b.arg(kActivation)}, large, DimsAttrs{{1, 2}});
+  for (size_t i = w.size(); i-- > 0;) {
+    const bool end = i == 0 || i + 1 == w.size();
+    g = b.op(end ? Kind::kAdd : Kind::kSubtract, {g, spread[i]}, large);
+    g = b.op(Kind::kDotGeneral, {g, w[i]}, large, DotAttrs{{}, {}, {2}, {0}});
+    g = b.op(Kind::kCosine, {g}, large);
+    g = b.op(Kind::kNegate, {g}, large);
+  }
+  const Rolled r = rolled(b.done({g}));
+  ASSERT_EQ(r.loops.size(), 2u);
+  for (const Value* v : r.loops[0]->operands) {
+    EXPECT_LE(v->type.count(), static_cast<int64_t>(w.size()) * kActivation.count());
+  }
+}
+
+// A forward layer ends behind the activation, a backward layer reads of two forward ones: what the
+// first product made, and what the second made of the layer in front.
+TEST(Roll, ValuesOfTwoLayersAreComputedAgain) {
+  GraphBuilder b;
+  Value* x = b.arg(kActivation);
+  const std::vector<Value*> w = weights(b, 7), u = weights(b, 7);
+  std::vector<Value*> first, second;
+  for (size_t i = 0; i < w.size(); ++i) {
+    Value* y = dot(b, x, w[i]);
+    first.push_back(b.op(Kind::kAdd, {y, y}, kActivation));
+    Value* z = dot(b, b.op(Kind::kTanh, {first.back()}, kActivation), u[i]);
+    second.push_back(b.op(Kind::kMultiply, {z, z}, kActivation));
+    x = b.op(Kind::kSine, {second.back()}, kActivation);
+  }
+  Value* g = b.op(Kind::kCosine, {x}, kActivation);
+  for (size_t i = w.size(); i-- > 1;) {
+    g = dot_back(b, b.op(Kind::kSubtract, {g, first[i]}, kActivation), w[i]);
+    g = b.op(Kind::kSubtract, {g, second[i - 1]}, kActivation);
+    g = b.op(Kind::kNegate, {dot_back(b, g, u[i])}, kActivation);
+  }
+  const Rolled r = rolled(b.done({g}));
+  ASSERT_EQ(r.loops.size(), 2u);
+  EXPECT_EQ(r.loops[0]->operands.size(), 4u);  // counter, activation, and the two products
+  EXPECT_EQ(count(*r.loops[0]->regions[1], Kind::kDynamicUpdateSlice), 2u);
+  EXPECT_EQ(count(*r.loops[1]->regions[1], Kind::kMultiply), 1u);
+}
+
+// Results that are read widened are stacked as they are.
+TEST(Roll, WidenedValuesAreWidenedBehindTheLoop) {
+  const Type narrow{Elem::kBf16, {kRows, kWidth}};
+  GraphBuilder b;
+  Value* x = b.arg(kActivation);
+  std::vector<Value*> results;
+  for (Value* v : weights(b, 5)) {
+    Value* y = b.op(Kind::kConvert, {dot(b, x, v)}, narrow);
+    x = b.op(Kind::kConvert, {y}, kActivation);
+    results.push_back(x);
+    x = b.op(Kind::kTanh, {b.op(Kind::kNegate, {x}, kActivation)}, kActivation);
+  }
+  Value* sum = results[0];
+  for (size_t i = 1; i < results.size(); ++i) {
+    sum = b.op(Kind::kMultiply, {sum, results[i]}, kActivation);
+  }
+  const Rolled r = rolled(b.done({sum, x}));
+  ASSERT_EQ(r.loops.size(), 1u);
+  bool stacked = false;
+  for (const Value* v : r.loops[0]->operands) {
+    EXPECT_FALSE(v->type.rank() == 3 && v->type.elem == Elem::kF32);
+    stacked = stacked || (v->type.rank() == 3 && v->type.elem == Elem::kBf16);
+  }
+  EXPECT_TRUE(stacked);
+}
+
 // Two ways of 3 and 4 through nodes 0 and 1 to node 2, which takes 5: that is where it is cut, or
 // at the ways if it takes 9.
 TEST(LeastCut, IsFoundNearTheSink) {
