@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+
+#include "emit/registers.hpp"
 
 namespace tpu::compiler {
 
@@ -75,7 +78,7 @@ void CommandSink::copy(const spec::Addr& src, const spec::Addr& dst, int64_t ele
   }
   Command command;
   command.body = c;
-  listing.append(std::move(command));
+  append(std::move(command));
 }
 
 void CommandSink::copy_bytes(const spec::Addr& src, const spec::Addr& dst, int64_t bytes,
@@ -116,7 +119,7 @@ void CommandSink::fill_box(const spec::Addr& dst, int64_t elem_bytes, std::vecto
   c.pattern = pattern;
   Command command;
   command.body = c;
-  listing.append(std::move(command));
+  append(std::move(command));
 }
 
 void CommandSink::run(const std::vector<Move>& moves) {
@@ -130,7 +133,130 @@ void CommandSink::copy_window(const spec::Addr& src, const spec::Addr& dst, int6
   const size_t before = listing.items.size();
   copy(src, dst, unit, std::move(dims), id);
   for (size_t i = before; i < listing.items.size(); ++i) {
-    std::get<Command>(listing.items[i]).windows = {window};
+    if (auto* command = std::get_if<Command>(&listing.items[i])) {
+      command->windows.push_back(window);
+    }
+  }
+}
+
+int CommandSink::append(Command command) {
+  set_moving(command);
+  return listing.append(std::move(command));
+}
+
+namespace {
+
+// What the command may touch in all iterations.
+MemRange window_of(MemRange range, const MovingAddress& moving) {
+  const int64_t stride = std::abs(moving.stride), all = (moving.trips - 1) * stride;
+  if (range.pitch == 0 && range.hi - range.lo <= stride) {
+    range.pitch = stride;
+    range.width = range.hi - range.lo;
+  } else if (range.pitch == 0 || stride % range.pitch != 0) {
+    range.pitch = range.width = 0;
+  }
+  (moving.stride < 0 ? range.lo : range.hi) += moving.stride < 0 ? -all : all;
+  return range;
+}
+
+std::vector<spec::Addr*> operands_of(Command& command) {
+  if (auto* dma = std::get_if<spec::DmaCommand>(&command.body)) {
+    return {&dma->src, &dma->dst};
+  }
+  if (auto* fill = std::get_if<spec::FillCommand>(&command.body)) {
+    return {&fill->dst};
+  }
+  return {};
+}
+
+}  // namespace
+
+void CommandSink::set_moving(Command& command) {
+  int taken = 0;  // register of the operand in front
+  const size_t count = operands_of(command).size();
+  for (size_t i = 0; i < count; ++i) {
+    const spec::Addr operand = *operands_of(command)[i];
+    const Held held{std::max(operand.reg, operand.slot_reg), operand.slot_reg != 0};
+    if (held.number < MovingAddresses::kFirst) {
+      continue;
+    }
+    Command alone = command;  // ranges of operands with a register are not listed
+    alone.windows.clear();
+    for (size_t j = 0; j < count; ++j) {
+      operands_of(alone)[j]->slot_reg = 0;
+      operands_of(alone)[j]->reg = i == j ? 0 : 1;
+    }
+    for (const MemRange& range : memory_ranges(listing, alone)) {
+      add_windows(range, held, command.windows);
+    }
+    taken = moving_register(held, taken);
+    spec::Addr& own = *operands_of(command)[i];
+    (held.slot ? own.slot_reg : own.reg) = static_cast<uint8_t>(taken);
+  }
+}
+
+// What the command may touch in all iterations.
+void CommandSink::add_windows(MemRange range, const Held& held, std::vector<MemRange>& out) const {
+  if (!held.slot) {
+    out.push_back(window_of(range, moving_.at(held.number)));
+    return;
+  }
+  std::vector<int> slots = moving_.table(held.number).slots;
+  std::ranges::sort(slots);
+  const auto again = std::ranges::unique(slots);
+  slots.erase(again.begin(), again.end());
+  for (const int slot : slots) {
+    range.slot = slot;
+    out.push_back(range);
+  }
+}
+
+// A register other than `taken` that holds the address where the program is. What it holds is
+// forgotten at labels, and where others take the register.
+int CommandSink::moving_register(const Held& held, int taken) {
+  held_.resize(kMovingRegisters.size());
+  const auto known = std::ranges::find(held_, held);
+  if (known != held_.end()) {
+    return kMovingRegisters[static_cast<size_t>(known - held_.begin())];
+  }
+  do {
+    next_held_ = (next_held_ + 1) % held_.size();
+  } while (kMovingRegisters[next_held_] == taken);
+  const int reg = kMovingRegisters[next_held_];
+  const auto load = [&](int at, int64_t smem) {
+    insn(spec::ScalarOp::kLds32, reg, at, 0, static_cast<int32_t>(smem));
+  };
+  if (held.slot) {
+    const SlotTable& table = moving_.table(held.number);
+    load(0, table.counter_smem);
+    insn(spec::ScalarOp::kShli, reg, reg, 0, 2);
+    load(reg, table.smem);
+  } else {
+    const MovingAddress& moving = moving_.at(held.number);
+    load(0, moving.counter_smem);
+    load_immediate(kLimitRegister, moving.stride);
+    insn(spec::ScalarOp::kMul, reg, reg, kLimitRegister, 0);
+  }
+  held_[next_held_] = held;
+  return reg;
+}
+
+void CommandSink::write_tables() {
+  for (; tables_written_ < moving_.tables().size(); ++tables_written_) {
+    const SlotTable& table = moving_.tables()[tables_written_];
+    for (size_t i = 0; i < table.slots.size(); ++i) {
+      load_immediate(kScalarRegister, table.slots[i]);
+      insn(spec::ScalarOp::kSts32, 0, 0, kScalarRegister,
+           static_cast<int32_t>(table.smem + 4 * static_cast<int64_t>(i)));
+    }
+  }
+}
+
+void CommandSink::insn(spec::ScalarOp op, int rd, int rs1, int rs2, int32_t imm) {
+  listing.append(op, rd, rs1, rs2, imm);
+  const auto reg = std::ranges::find(kMovingRegisters, rd);
+  if (const auto at = static_cast<size_t>(reg - kMovingRegisters.begin()); at < held_.size()) {
+    held_[at] = {};
   }
 }
 
@@ -152,6 +278,7 @@ void CommandSink::wrap(int reg, Elem elem) {
 
 void CommandSink::control(Control::Kind kind, int label, int64_t trips) {
   Control c;
+  held_.clear();
   c.kind = kind;
   c.label = label;
   c.trips = trips;
@@ -168,6 +295,7 @@ void CommandSink::branch(spec::ScalarOp op, int rs1, int rs2, int label) {
 
 void CommandSink::tight(Control::Kind kind, int label, spec::ScalarInsn insn) {
   Control c;
+  held_.clear();
   c.kind = kind;
   c.label = label;
   c.insn = insn;

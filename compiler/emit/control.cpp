@@ -75,6 +75,7 @@ void emit_counted(EmitContext& ctx, const Step& step, const WhilePlan& plan) {
   const auto at = static_cast<int32_t>(plan.counter_smem);
   ctx.counters[counter] = plan.counter_smem;
   const int top = ctx.sink.new_label();
+  ctx.sink.write_tables();
   ctx.sink.load_immediate(kScalarRegister, loop.first);
   ctx.sink.insn(ScalarOp::kSts32, 0, 0, kScalarRegister, at);
   ctx.sink.control(Control::Kind::kDrain);

@@ -244,6 +244,7 @@ EmitContext::EmitContext(PlanContext& p, const std::vector<int>& cores)
       module(p.module),
       board(p.board),
       pads(p.pads),
+      sink(p.moving),
       channels(sink, static_cast<int>(board.core.semaphores), cores) {
   sink.listing.slots = plan.slots.list;
 }

@@ -22,7 +22,8 @@ bool is_power_of_two(const Value* v) {
 
 }  // namespace
 
-ControlFacts::ControlFacts(const Module& module) : classes_(module) {
+ControlFacts::ControlFacts(const Module& module, int64_t table_words)
+    : classes_(module), stacks_(module, table_words) {
   const Uses uses = compute_uses(module.main->body);
   walk(module.main->body, [&](const Op& op) {
     const auto loop = counted_loop(op);

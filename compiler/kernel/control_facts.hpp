@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "ir/control.hpp"
+#include "kernel/argument_stacks.hpp"
 #include "kernel/core_classes.hpp"
 
 namespace tpu::compiler {
@@ -20,7 +21,8 @@ inline constexpr int kScalarOps = 64;
 
 class ControlFacts {
  public:
-  explicit ControlFacts(const Module& module);
+  // `table_words`: of SMEM, for the slots of arguments that loops take one by one.
+  explicit ControlFacts(const Module& module, int64_t table_words = 0);
 
   // Loops whose trip count is known and whose last counter value nobody reads.
   const CountedLoop* counted(const Op& op) const;
@@ -29,7 +31,10 @@ class ControlFacts {
   // arithmetic on them.
   bool on_sequencer(const Value* v) const;
   // Ops that only serve such scalars: no kernel computes them.
-  bool skipped(const Op& op) const { return skipped_.contains(&op); }
+  // The same of stacks that no kernel makes.
+  bool skipped(const Op& op) const { return skipped_.contains(&op) || stacks_.is_stack(op); }
+
+  const ArgumentStacks& stacks() const { return stacks_; }
 
   // Cores that surely have the same of the value.
   const CoreClasses& classes(const Value* v) const { return classes_.of(v); }
@@ -53,6 +58,7 @@ class ControlFacts {
   std::unordered_map<const Value*, ScalarCost> costs_;  // of results that the sequencer can compute
   std::unordered_set<const Op*> skipped_;
   ValueClasses classes_;
+  const ArgumentStacks stacks_;
 };
 
 }  // namespace tpu::compiler

@@ -538,7 +538,9 @@ class RegionFusion : public Fusion {
 }  // namespace
 
 KernelProgram form_kernels(const Module& module, const FormOptions& options) {
-  return RegionFusion(module, module.main->body, ControlFacts(module), nullptr, {}, options).run();
+  return RegionFusion(module, module.main->body, ControlFacts(module, options.table_words), nullptr,
+                      {}, options)
+      .run();
 }
 
 }  // namespace tpu::compiler

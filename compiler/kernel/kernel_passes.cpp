@@ -1,6 +1,7 @@
 // See kernel_passes.hpp.
 #include "kernel/kernel_passes.hpp"
 
+#include "kernel/argument_stacks.hpp"
 #include "kernel/early_exchanges.hpp"
 #include "kernel/epilogue.hpp"
 #include "kernel/kernel_index.hpp"
@@ -69,7 +70,8 @@ struct PassRow {
 constexpr PassRow kPasses[] = {
     {"form", 7,
      [](KernelProgram& p, KernelContext& c, PassLog&) {
-       p = form_kernels(c.module, {c.piece, c.bucket_bytes, c.least_memory, !c.one_result});
+       p = form_kernels(c.module, {c.piece, c.bucket_bytes, c.least_memory, !c.one_result,
+                                   slot_table_words(c.board.core.smem_kib)});
      }},
     {"one_result", 1,
      [](KernelProgram& p, KernelContext& c, PassLog&) {

@@ -70,6 +70,8 @@ struct FormOptions {
   // Operations on arrays of the size of a large argument join a kernel only if that makes or reads
   // what they read.
   bool updates_apart = true;
+  // Of SMEM, for the slots of arguments that loops take one by one.
+  int64_t table_words = 0;
 };
 KernelProgram form_kernels(const Module& module, const FormOptions& options);
 

@@ -101,6 +101,8 @@ struct MovePart {
   size_t result = 0;               // copy_out: result number
   NestAccess view;                 // dynamic_slice: operand; dynamic_update: update
   std::vector<NestAccess> starts;  // of dynamic slices; no value: the sequencer computes it
+  // dynamic_slice of a stack of arguments: the one that each iteration reads; no view and starts.
+  std::vector<const Value*> arguments = {};
 };
 
 struct ControlPart {
@@ -109,6 +111,7 @@ struct ControlPart {
   std::vector<bool> overwritten;  // while, by carried value: the initial one has no buffer
   std::vector<std::shared_ptr<KernelProgram>> regions;  // condition: null if the loop is counted
   std::vector<const Value*> captures;  // buffers from outside that the regions read; also in reads
+  std::set<const Value*> passing;      // of these: read in some iterations only
   std::optional<CountedLoop> counted;  // while
   NestAccess predicate;                // branch; no value: the sequencer computes it
 };

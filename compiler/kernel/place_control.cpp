@@ -42,7 +42,7 @@ void find_captures(Kernel& k) {
       }
     });
   }
-  std::set<const Value*> seen;
+  std::set<const Value*> seen, whole;
   for (const auto& program : k.control().regions) {
     if (program) {
       for_each_kernel(*program, [&](const Kernel& inner) {
@@ -50,8 +50,16 @@ void find_captures(Kernel& k) {
           if (!inside.contains(v) && seen.insert(v).second) {
             k.as<ControlPart>().captures.push_back(v);
           }
+          if (inner.move().arguments.empty()) {
+            whole.insert(v);
+          }
         }
       });
+    }
+  }
+  for (const Value* v : k.control().captures) {
+    if (!whole.contains(v)) {
+      k.as<ControlPart>().passing.insert(v);
     }
   }
   k.reads.insert(k.reads.end(), k.control().captures.begin(), k.control().captures.end());
@@ -73,6 +81,17 @@ void place_dynamic_slice(const Op& op, const ControlFacts& facts, Fusion& fusion
   Kernel k(KernelClass::kDynamicSlice);
   k.ops = {&op};
   k.out = op.result();
+  if (const auto* arguments = facts.stacks().arguments(op)) {
+    k.as<MovePart>().arguments = *arguments;
+    for (const Value* v : *arguments) {
+      if (std::ranges::find(k.reads, v) == k.reads.end()) {
+        k.reads.push_back(v);
+      }
+    }
+    k.writes = {k.out};
+    fusion.add(std::move(k));
+    return;
+  }
   fusion.materialise(op.operands[0]);
   k.as<MovePart>().view = fusion.strided(op.operands[0]);
   k.reads = {k.move().view.value};

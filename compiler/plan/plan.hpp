@@ -5,10 +5,17 @@
 #include <optional>
 #include <vector>
 
+#include "plan/moving_address.hpp"
 #include "plan/op_table.hpp"
 #include "plan/schedule.hpp"
 
 namespace tpu::compiler {
+
+// A counted loop whose body is planned.
+struct OpenLoop {
+  const Kernel* kernel = nullptr;
+  int64_t counter_smem = -1;
+};
 
 // What the planning of every kernel works with.
 struct PlanContext {
@@ -24,6 +31,8 @@ struct PlanContext {
   std::vector<const Value*> result_home;  // value whose home is result i, or null
   OpTable ops;
   bool arguments_saved = false;
+  MovingAddresses moving;
+  std::vector<OpenLoop> loops;        // counted ones around the kernel
   int regions = 0, counters = 0;      // around the kernel: regions, and loops that are counted
   const Kernel* too_large = nullptr;  // the part that did not fit
 };
@@ -56,6 +65,15 @@ std::optional<Step> plan_all_reduce(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_exchange(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_indexed_kernel(PlanContext& ctx, const Kernel& k);
 std::optional<Step> plan_dynamic(PlanContext& ctx, const Kernel& k);
+// Slices of stacked arrays that kernels of the innermost loop read and write where they are
+// (indexed/moving_slice.cpp). True: no kernel copies the slice `k`.
+bool read_in_place(PlanContext& ctx, const Kernel& k);
+// Else a slice of a stack of arguments is a copy of this iteration's argument.
+void copy_argument(PlanContext& ctx, const Kernel& k);
+// Before the body of the loop is planned: what only goes into a part of a carried array is made
+// there.
+void write_in_place(PlanContext& ctx, const KernelProgram& body);
+
 // With all kernels of its regions. What does not fit there is answered by planning all of them
 // again: with fewer values locked, or that kernel cut.
 std::optional<Step> plan_control(PlanContext& ctx, const Kernel& k);

@@ -63,6 +63,9 @@ bool plan_body(PlanContext& ctx, const Kernel& k, RegionPlan& out, uint32_t id) 
   const Region& region = *op.regions[1];
   enter_body(ctx.memory, k, region);
   aim_results(ctx, body, op, &region);
+  if (k.control().counted) {
+    write_in_place(ctx, body);
+  }
   if (!plan_region(ctx, body, out.schedule)) {
     return false;
   }
@@ -96,7 +99,9 @@ bool plan_counted(PlanContext& ctx, const Kernel& k, WhilePlan& plan, uint32_t i
   Buffer& counter = ctx.memory.at(k.ops[0]->regions[1]->args[loop.index].get());
   ++ctx.counters;
   ctx.ops.enter_loop(loop.trips);
+  ctx.loops.push_back({&k, plan.counter_smem});
   const bool fits = place_counter(ctx, counter, plan) && plan_body(ctx, k, plan.body, id);
+  ctx.loops.pop_back();
   ctx.ops.leave_loop(loop.trips);
   --ctx.counters;
   if (fits && counter.vmem >= 0) {

@@ -14,6 +14,7 @@ struct Place {  // of a buffer's bytes
   bool vmem = true;
   int slot = -1;
   int64_t at = -1;
+  uint8_t moving = 0, table = 0;
   bool operator==(const Place&) const = default;
 };
 
@@ -23,10 +24,15 @@ struct Transfer {
 };
 
 Place bytes_of(const Buffer& b) {
-  return b.vmem >= 0 ? Place{true, -1, b.vmem} : Place{false, b.slot, b.offset};
+  return b.vmem >= 0 ? Place{true, -1, b.vmem} : Place{false, b.slot, b.offset, b.moving, b.table};
 }
 
-spec::Addr address(const Place& p) { return p.vmem ? vmem_addr(p.at) : hbm_addr(p.slot, p.at); }
+spec::Addr address(const Place& p) {
+  spec::Addr a = p.vmem ? vmem_addr(p.at) : hbm_addr(p.slot, p.at);
+  a.reg = p.moving;
+  a.slot_reg = p.table;
+  return a;
+}
 
 bool overlap(const Place& a, int64_t a_bytes, const Place& b, int64_t b_bytes) {
   return a.vmem == b.vmem && a.slot == b.slot && a.at < b.at + b_bytes && b.at < a.at + a_bytes;
@@ -77,7 +83,9 @@ bool is_carried_here(Residency& memory, const Buffer& b) {
 std::vector<Buffer*> settle(Residency& memory, const Kernel& k, bool preload, uint32_t id) {
   std::vector<Buffer*> mine, captured, others;
   for (const Value* v : k.control().captures) {
-    captured.push_back(&memory.at(v));
+    if (!k.control().passing.contains(v)) {
+      captured.push_back(&memory.at(v));
+    }
   }
   for (Buffer* b : memory.all()) {
     if (b->vmem >= 0 && !b->locked &&
@@ -201,7 +209,7 @@ std::vector<size_t> yield(Residency& memory, const Slots& slots, const Kernel& y
     }
     const Buffer &from = memory.at(yield.control().carried[i]), &to = memory.at(owner.result(i));
     Place src = bytes_of(from);
-    const Place dst = bytes_of(to), home{false, dst.slot, from.offset};
+    const Place dst = bytes_of(to), home{false, dst.slot, from.offset, from.moving, from.table};
     if (!dst.vmem && from.in_hbm && from.slot >= 0 && from.slot == dst.slot && home == dst) {
       src = dst;  // it was written there
     }

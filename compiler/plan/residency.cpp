@@ -8,7 +8,10 @@ spec::Addr home_of(const Placement& b, int64_t byte) {
   if (b.slot < 0) {
     throw Error("internal: a buffer that has no place in HBM is addressed there");
   }
-  return hbm_addr(b.slot, b.offset + byte);
+  spec::Addr a = hbm_addr(b.slot, b.offset + byte);
+  a.reg = b.moving;
+  a.slot_reg = b.table;
+  return a;
 }
 
 spec::Addr place_of(const Placement& b, int64_t byte) {

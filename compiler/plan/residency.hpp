@@ -30,13 +30,15 @@ inline constexpr int64_t kKeptBytes = int64_t{64} * 1024;
 struct Placement {
   int slot = -1;  // HBM home; -1: none yet
   int64_t offset = 0;
-  bool in_hbm = false;        // the home holds the value
-  bool scratch = false;       // the home is an allocation of the scratch slot
-  bool must_store = false;    // the home is a result
-  int64_t vmem = -1;          // address of the whole value, -1: not in VMEM
-  bool locked = false;        // stays where it is until the region around it ends
-  int64_t target = -1;        // VMEM home of the carried value that it will be
-  bool over_operand = false;  // the contraction that makes it reads what lies in its target
+  uint8_t moving = 0, table = 0;  // of the home: see plan/moving_address.hpp
+  const Value* part = nullptr;    // result of the update whose part the home is
+  bool in_hbm = false;            // the home holds the value
+  bool scratch = false;           // the home is an allocation of the scratch slot
+  bool must_store = false;        // the home is a result
+  int64_t vmem = -1;              // address of the whole value, -1: not in VMEM
+  bool locked = false;            // stays where it is until the region around it ends
+  int64_t target = -1;            // VMEM home of the carried value that it will be
+  bool over_operand = false;      // the contraction that makes it reads what lies in its target
 };
 
 struct Buffer : Placement {

@@ -169,14 +169,18 @@ DynamicPlan plan_dynamic_update(const Kernel& k, Residency& memory, uint32_t op_
   memory.pins().pin({&in, &update, &out});
   plan.unit = elem_bytes(op.type().elem);
   spare_earlier_versions(memory, k);
+  const bool made_there = update.part == k.out;
   if (!update_in_place(memory, k)) {
+    if (made_there) {
+      throw Error("internal: an update in place is made in a copy");
+    }
     place_result(memory, out);
     memory.move({place_of(in), place_of(out), out.bytes, plan.unit, op_id});
     plan.copied = out.bytes;
   }
   const Dims& sizes = op.operand_type(1).dims;
   const Dims pitch = row_major_strides(op.type().dims);
-  plan.nothing = op.operand_type(1).count() == 0;
+  plan.nothing = made_there || op.operand_type(1).count() == 0;
   if (!plan.nothing) {
     const int64_t known = find_starts(memory, k, pitch, 2, sizes, plan);
     plan.src = place_of(update, view.offset * plan.unit);

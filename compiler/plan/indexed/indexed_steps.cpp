@@ -30,6 +30,13 @@ std::optional<Step> plan_indexed_kernel(PlanContext& ctx, const Kernel& k) {
 
 std::optional<Step> plan_dynamic(PlanContext& ctx, const Kernel& k) {
   const bool slice = k.kind == KernelClass::kDynamicSlice;
+  if (slice && read_in_place(ctx, k)) {
+    return begin_step(ctx, k);
+  }
+  if (slice && !k.move().arguments.empty()) {
+    copy_argument(ctx, k);
+    return finished_step(ctx, k, std::optional(MovesOnly{}));
+  }
   return finished_step(ctx, k,
                        std::optional(slice ? plan_dynamic_slice(k, ctx.memory)
                                            : plan_dynamic_update(k, ctx.memory, ctx.ops.id(k))));

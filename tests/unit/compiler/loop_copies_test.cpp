@@ -90,5 +90,44 @@ TEST(LoopCopies, AreMadeOfAVersionThatIsStillRead) {
 
 TEST(LoopCopies, OfLittleAreNotNoted) { EXPECT_TRUE(compiled(32, needs_both).notes.empty()); }
 
+// Layers as a scan: a slice of the weights in each iteration, which writes a row of results.
+constexpr int64_t kSide = 1024;  // of a matrix of 4 MiB
+Values layer(RegionBuilder& r, const Values& a, Value* weights) {
+  Value* zero = r.number(i32({}), 0);
+  Value* taken = r.slice(weights, {a[0], zero, zero}, {1, kSide, kSide});
+  Value* w = r.op(Kind::kReshape, {taken}, f32({kSide, kSide}));
+  Value* y = r.op(Kind::kDotGeneral, {a[1], w}, f32({kSide, kSide}), DotAttrs{{}, {}, {1}, {0}});
+  Value* row = r.op(Kind::kReshape, {y}, f32({1, kSide, kSide}));
+  return {y, r.update(a[2], row, {a[0], zero, zero})};
+}
+
+// Each product reads and writes 4 MiB for its operands and result, and no more for slices: of a
+// stack, and of arguments one by one.
+TEST(LoopCopies, NoneOfSlicesThatKernelsReadAndWriteInPlace) {
+  for (const bool one_by_one : {false, true}) {
+    GraphBuilder b;
+    RegionBuilder r(b.region());
+    Value* x = b.arg(f32({kSide, kSide}));
+    Value* weights = nullptr;
+    if (one_by_one) {
+      Values parts;
+      for (int i = 0; i < kTrips; ++i) {
+        parts.push_back(r.op(Kind::kReshape, {b.arg(f32({kSide, kSide}))}, f32({1, kSide, kSide})));
+      }
+      weights = r.op(Kind::kConcatenate, parts, f32({kTrips, kSide, kSide}), DimAttrs{0});
+    } else {
+      weights = b.arg(f32({kTrips, kSide, kSide}));
+    }
+    const Values out =
+        r.times(kTrips, {x, r.number(f32({kTrips, kSide, kSide}), 0)},
+                [&](RegionBuilder& in, const Values& a) { return layer(in, a, weights); });
+    const exe::ExecutableT e =
+        compile(std::move(b.done({out[1]})), spec::load_board("v3_8")).executable;
+    constexpr uint64_t kMatrix = kSide * kSide * 4;
+    EXPECT_LE(e.hbm_written_bytes, (kTrips * 2 + 1) * kMatrix) << one_by_one;
+    EXPECT_LE(e.hbm_read_bytes, (kTrips * 3 + 2) * kMatrix) << one_by_one;
+  }
+}
+
 }  // namespace
 }  // namespace tpu::compiler::test
