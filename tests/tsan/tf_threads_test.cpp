@@ -9,22 +9,12 @@
 #include <thread>
 #include <vector>
 
-#include "errors.hpp"
 #include "memory.hpp"
 #include "runtime/local_runtime.hpp"
 #include "steps.hpp"
 #include "stream.hpp"
 #include "tests/driver/null_board.hpp"
 #include "transport/null/null_transport.hpp"
-
-namespace tpu::pjrt {
-
-// errors.cpp belongs to the handles of PJRT, which are not in this program.
-void throw_invalid(const std::string& text) {
-  throw driver::Error(driver::ErrorCode::kInvalidArgument, text);
-}
-
-}  // namespace tpu::pjrt
 
 namespace tpu::tensorflow {
 namespace {
