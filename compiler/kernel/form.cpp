@@ -4,6 +4,7 @@
 // bucket.
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 
 #include "kernel/fusion.hpp"
 #include "kernel/generator.hpp"
@@ -115,11 +116,17 @@ class RegionFusion : public Fusion {
   }
 
  private:
-  // A barrier reads nothing of what it only waits for.
+  // A barrier reads nothing of what it only waits for. Operands may repeat.
   void leave_out_awaited(const Op& barrier) {
+    std::unordered_set<const Value*> read;
     for (size_t i = 0; i < barrier.operands.size(); ++i) {
-      if (!uses_.contains(barrier.result(i))) {
-        std::erase(uses_[barrier.operands[i]], &barrier);
+      if (uses_.contains(barrier.result(i))) {
+        read.insert(barrier.operands[i]);
+      }
+    }
+    for (const Value* v : barrier.operands) {
+      if (!read.contains(v)) {
+        std::erase(uses_[v], &barrier);
       }
     }
   }
@@ -316,9 +323,9 @@ class RegionFusion : public Fusion {
         op.operands, [&](const Value* v) { return is_large_made(view_root(v, context_)); });
   }
 
-  // Kernel `k` makes or reads what the op reads, or it reads nothing large, as one of random bits. A
-  // kernel of two that share nothing saves no load, and has no room for what follows each of them:
-  // optimizers take one step after the other for all parameters.
+  // Kernel `k` makes or reads what the op reads, or it reads nothing large, as one of random bits.
+  // A kernel of two that share nothing saves no load, and has no room for what follows each of
+  // them: optimizers take one step after the other for all parameters.
   bool shares_value(const Kernel& k, const Op& op) const {
     const auto& accesses = k.loop().nest.accesses;
     const auto shared = [&](const Value* v) {
@@ -412,11 +419,12 @@ class RegionFusion : public Fusion {
           return std::move(*nest);
         }
         const Op* op = ops.at(0);
-        if (op->kind != Kind::kReduce || is_copied(op->operands[0]) ||
-            !is_cheap(op->operands[0]->def->kind)) {
+        const Value* read = op->kind == Kind::kReduce ? barred(op->operands[0]) : nullptr;
+        if (read == nullptr || read->def == nullptr || is_copied(read) ||
+            !is_cheap(read->def->kind)) {
           unsupported(*op, "the operands of this op cannot be read in one loop nest");
         }
-        copy(op->operands[0]);
+        copy(read);
       } catch (const NeedsCopy& n) {
         copy(n.value);
       }
@@ -424,8 +432,10 @@ class RegionFusion : public Fusion {
     unsupported(*ops.at(0), "the views in front of this op cannot be read by strides");
   }
 
-  // Gives a view, iota or constant a buffer: in the region where it is defined.
+  // Gives a view, iota or constant a buffer: in the region where it is defined. Of a barrier's
+  // result the operand has it.
   void copy(const Value* v) {
+    v = barred(v);
     if (v->def != nullptr && !producers_.is_local(v->def)) {
       parent_->copy(v);
       return;

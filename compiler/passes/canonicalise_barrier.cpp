@@ -1,6 +1,7 @@
 // Pass `canonicalise`, the rule on optimization_barrier: see canonicalise.hpp.
 #include <algorithm>
 #include <iterator>
+#include <unordered_set>
 
 #include "ir/op_traits.hpp"
 #include "passes/canonicalise_rules.hpp"
@@ -52,13 +53,17 @@ std::vector<Value*> barrier(Op& op, Rewriter& rw, const Uses& uses, const Reader
   if (std::ranges::count(roles, Role::kHeld) == 0) {
     return op.operands;
   }
-  if (!passes && std::ranges::all_of(roles, [](Role role) { return role >= Role::kAwaited; })) {
+  const std::unordered_set<const Value*> distinct(op.operands.begin(), op.operands.end());
+  if (!passes && distinct.size() == op.operands.size() &&
+      std::ranges::all_of(roles, [](Role role) { return role >= Role::kAwaited; })) {
     return {};
   }
   std::vector<Value*> operands, out;
   for (size_t i = 0; i < roles.size(); ++i) {
     if (roles[i] >= Role::kAwaited) {
-      operands.push_back(op.operands[i]);
+      if (std::ranges::find(operands, op.operands[i]) == operands.end()) {
+        operands.push_back(op.operands[i]);
+      }
     } else if (roles[i] == Role::kMade) {
       for (Value* v : op.operands[i]->def->operands) {
         if (v->def != nullptr && std::ranges::find(operands, v) == operands.end()) {

@@ -310,12 +310,24 @@ def barriers() -> list[Case]:
             y = (behind + 1) * 0.5 + y
         return y
 
+    def summed_view(x, y):
+        a, t = jnp.sin(y), jnp.transpose(jnp.cos(x), (0, 2, 1))
+        b, u = lax.optimization_barrier((a, t))
+        return jnp.sum(u, (1, 2)), b * 2, a + 1, t * 3
+
+    def repeated(x):
+        h = x.T @ x
+        behind, _ = lax.optimization_barrier((h, h))
+        return h.T, behind * 2, lax.optimization_barrier((h, x, h))[2].T + 1
+
     return [
         Case("barrier_branch", in_branch, (v,)), Case("barrier_loop", in_loop, (v,)),
         Case("barrier_chain", chain, (m,)), Case("barrier_twice", _again(lambda x: x * 3), (m,), l2=1e-6),
         Case("barrier_view", _again(lambda x: x.T.reshape(-1)[::-1] * 2), (m,), l2=1e-6),
         Case("barrier_dot", _again(lambda x: x.T @ x), (m,), l2=NEAR),
         Case("barrier_complex", _again(lambda x: x * x), ((m + 1j * m).astype(np.complex64),), l2=1e-6),
+        Case("barrier_summed_view", summed_view, (_random(4, 16, 32), v), l2=1e-6),
+        Case("barrier_repeated", repeated, (m,), l2=NEAR),
         Case("barrier_result", lambda x: (lax.optimization_barrier((x, x + 1))[0], x * 2), (m,)),
     ]
 
