@@ -99,7 +99,7 @@ bool has_exchange(const Region& region) {
 // most of HBM is in use.
 exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& board,
                                     CompileOptions& options, const Watchers& watchers) {
-  for (int tries = 1;; ++tries) {
+  for (int tries = 1;;) {
     try {
       return generate(module, board, options, watchers);
     } catch (const HbmExhausted& e) {
@@ -117,6 +117,7 @@ exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& boa
         throw with_advice(e, module, board, options);
       }
       options.least_memory = true;
+      ++tries;
     }
   }
 }
