@@ -100,6 +100,9 @@ const GraphPasses& compile_passes() {
 
 GraphPasses compile_passes(const GraphOptions& options) {
   GraphPasses passes = compile_passes();
+  if (!options.rules.overlap_kernels) {  // nothing would run beside the gathers
+    passes.replace({"pipelined_gathers", [](Module&) {}});
+  }
   // What is watched or kept is so in the graph of one core, before ops change their form.
   if (options.finite != nullptr) {
     passes.insert_after("dce", {"finite_watch", [finite = options.finite](Module& m) {

@@ -14,7 +14,7 @@ namespace tpu::compiler {
 namespace {
 
 constexpr int64_t kLeastGathered = int64_t{1} << 20;   // of a result: smaller ones are latency
-constexpr int64_t kMostGathered = int64_t{256} << 20;  // the loop keeps one for all of its time
+constexpr int64_t kMostGathered = int64_t{256} << 20;  // of a loop, which keeps them for its time
 constexpr int64_t kLeastTrips = 3;
 
 bool multiplies_matrices(const Op& op) {
@@ -48,15 +48,17 @@ class LoopGathers {
  private:
   std::vector<const Op*> candidates() {
     std::vector<const Op*> found;
+    int64_t bytes = 0;
     const Uses uses = compute_uses(body_);
     for (const auto& op : body_.ops) {
       if (multiplies_matrices(*op)) {
         break;  // later ones have it in front of their readers
       }
       if (op->kind == Kind::kAllGather && op->operands.size() == 1 &&
-          op->type().bytes() >= kLeastGathered && op->type().bytes() <= kMostGathered &&
+          op->type().bytes() >= kLeastGathered && bytes + op->type().bytes() <= kMostGathered &&
           product_behind(*op, uses) && find_cone(*op)) {
         found.push_back(op.get());
+        bytes += op->type().bytes();
       }
     }
     return found;
