@@ -111,6 +111,10 @@ std::optional<Step> plan_kernel(PlanContext& ctx, const Kernel& k) {
   return step;
 }
 
+bool has_chain(const Kernel& k) {
+  return k.kind == KernelClass::kContract && k.contract().after.size() > 1;
+}
+
 bool cut_kernel(PlanContext& ctx, const Kernel& k) {
   if (!split_kernel(ctx.kernels, k.order)) {
     return false;

@@ -41,6 +41,9 @@ struct PlanContext {
 // Nothing: see `too_large`.
 std::optional<Step> plan_kernel(PlanContext& ctx, const Kernel& k);
 
+// True for a contraction with several epilogues, which needs more than memory to fit.
+bool has_chain(const Kernel& k);
+
 // `k` is planned next.
 void enter_kernel(PlanContext& ctx, const Kernel& k);
 

@@ -215,10 +215,15 @@ std::optional<Step> plan_control(PlanContext& ctx, const Kernel& k) {
     ctx.ops.undo(ops);
     if (locks) {
       limit = limit < 4096 ? 0 : limit / 4;
-    } else if (!split_kernel(ctx.kernels, ctx.too_large->order)) {
-      break;
     } else {
+      const bool chain = has_chain(*ctx.too_large);
+      if (!split_kernel(ctx.kernels, ctx.too_large->order)) {
+        break;
+      }
       ctx.memory.find_reads(ctx.kernels, ctx.pads);
+      if (chain) {  // which may not have fitted whatever was locked
+        limit = most;
+      }
     }
     enter_kernel(ctx, k);
   }
