@@ -393,14 +393,16 @@ static bool share_streams(const Kernel& k, DotPlan& p) {
   return true;
 }
 
-// In each block, both tiles of the value lie in their slots in the same way.
+// In each block, both tiles of the value are in their slots in the same way: a reversed view has
+// another first element at an equal distance.
 static bool equal_pieces(const Stream& a, const EpiloguePlan& of_a, const Stream& b,
                          const EpiloguePlan& of_b) {
   for (size_t i = 0; i < of_a.boxes.size(); ++i) {
     const NestBlock &x = of_a.boxes[i], &y = of_b.boxes[i];
     const Piece p = make_piece(a.view, x.start, x.count, a.output),
                 q = make_piece(b.view, y.start, y.count, b.exact);
-    if (p.first - p.origin != q.first - q.origin || p.elements != q.elements || p.dims != q.dims) {
+    if (p.first != q.first || p.origin != q.origin || p.elements != q.elements ||
+        p.dims != q.dims) {
       return false;
     }
   }
