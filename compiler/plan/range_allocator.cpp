@@ -7,11 +7,17 @@ namespace tpu::compiler {
 namespace {
 
 constexpr int64_t kFrontShare = 8, kSmallShare = 256;  // of all bytes
+constexpr int64_t kBlock = 4096;                       // a vector block of 8 x 128 words
+
+// None in a memory so small that no block is small in it: it should not be cut up.
+int64_t front_of(int64_t size) {
+  return size / kSmallShare < kBlock ? 0 : size / kFrontShare / kAlign * kAlign;
+}
 
 }  // namespace
 
 RangeAllocator::RangeAllocator(int64_t size, bool apart)
-    : size_(size), front_(apart ? size / kFrontShare / kAlign * kAlign : 0), cursor_(front_) {
+    : size_(size), front_(apart ? front_of(size) : 0), cursor_(front_) {
   free_[0] = size;
 }
 

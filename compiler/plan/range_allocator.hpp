@@ -1,9 +1,9 @@
 // First-fit allocator of byte ranges; the search starts behind the last allocation, so that freed
 // bytes rest and later loads need not wait for their last readers.
 //
-// With `apart`, small ranges, most of which hold what a kernel makes, lie at the front, in an eighth
-// of all: a large one that comes from HBM does not wait for them. The search for either may start
-// inside of a hole, which leaves more and smaller holes.
+// With `apart`, small ranges, most of which hold what a kernel makes, lie at the front, in an
+// eighth of all: a large one that comes from HBM does not wait for them. The search for either may
+// start inside of a hole, which leaves more and smaller holes.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ class RangeAllocator {
   };
   // The first place in [from, to).
   std::optional<int64_t> find(int64_t bytes, int64_t from, int64_t to) const;
-  std::optional<int64_t> find(
-      int64_t bytes) const;  // anywhere, behind the last allocation if there
+  // Anywhere, behind the last allocation if there is room.
+  std::optional<int64_t> find(int64_t bytes) const;
   int64_t& cursor_of(int64_t bytes);
   void release(int64_t address, int64_t bytes);
   void note(const Change& change);
