@@ -122,6 +122,9 @@ class LateArrivals {
         due[earlier] = due[earlier] || held_[earlier].semaphore == held_[h].semaphore;
       }
     }
+    if (std::ranges::find(due, true) == due.end()) {
+      return;
+    }
     std::vector<Arrival> left;
     for (size_t h = 0; h < held_.size(); ++h) {
       if (due[h]) {
