@@ -106,8 +106,7 @@ class TfEmbedding : public testing::Test {
     ASSERT_NE(::dlopen(TPU_TF_FAKE, RTLD_NOW | RTLD_GLOBAL), nullptr) << ::dlerror();
     void* const lowering = ::dlopen(TPU_TF_FAKE_LOWERING, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(lowering, nullptr) << ::dlerror();
-    fake_ =
-        &reinterpret_cast<FakeEmbeddingsFunction*>(::dlsym(lowering, kFakeEmbeddingsFunction))();
+    fake_ = reinterpret_cast<FakeEmbeddingsFunction*>(::dlsym(lowering, kFakeEmbeddingsFunction))();
     fake_->programs = 0;
     for (int core = 0; core < kCores; ++core) {
       cores_[at(core)] = std::make_unique<Core>(core);

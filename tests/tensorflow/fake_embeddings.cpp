@@ -276,7 +276,7 @@ void tpuboard_tf_host_tensor(const void* tensor, tpu::tensorflow::HostTensor& re
   read = *static_cast<const tpu::tensorflow::HostTensor*>(tensor);
 }
 
-tpu::test::FakeEmbeddings& tpuboard_fake_embeddings() { return tpu::tensorflow::fake(); }
+tpu::test::FakeEmbeddings* tpuboard_fake_embeddings() { return &tpu::tensorflow::fake(); }
 
 }  // extern "C"
 #pragma GCC visibility pop

@@ -13,9 +13,9 @@ struct FakeEmbeddings {
   std::atomic<bool> refused = false;     ///< a program is an error
   std::atomic<bool> host_fails = false;  ///< it gives programs nothing
 };
-using FakeEmbeddingsFunction = FakeEmbeddings&();
+using FakeEmbeddingsFunction = FakeEmbeddings*();
 inline constexpr char kFakeEmbeddingsFunction[] = "tpuboard_fake_embeddings";
 
 }  // namespace tpu::test
 
-extern "C" tpu::test::FakeEmbeddings& tpuboard_fake_embeddings();
+extern "C" tpu::test::FakeEmbeddings* tpuboard_fake_embeddings();

@@ -21,7 +21,7 @@ class FakeHostSide : public tpu::tensorflow::HostSide {
                                    size_t size) override {
     std::fill_n(static_cast<float*>(bytes), size / sizeof(float), 1.0F);
     constexpr int kOutOfRange = 11;
-    return tpuboard_fake_embeddings().host_fails
+    return tpuboard_fake_embeddings()->host_fails
                ? tpu::tensorflow::Outcome{kOutOfRange, "the host has no ones"}
                : tpu::tensorflow::Outcome{};
   }
