@@ -28,8 +28,8 @@ Tile operand_tile(EmitContext& ctx, const Places& places, const Value* v, int64_
 Tile group_tile(EmitContext& ctx, const DotPlan& p, const Places& places, const Value* v,
                 int64_t base, int64_t slot, std::vector<BoxLoop> loops, size_t free,
                 int64_t batch_stride, uint32_t id);
-// The rows of the block with the number `slot`, as the matrix units read them. `loaded`: their tile,
-// if a group's load brought it.
+// The rows of the block with the number `slot`, as the matrix units read them. `loaded`: their
+// tile, if a group's load brought it.
 Tile left_tile(EmitContext& ctx, const DotPlan& p, const Places& places, int64_t base, size_t slot,
                const Block& m, const Block& k, const Tile* loaded, uint32_t id);
 void transpose(CommandSink& sink, int64_t src, int64_t dst, int64_t bytes, int64_t rows,

@@ -1,7 +1,8 @@
 // Epilogues: a loop kernel that reads a contraction's result element by element, and is its first
 // reader, works on each block of sums in VMEM instead of on a buffer in HBM. The sums themselves go
 // to HBM only if others read them too.
-//   before   s = contract(q, k); m = loop: maximum of s; e = loop: exp(s - m), sum; p = loop: e / sum
+//   before   s = contract(q, k); m = loop: maximum of s
+//            e = loop: exp(s - m), sum; p = loop: e / sum
 //   after    p = contract(q, k), then on each block the loops of m, e and p
 // More loop kernels follow on the same blocks where that keeps a large value in VMEM: what the
 // kernels in front of them make is read element by element, or a number for each row.

@@ -13,8 +13,8 @@
 
 namespace tpu::compiler {
 
-// Layer j of a reader reads of layer `first` + j * `step` of the maker. Layers need not begin at the
-// same operation of a network, so that there may be several.
+// Layer j of a reader reads of layer `first` + j * `step` of the maker. Layers need not begin at
+// the same operation of a network, so that there may be several.
 struct LayerWalk {
   int64_t first = 0, step = 0;
   bool operator==(const LayerWalk&) const = default;
@@ -22,8 +22,8 @@ struct LayerWalk {
 std::vector<LayerWalk> walks_between(const RepeatedLayers& maker, const RepeatedLayers& reader);
 
 // Both are planned. Others that read values of some layers of the maker, such as layers at the ends
-// that are no part of the reader, compute them again too. True: `main` has more ops in the layers of
-// the reader, so that lists of its ops hold no more.
+// that are no part of the reader, compute them again too. True: `main` has more ops in the layers
+// of the reader, so that lists of its ops hold no more.
 bool recompute_in_reader(Region& main, const RepeatedLayers& maker, const RepeatedLayers& reader,
                          const LayerWalk& walk, const Uses& uses);
 

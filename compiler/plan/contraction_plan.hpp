@@ -41,7 +41,8 @@ struct TileLimits {
   // another; rows must fill vectors, or the output's innermost dim stay whole.
   int64_t epilogue_bytes = 0, local_bytes = 0;
   bool whole_vectors = false, whole_columns = false;
-  // Of weights that meet a few rows: their blocks may take so much VMEM together. 0: there are none.
+  // Of weights that meet a few rows: their blocks may take so much VMEM together. 0: there are
+  // none.
   int64_t stream_bytes = 0;
 };
 

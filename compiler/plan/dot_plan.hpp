@@ -57,7 +57,8 @@ int64_t final_strides(const DotPlan& p, const Tile& sums, const Block& m, const 
 // through blocks, then smaller blocks. Nothing: even the smallest do not fit.
 std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::BoardParams& board,
                                 uint32_t op_id);
-// With the epilogues `k.contract().after`. Nothing: the last of them must run as a kernel of its own.
+// With the epilogues `k.contract().after`. Nothing: the last of them must run as a kernel of its
+// own.
 std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
                                   const spec::BoardParams& board, uint32_t op_id);
 void release_dot(Residency& memory, DotPlan& p);

@@ -69,8 +69,9 @@ static void read_at(Residency& memory, const Value* v, const VirtualPads& pads, 
   }
 }
 
-// What an exchange beside other kernels sends is read until its result is: another value in the same
-// bytes would wait for that. Small values are left out: they may be in VMEM, and would be stored.
+// What an exchange beside other kernels sends is read until its result is: another value in the
+// same bytes would wait for that. Small values are left out: they may be in VMEM, and would be
+// stored.
 void Residency::read_until_arrival(const Kernel& k) {
   for (size_t i = 0; i < k.reads.size(); ++i) {
     const std::vector<int>& readers = at(k.ops[0]->result(i)).reads;

@@ -50,7 +50,8 @@ uint32_t Converter::host_memory() {
   return text(std::string(memory_kind_name(MemoryKind::kPinnedHost)));
 }
 
-// Of the layouts of the entry only their memory is among them: arrays cross the border as in files, row-major.
+// Of the layouts of the entry only their memory is among them: arrays cross the border as in files,
+// row-major.
 std::vector<uint32_t> Converter::argument_attributes(const Computation& entry) {
   using Entries = std::vector<std::pair<std::string_view, uint32_t>>;
   std::vector<Entries> all;

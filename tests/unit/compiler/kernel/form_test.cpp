@@ -130,8 +130,8 @@ TEST(Form, RandomBitsAreMadeBehindAContraction) {
   }
 }
 
-// An optimizer takes one step after the other for all parameters. Each large one has a kernel of its
-// own, which writes the parameter and its moments and nothing that passes from step to step.
+// An optimizer takes one step after the other for all parameters. Each large one has a kernel of
+// its own, which writes the parameter and its moments and nothing that passes from step to step.
 TEST(Form, StepsOfAnOptimizerStayWithTheirParameter) {
   constexpr int kParameters = 5;
   GraphBuilder b;

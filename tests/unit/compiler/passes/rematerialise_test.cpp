@@ -116,7 +116,8 @@ TEST(Rematerialise, GoesThroughViews) {
   EXPECT_EQ(kinds(m), "exponential dot_general exponential transpose dot_general return");
 }
 
-// Two values of a product that is not kept: it is kept in their place. One alone would save nothing.
+// Two values of a product that is not kept: it is kept in their place. One alone would save
+// nothing.
 TEST(Rematerialise, KeepsOneValueInPlaceOfSeveralThatAreMadeOfIt) {
   const Type type = f32({kRows, kWidth});
   const DotAttrs attrs{{}, {}, {1}, {0}};
@@ -145,7 +146,8 @@ TEST(Rematerialise, KeepsOneValueInPlaceOfSeveralThatAreMadeOfIt) {
   }
 }
 
-// What a value is read by in front of the peak, but is not kept, is computed late, and reads it there.
+// What a value is read by in front of the peak, but is not kept, is computed late, and reads it
+// there.
 TEST(Rematerialise, ComputesWhatIsReadThroughEarlyOpsAgain) {
   const Type type = f32({kRows, kWidth});
   const DotAttrs attrs{{}, {}, {1}, {0}};
