@@ -39,7 +39,7 @@ T FeedQueues::next(Queue<T>& queue, uint64_t cancels) {
     if (!queue.entries.empty()) {
       break;
     }
-    if (queue.ends.count != ended) {
+    if (queue.failed || queue.ends.count != ended) {
       throw driver::Error(*queue.ends.why);
     }
   }
@@ -81,12 +81,33 @@ void FeedQueues::Step::give(std::span<const std::byte> bytes) const {
   feeds.changed_.notify_all();
 }
 
-void FeedQueues::fail(int device, const driver::Error& error) {
+uint64_t FeedQueues::begin(int device) {
   const base::MutexLock lock(mutex_);
-  Ends& ends = outfeeds_[device].ends;
-  ++ends.count;
-  ends.why = std::make_shared<const driver::Error>(error);
+  Queue<Array>& queue = outfeeds_[device];
+  queue.failed = false;
+  return ++queue.launch;
+}
+
+void FeedQueues::end_waits(Queue<Array>& queue, const driver::Error& error) {
+  ++queue.ends.count;
+  queue.ends.why = std::make_shared<const driver::Error>(error);
   changed_.notify_all();
+}
+
+void FeedQueues::fail(int device, uint64_t launch, const driver::Error& error) {
+  const base::MutexLock lock(mutex_);
+  Queue<Array>& queue = outfeeds_[device];
+  end_waits(queue, error);
+  queue.failed = launch == queue.launch;
+}
+
+void FeedQueues::fail_all(int devices, const driver::Error& error) {
+  const base::MutexLock lock(mutex_);
+  for (int device = 0; device < devices; ++device) {
+    Queue<Array>& queue = outfeeds_[device];
+    end_waits(queue, error);
+    queue.failed = true;
+  }
 }
 
 void FeedQueues::cancel(const std::string& why) {
@@ -103,6 +124,7 @@ void FeedQueues::clear() {
   }
   for (auto& [device, queue] : outfeeds_) {
     queue.entries.clear();
+    queue.failed = false;
   }
 }
 

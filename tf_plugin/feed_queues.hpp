@@ -29,7 +29,7 @@ class FeedQueues {
 
   void enqueue(int device, Entry entry);
   /// Waits for the next array of the outfeed. Throws what ended the wait: the launch that it waited
-  /// for, or cancel().
+  /// for, or cancel(). That launch may have failed before the call.
   Array dequeue(int device);
 
   /// One launch on a core: what its transfers do. Arrays come in order.
@@ -46,8 +46,14 @@ class FeedQueues {
     Entry taken_;
   };
 
-  /// The launch on the core has failed: those that wait for its outfeed get the error.
-  void fail(int device, const driver::Error& error);
+  /// A launch with feeds on the core begins: its number, for fail(). The failure of an earlier one
+  /// is over.
+  uint64_t begin(int device);
+  /// The launch has failed, or could not be made: those that wait for its outfeed get the error,
+  /// and so do those that find nothing there until the next launch begins.
+  void fail(int device, uint64_t launch, const driver::Error& error);
+  /// As fail(), on all cores: it is not known where the launch would have been.
+  void fail_all(int devices, const driver::Error& error);
   /// Launches of before take nothing any more, and nobody waits.
   void cancel(const std::string& why);
   /// All that is in the queues goes.
@@ -62,9 +68,12 @@ class FeedQueues {
   struct Queue {
     std::deque<T> entries;
     Ends ends;
+    uint64_t launch = 0;  ///< the number of the last one
+    bool failed = false;  ///< it has, with the error of `ends`
   };
 
   uint64_t cancels();
+  void end_waits(Queue<Array>& queue, const driver::Error& error) TPU_REQUIRES(mutex_);
   template <typename T>
   T next(Queue<T>& queue, uint64_t cancels) TPU_REQUIRES(mutex_);
 

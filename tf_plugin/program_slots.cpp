@@ -30,6 +30,7 @@ struct XLA_TpuProgram {
   std::string fingerprint = {};
   size_t core = 0;           // of its replica, where the cores of one have different arrays
   bool takes_batch = false;  // of TPUEmbedding; only said of one that failed
+  bool feeds_host = false;   // an outfeed, likewise
 };
 
 namespace tpu::tensorflow {
@@ -109,6 +110,15 @@ void lose_batch(const TF_Status& error) {
       StatusError({error.code, "its step was not compiled: " + error.message}));
 }
 
+// The graph has an OutfeedEnqueue or an OutfeedEnqueueTuple.
+bool feeds_host(std::string_view request) {
+  return request.find("OutfeedEnqueue") != std::string_view::npos;
+}
+
+StatusError not_compiled(const TF_Status& error) {
+  return StatusError({error.code, "the step was not compiled: " + error.message});
+}
+
 std::unique_ptr<XLA_TpuProgram> failed_program(const TF_Status& error, std::string_view request) {
   static std::atomic<int> failures = 0;
   auto failed = std::make_unique<XLA_TpuProgram>();
@@ -123,6 +133,10 @@ std::unique_ptr<XLA_TpuProgram> failed_program(const TF_Status& error, std::stri
   failed->takes_batch = takes_batch(request);
   if (failed->takes_batch) {
     lose_batch(error);
+  }
+  failed->feeds_host = feeds_host(request);
+  if (failed->feeds_host) {  // TensorFlow may launch it nowhere
+    FeedQueues::get().fail_all(static_cast<int>(places().cores.size()), not_compiled(error));
   }
   pjrt::CallLog::note("the compilation failed: " + error.message);
   return failed;
@@ -257,7 +271,8 @@ std::shared_ptr<HostSide> host_of(const Launch& params) {
   return host_side(*params.outside_compilation_params);
 }
 
-void add_host(const Launch& params, Program::Launch& launch) {
+// `number`: of FeedQueues::begin(), for a program with feeds.
+void add_host(const Launch& params, std::optional<uint64_t> number, Program::Launch& launch) {
   const std::vector<HostTransfer>& transfers = params.program->lowered.host_transfers;
   if (transfers.empty()) {
     return;
@@ -266,8 +281,10 @@ void add_host(const Launch& params, Program::Launch& launch) {
   const int device = params.stream->stream.device();
   launch.on_host_call =
       host_call_handler(host, device, std::make_shared<const std::vector<HostTransfer>>(transfers));
-  launch.on_failure = [host, device](const driver::Error& error) {
-    FeedQueues::get().fail(device, error);
+  launch.on_failure = [host, device, number](const driver::Error& error) {
+    if (number) {
+      FeedQueues::get().fail(device, *number, error);
+    }
     if (host != nullptr) {
       const std::unique_ptr<PJRT_Error> code(pjrt::new_error(error));
       host->abort(static_cast<int>(code->code), code->message);
@@ -275,14 +292,19 @@ void add_host(const Launch& params, Program::Launch& launch) {
   };
 }
 
-void launch(const Launch& params) {
-  const XLA_TpuProgram& given = *params.program;
-  if (given.failure) {
-    if (given.takes_batch) {
-      lose_batch(*given.failure);  // nobody else takes it
-    }
-    throw StatusError(*given.failure);
+[[noreturn]] void fail_launch(const XLA_TpuProgram& given, int device) {
+  if (given.takes_batch) {
+    lose_batch(*given.failure);  // nobody else takes it
   }
+  if (given.feeds_host) {
+    FeedQueues& feeds = FeedQueues::get();
+    feeds.fail(device, feeds.begin(device), not_compiled(*given.failure));
+  }
+  throw StatusError(*given.failure);
+}
+
+void launch(const Launch& params, std::optional<uint64_t> number) {
+  const XLA_TpuProgram& given = *params.program;
   if (given.program == nullptr) {
     pjrt::throw_invalid(
         "the launch of a program that was not compiled: expected one of "
@@ -298,7 +320,7 @@ void launch(const Launch& params) {
   try {
     launch.devices = devices_of(params);
     add_arguments(params, launch);
-    add_host(params, launch);
+    add_host(params, number, launch);
     if (given.lowered.embedding_arguments > 0) {
       embeddings = std::make_unique<EmbeddingStep>(
           stream.device(), given.lowered.embedding_arguments, given.lowered.embedding_results);
@@ -316,6 +338,24 @@ void launch(const Launch& params) {
   given.program->launch(stream, launch);
   if (embeddings) {
     embeddings->launched(!given.lowered.host_transfers.empty());
+  }
+}
+
+void launch(const Launch& params) {
+  const XLA_TpuProgram& given = *params.program;
+  const int device = params.stream->stream.device();
+  if (given.failure) {
+    fail_launch(given, device);
+  }
+  if (std::ranges::none_of(given.lowered.host_transfers, &HostTransfer::feed)) {
+    return launch(params, std::nullopt);
+  }
+  const uint64_t number = FeedQueues::get().begin(device);
+  try {
+    launch(params, number);
+  } catch (...) {
+    FeedQueues::get().fail(device, number, StatusError(status_of_exception()));
+    throw;
   }
 }
 

@@ -14,6 +14,8 @@ struct FakeEmbeddings {
   std::atomic<bool> host_fails = false;  ///< it gives programs nothing
 };
 using FakeEmbeddingsFunction = FakeEmbeddings*();
+/// That of a program's transfer that takes an array of the infeed.
+inline constexpr char kInfeedChannel = 100;
 inline constexpr char kFakeEmbeddingsFunction[] = "tpuboard_fake_embeddings";
 
 }  // namespace tpu::test

@@ -1,7 +1,7 @@
-// In the place of libtpuboard_tf.so: a request is the number of replicas, a byte, how many arrays
-// the program takes from the tables of embeddings, how many it gives them, the channel by which the
-// host gives it ones, if any, and an HLO module behind that; or a text behind a zero, the error of
-// the lowering. fake_embeddings.cpp has the rest.
+// In the place of libtpuboard_tf-2.20.so: a request is the number of replicas, a byte, how many
+// arrays the program takes from the tables of embeddings, how many it gives them, the channel by
+// which the host gives it ones, if any, or kInfeedChannel, and an HLO module behind that; or a text
+// behind a zero, the error of the lowering. fake_embeddings.cpp has the rest.
 #include <algorithm>
 #include <string>
 
@@ -46,7 +46,8 @@ void tpuboard_tf_lower(const char* request, size_t size, tpu::tensorflow::Lowere
   lowered.embedding_arguments = static_cast<size_t>(bytes.at(1));
   lowered.embedding_results = static_cast<size_t>(bytes.at(2));
   if (bytes.at(3) != 0) {
-    lowered.host_transfers.push_back({bytes[3], "ones", false, 1, {}});
+    lowered.host_transfers.push_back(
+        {bytes[3], "ones", false, 1, {}, bytes[3] == tpu::test::kInfeedChannel});
   }
   lowered.hlo = bytes.substr(4);
 }
