@@ -33,7 +33,7 @@ template <typename T>
 T FeedQueues::next(Queue<T>& queue, uint64_t cancels) {
   const uint64_t ended = queue.ends.count;
   for (;; changed_.wait(mutex_)) {
-    if (cancelled_.count != cancels) {
+    if (closed_ || cancelled_.count != cancels) {
       throw driver::Error(*cancelled_.why);
     }
     if (!queue.entries.empty()) {
@@ -112,6 +112,16 @@ void FeedQueues::fail_all(int devices, const driver::Error& error) {
 
 void FeedQueues::cancel(const std::string& why) {
   const base::MutexLock lock(mutex_);
+  cancel_locked(why);
+}
+
+void FeedQueues::close() {
+  const base::MutexLock lock(mutex_);
+  closed_ = true;
+  cancel_locked("the process ends");
+}
+
+void FeedQueues::cancel_locked(const std::string& why) {
   ++cancelled_.count;
   cancelled_.why = std::make_shared<const driver::Error>(driver::ErrorCode::kCancelled, why);
   changed_.notify_all();

@@ -56,6 +56,8 @@ class FeedQueues {
   void fail_all(int devices, const driver::Error& error);
   /// Launches of before take nothing any more, and nobody waits.
   void cancel(const std::string& why);
+  /// The process ends: nobody waits any more, and no launch that comes later does.
+  void close();
   /// All that is in the queues goes.
   void clear();
 
@@ -73,6 +75,7 @@ class FeedQueues {
   };
 
   uint64_t cancels();
+  void cancel_locked(const std::string& why) TPU_REQUIRES(mutex_);
   void end_waits(Queue<Array>& queue, const driver::Error& error) TPU_REQUIRES(mutex_);
   template <typename T>
   T next(Queue<T>& queue, uint64_t cancels) TPU_REQUIRES(mutex_);
@@ -82,6 +85,7 @@ class FeedQueues {
   std::map<int, Queue<Entry>> infeeds_ TPU_GUARDED_BY(mutex_);
   std::map<int, Queue<Array>> outfeeds_ TPU_GUARDED_BY(mutex_);
   Ends cancelled_ TPU_GUARDED_BY(mutex_);
+  bool closed_ TPU_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tpu::tensorflow

@@ -1,11 +1,15 @@
 #include "system.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "call_log.hpp"
 #include "errors.hpp"
+#include "feed_queues.hpp"
 #include "process_board.hpp"
 #include "runtime/process_runtime.hpp"
 #include "sync/mutex.hpp"
@@ -15,6 +19,16 @@ namespace {
 
 base::Mutex opening;
 std::atomic<System*> opened = nullptr;  // never destroyed: threads may outlive statics
+
+pid_t opened_by = 0;  // written once, with `opened`
+
+// A step that waits for its infeed would keep the board, which the handler of ProcessBoard closes
+// behind this one.
+void close_feeds() {
+  if (getpid() == opened_by) {  // not a child made by fork()
+    FeedQueues::get().close();
+  }
+}
 
 Places read_places() {
   const auto& board = client::ProcessBoard::params().board;
@@ -64,6 +78,8 @@ System& System::get() {
   if (opened == nullptr) {
     pjrt::CallLog::open(client::ProcessBoard::options().call_log);
     opened = new System(pjrt::process_runtime());
+    opened_by = getpid();
+    std::atexit(close_feeds);
   }
   return *opened;
 }

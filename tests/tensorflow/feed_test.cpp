@@ -1,7 +1,10 @@
 // Infeed and outfeed without TensorFlow: what ends the waits for them. The library that lowers
 // graphs is a fake, whose graphs are HLO modules.
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "fake_embeddings.hpp"
@@ -135,6 +138,20 @@ TEST_F(TfFeed, TheNextStepEndsAFailure) {
   EXPECT_FALSE(ended);
   launch({}, again);
   waits.join();
+}
+
+// The host has ended before it has enqueued anything.
+using TfFeedDeathTest = TfFeed;
+TEST_F(TfFeedDeathTest, AStepThatWaitsForItsInfeedDoesNotKeepTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto end = [this] {
+    ::alarm(120);  // ends a process that hangs
+    const Status status;
+    launch(written(10), status);
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // the step begins
+    std::exit(status.code());
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(kOk), "");
 }
 
 }  // namespace
