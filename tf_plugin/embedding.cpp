@@ -77,6 +77,18 @@ void EmbeddingEngine::lose(const driver::Error& why) {
   lose_all(why);
 }
 
+uint64_t EmbeddingEngine::losses() const {
+  const base::MutexLock lock(mutex_);
+  return dropped_;
+}
+
+void EmbeddingEngine::lose_since(uint64_t before, const driver::Error& why) {
+  const base::MutexLock lock(mutex_);
+  if (dropped_ == before) {
+    lose_all(why);
+  }
+}
+
 void EmbeddingEngine::cancel(const std::string& why) {
   const base::MutexLock lock(mutex_);
   const auto waits = [over = over_](uint64_t taken) { return taken != over; };

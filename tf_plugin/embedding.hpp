@@ -30,6 +30,11 @@ class EmbeddingEngine {
   /// stay. The cores may no longer agree which batch is the next one. So batches are refused until
   /// the tables are configured or written.
   void lose(const driver::Error& why);
+  /// How often batches were lost, or dropped for other reasons.
+  uint64_t losses() const;
+  /// As lose(), if that has not happened since losses() was `before`: the step may be one of tables
+  /// of before.
+  void lose_since(uint64_t before, const driver::Error& why);
   /// As lose(), if there is a batch, or a step that waits for one.
   void cancel(const std::string& why);
   /// Throws FailedPrecondition when nothing was configured.

@@ -317,6 +317,7 @@ void launch(const Launch& params, std::optional<uint64_t> number) {
                                                               : std::vector<int>{stream.device()};
   launch.meets = meeting_of(params, launch.devices);
   std::unique_ptr<EmbeddingStep> embeddings;
+  const uint64_t losses = EmbeddingEngine::get().losses();
   try {
     launch.devices = devices_of(params);
     add_arguments(params, launch);
@@ -331,7 +332,7 @@ void launch(const Launch& params, std::optional<uint64_t> number) {
   } catch (...) {
     given.program->refuse(stream, launch);
     if (given.lowered.embedding_arguments > 0 && !embeddings) {  // other cores have the batch
-      EmbeddingEngine::get().lose(StatusError(status_of_exception()));
+      EmbeddingEngine::get().lose_since(losses, StatusError(status_of_exception()));
     }
     throw;
   }

@@ -121,7 +121,8 @@ class TfEmbedding : public testing::Test {
   static size_t at(int core) { return static_cast<size_t>(core); }
   const Core& core(int number) const { return *cores_[at(number)]; }
 
-  void configure(size_t arrays) {
+  /// Tables of zeros.
+  void make_tables(size_t arrays) {
     const std::string config = "cores 2 table t 7 4 " + std::to_string(arrays) + " feature f 0 4";
     size_t size = 0;
     char* text = nullptr;
@@ -134,9 +135,12 @@ class TfEmbedding : public testing::Test {
     TPU_TF(TpuEmbeddingEngine_ConfigureHost)(&params);
     EXPECT_EQ(status.code(), kOk) << status.text();
     std::free(text);
-    table_.arrays.clear();
+    table_.arrays.assign(arrays, Numbers(kRows * kWidth));
+  }
+  void configure(size_t arrays) {
+    make_tables(arrays);
     for (size_t i = 0; i < arrays; ++i) {
-      Numbers& numbers = table_.arrays.emplace_back(kRows * kWidth);
+      Numbers& numbers = table_.arrays[i];
       std::iota(numbers.begin(), numbers.end(), static_cast<float>(10 * (i + 1)));
     }
     write();
@@ -476,6 +480,21 @@ TEST_F(TfEmbedding, AStepThatIsNotLaunchedLosesTheBatches) {
   write();
   check_step(dense_);
   check_step(sparse_);
+}
+
+// Its core waits for the batch of the other one.
+TEST_F(TfEmbedding, AStepOfTablesOfBeforeDoesNotLoseTheNewOnes) {
+  const Status enqueued, launched;
+  enqueue(0, dense_[0], kTraining, enqueued);
+  EXPECT_EQ(enqueued.code(), kOk) << enqueued.text();
+  const SE_DeviceMemoryBase argument = written(0, Numbers(kNumbers)), result = memory(0);
+  std::thread waits([&] { launch(0, step_, argument, result, launched); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  make_tables(1);
+  waits.join();
+  EXPECT_NE(launched.text().find("TPUEmbedding was configured again"), std::string::npos)
+      << launched.text();
+  check_step(dense_);
 }
 
 TEST_F(TfEmbedding, RaggedBatchesHaveFewPrograms) {
