@@ -120,18 +120,27 @@ std::vector<driver::Event> EmbeddingTables::start_reads(const Arrays& arrays,
 // (docs/host_driver.md). What was launched behind it has failed with it. TensorFlow hears of an
 // error on the host, and may begin the next step, before the core's step is over.
 void EmbeddingTables::take_back_failed() {
-  while (!updates_.empty()) {
-    Update& first = updates_.front();
-    if (!first.calls_host && !first.done.ready() &&
-        std::ranges::none_of(first.gradients, has_failed)) {
-      return;
-    }
-    if (first.done.wait_for_error() == nullptr) {
-      updates_.pop_front();
+  const auto known = [](const Update& update) {
+    return update.calls_host || update.done.ready() ||
+           std::ranges::any_of(update.gradients, has_failed);
+  };
+  bool taken_back = false;
+  // One behind an update that runs may have failed already.
+  for (auto update = updates_.begin(); update != updates_.end();) {
+    if (!known(*update)) {
+      ++update;
       continue;
     }
-    parts_ = std::move(first.before);
-    updates_.clear();
+    if (update->done.wait_for_error() == nullptr) {  // so those in front of it have ended well
+      update = updates_.erase(updates_.begin(), std::next(update));
+      continue;
+    }
+    parts_ = std::move(update->before);
+    updates_.erase(update, updates_.end());
+    update = updates_.begin();  // one of them may have failed during the wait
+    taken_back = true;
+  }
+  if (taken_back && updates_.empty()) {
     check_there();
   }
 }

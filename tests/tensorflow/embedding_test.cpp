@@ -463,6 +463,30 @@ TEST_F(TfEmbedding, TheTablesStayWhenTheHostFails) {
   check_step(dense_);
 }
 
+TEST_F(TfEmbedding, TheTablesStayWhenTheHostFailsBehindAStepThatRuns) {
+  const Arrays own = gradients(), none = zeros(), behind = zeros();
+  Arrays slow = zeros();
+  for (int i = 0; i < 100; ++i) {
+    slow = launch(sum_, slow);
+  }
+  enqueue(dense_);
+  launch(step_, own);
+  fake_->host_fails = true;
+  enqueue(dense_);
+  const Arrays failed = launch(by_host_, none);
+  enqueue(sparse_);
+  const Arrays results = launch(step_, behind);
+  for (const auto& [numbers, error] : found(failed)) {
+    EXPECT_NE(error.find("the host has no ones"), std::string::npos) << error;
+  }
+  for (const auto& [numbers, error] : found(results)) {
+    EXPECT_EQ(error, "");
+  }
+  fake_->host_fails = false;
+  table_.arrays = read();
+  check_step(sparse_);
+}
+
 // The other core has taken the batch. The tables are still there.
 TEST_F(TfEmbedding, AStepThatIsNotLaunchedLosesTheBatches) {
   configure(3);
