@@ -30,8 +30,8 @@ struct EmbeddingUse {
   bool calls_host = false;                  ///< the step does, while it runs
 };
 
-/// Calls come from one thread at a time, and throw driver::Error. They wait for no step but one that
-/// calls the host.
+/// Calls come from one thread at a time, and throw driver::Error. They wait for no step but one
+/// that calls the host.
 class EmbeddingTables {
  public:
   /// By array and table, all rows.

@@ -1,6 +1,6 @@
 // Transfers between a program that runs and the operations of its step that run on the host
-// ("outside compilation": tf.print, tf.py_function, tf.summary and others), and those with the feeds
-// of its core.
+// ("outside compilation": tf.print, tf.py_function, tf.summary and others), and those with the
+// feeds of its core.
 #pragma once
 
 #include <memory>

@@ -19,8 +19,8 @@ std::span<const T> members(const TpuList<T>& list) {
   return {list.size > kTpuInlined ? list.heap : list.inlined, static_cast<size_t>(list.size)};
 }
 
-/// Shapes are where TensorFlow has made room, or in an OwnedShape: those of its version can be longer
-/// than the type says. So none is copied but by copy_shape().
+/// Shapes are where TensorFlow has made room, or in an OwnedShape: those of its version can be
+/// longer than the type says. So none is copied but by copy_shape().
 inline size_t shape_bytes() { return sizeof(XLA_Shape) + more_in_layout(); }
 /// Of the shapes of a tuple.
 XLA_Shape& member(const XLA_Shape& tuple, int number);
