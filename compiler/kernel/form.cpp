@@ -272,8 +272,8 @@ class RegionFusion : public Fusion {
   void put(const Op* op, const Dims& domain, int pos, bool for_consumer) {
     const int64_t count = Type{Elem::kF32, domain}.count();
     // Sums join whatever has their loops: pass `recompute` finds what they share.
-    const bool apart = state_counts_.contains(count) && !for_consumer &&
-                       op->kind != Kind::kReduce && reads_made(*op);
+    const bool apart = state_counts_.contains(count) && is_float(op->type().elem) &&
+                       !for_consumer && op->kind != Kind::kReduce && reads_made(*op);
     const bool generator = begins_generator(*op);
     const size_t weight = generator ? kGeneratorWeight : 1;
     const int hidden = generator ? behind_contraction(program_, domain) : -1;
