@@ -8,6 +8,7 @@
 
 #include "board/board_loader.hpp"
 #include "ir/control.hpp"
+#include "kernel/movable.hpp"
 #include "program/estimate.hpp"
 
 namespace tpu::compiler {
@@ -33,29 +34,6 @@ int64_t bytes_of_all(const std::vector<const Value*>& values) {
     bytes += v->type.bytes();
   }
   return bytes;
-}
-
-// Kernels without effects that take their commands one behind the other.
-bool has_commands_only(const Kernel& k) {
-  switch (k.kind) {
-    case KernelClass::kLoop:
-    case KernelClass::kContract:
-    case KernelClass::kConcatenate:
-    case KernelClass::kPad:
-    case KernelClass::kIndexed:
-    case KernelClass::kDynamicSlice:
-    case KernelClass::kDynamicUpdate:
-      return true;
-    case KernelClass::kAllReduce:
-    case KernelClass::kCopyOut:
-    case KernelClass::kExchange:
-    case KernelClass::kHost:
-    case KernelClass::kWhile:
-    case KernelClass::kBranch:
-    case KernelClass::kYield:
-      break;
-  }
-  return false;
 }
 
 class ExchangeOrder {

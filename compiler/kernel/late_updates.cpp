@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "kernel/movable.hpp"
+
 namespace tpu::compiler {
 namespace {
 
@@ -19,28 +21,6 @@ const Value* replaced_by(const Kernel& k) {
   return update ? k.reads[0] : nullptr;
 }
 
-bool may_move(const Kernel& k) {
-  switch (k.kind) {
-    case KernelClass::kLoop:
-    case KernelClass::kContract:
-    case KernelClass::kConcatenate:
-    case KernelClass::kPad:
-    case KernelClass::kIndexed:
-    case KernelClass::kDynamicSlice:
-    case KernelClass::kDynamicUpdate:
-      return true;
-    case KernelClass::kAllReduce:
-    case KernelClass::kCopyOut:
-    case KernelClass::kExchange:
-    case KernelClass::kHost:
-    case KernelClass::kWhile:
-    case KernelClass::kBranch:
-    case KernelClass::kYield:
-      break;
-  }
-  return false;
-}
-
 // Both read an array that the loop carries, other than `old`: the second may be the one that
 // replaces it.
 bool share_carried(const Kernel& a, const Kernel& b, const Value* old) {
@@ -52,7 +32,7 @@ bool share_carried(const Kernel& a, const Kernel& b, const Value* old) {
 // True if `reader` may run before the kernels from `update` on: it needs none of their results, and
 // replaces nothing that they read.
 bool may_pass(const Place& update, const Place& reader, const Value* old) {
-  return may_move(*reader) && std::none_of(update, reader, [&](const Kernel& k) {
+  return has_commands_only(*reader) && std::none_of(update, reader, [&](const Kernel& k) {
            return share_carried(k, *reader, old) ||
                   std::ranges::any_of(k.writes,
                                       [&](const Value* v) { return is_one_of(reader->reads, v); });
