@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "program/item_places.hpp"
+
 namespace tpu::compiler {
 
 namespace {
@@ -192,16 +194,7 @@ class LateArrivals {
     for (const int i : order_) {
       items.push_back(std::move(listing_.items[static_cast<size_t>(i)]));
     }
-    for (Item& item : items) {
-      if (auto* command = std::get_if<Command>(&item)) {
-        for (int& answered : command->implies) {
-          answered = place_[static_cast<size_t>(answered)];
-        }
-      } else if (auto* control = std::get_if<Control>(&item);
-                 control != nullptr && control->kind == Control::Kind::kWait) {
-        control->item = place_[static_cast<size_t>(control->item)];
-      }
-    }
+    refer_to_places(items, place_);
     listing_.items = std::move(items);
   }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "program/item_places.hpp"
+
 namespace tpu::compiler {
 
 namespace {
@@ -157,7 +159,7 @@ class FenceWriter {
         ++span;
       }
     }
-    refer_to_places();
+    refer_to_places(items_, place_);
     for (const FlowingLoop& loop : loops) {
       std::get<Control>(items_[static_cast<size_t>(loop.first)]).flows = true;
       std::get<Control>(items_[static_cast<size_t>(loop.last)]).flows = true;
@@ -183,19 +185,6 @@ class FenceWriter {
       }
     }
     return at;
-  }
-
-  void refer_to_places() {
-    for (Item& item : items_) {
-      if (auto* command = std::get_if<Command>(&item)) {
-        for (int& answered : command->implies) {
-          answered = place_[static_cast<size_t>(answered)];
-        }
-      } else if (auto* control = std::get_if<Control>(&item);
-                 control != nullptr && control->kind == Control::Kind::kWait) {
-        control->item = place_[static_cast<size_t>(control->item)];
-      }
-    }
   }
 
   Listing& listing_;
