@@ -3,12 +3,13 @@
 Usage: tidy.py --build DIR [--all | --locks | --base COMMIT] [--jobs N] [PATH ...]
   --build DIR    a configured build (compile_commands.json); what the compilers include is generated there first
   --all          every source, or every source below the PATHs
-  --locks        every source that names a lock, by the analysis of threads alone (base/sync/thread_annotations.hpp);
-                 sources of a library are read at once, as unity builds compile them (docs/adr/0018-unity-builds.md)
+  --locks        every source that names a lock, by the analysis of threads alone (base/sync/thread_annotations.hpp)
   --base COMMIT  only findings in lines that differ from it; default: TPU_TIDY_BASE, else where the branch left main, on
                  main itself its last RECENT commits. Without any (an export, a clone of one commit): exit code 77,
                  "skipped".
-A changed header is looked at through one source that includes it.
+A changed header is looked at through one source that includes it. Sources of a library are read at once, as unity
+builds compile them (docs/adr/0018-unity-builds.md); where that finds something, each of them is read alone. With --all
+each is read alone from the start: an unused using-declaration hides behind other sources that use the name.
 """
 
 from __future__ import annotations
@@ -147,8 +148,9 @@ def groups(sources: set[Path], commands: dict[Path, list[str]]) -> list[list[Pat
     return [group[first : first + JOINED] for group in found.values() for first in range(0, len(group), JOINED)]
 
 
-def check(sources: list[Path], arguments: list[str], options: list[str]) -> str:
-    """Findings in sources that are read as one, and in the headers that they include."""
+def check(sources: list[Path], arguments: list[str], options: list[str], *, again: bool) -> str:
+    """Findings in sources that are read as one, and in the headers that they include. With `again`, what is found in
+    several sources counts if it is found in one of them alone: names of one may shadow those of another."""
     with tempfile.TemporaryDirectory() as folder:
         source = sources[0]
         if len(sources) > 1:
@@ -159,6 +161,8 @@ def check(sources: list[Path], arguments: list[str], options: list[str]) -> str:
             [{"directory": folder, "file": str(source), "arguments": ["clang", *arguments, "-c", str(source)]}]))
         command = [PROGRAM, "--quiet", "-p", folder, f"--config-file={ROOT / '.clang-tidy'}", *options, str(source)]
         run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if again and len(sources) > 1 and (run.returncode or run.stdout.strip()):
+        return "\n".join(filter(None, (check([path], arguments, options, again=False) for path in sources)))
     if run.returncode and not run.stdout.strip():
         return f"{', '.join(map(str, sources))}: {PROGRAM} failed: {run.stderr[-2000:]}"
     return run.stdout.strip()
@@ -202,10 +206,10 @@ def main() -> int:
         print(f"{len(changed)} files differ from {base[:12]}")
     if wanted:
         generate(build)
-    joined = groups(wanted, commands) if args.locks else [[path] for path in sorted(wanted)]
+    joined = [[path] for path in sorted(wanted)] if args.all else groups(wanted, commands)
     joined.sort(key=len, reverse=True)  # those that take longest first
     with ThreadPoolExecutor(args.jobs) as pool:
-        results = list(pool.map(lambda group: check(group, commands[group[0]], options), joined))
+        results = list(pool.map(lambda group: check(group, commands[group[0]], options, again=not args.locks), joined))
     findings = sorted({line for text in results for line in text.splitlines() if re.search(r"(error|failed): ", line)})
     for text in dict.fromkeys(results):
         if text:
