@@ -209,9 +209,15 @@ class Converter:
         try:
             return self.pool.submit(pair, text).result(timeout=SECONDS)
         except (BrokenProcessPool, TimeoutError) as error:
-            self.pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():  # one that hangs
+                process.kill()
+            self.pool.shutdown(cancel_futures=True)
             self.pool = None
             return f"the conversion ended by {type(error).__name__}"
+
+    def close(self) -> None:
+        if self.pool is not None:
+            self.pool.shutdown()
 
 
 def same_terms(graph: str) -> str:
@@ -288,6 +294,7 @@ def main() -> int:
                 if problem:
                     failed += 1
                     print(f"FAILED {name}: {problem}", flush=True)
+    converter.close()
     for reason, times in sorted(refused.items(), key=lambda item: -item[1])[:20]:
         print(f"no HLO module of {times}: {reason}")
     passed = count - failed - sum(refused.values())
