@@ -17,6 +17,7 @@
 
 #include "processes/host_call_answers.hpp"
 #include "processes/segments.hpp"
+#include "processes/wire/frame_socket.hpp"
 #include "sync/mutex.hpp"
 #include "tpu/executable.hpp"
 

@@ -8,10 +8,13 @@
 #include <memory>
 #include <unordered_map>
 
-#include "processes/wire/shared_memory.hpp"
+#include "socket/shared_memory.hpp"
 #include "sync/mutex.hpp"
 
 namespace tpu::pjrt {
+
+using base::Descriptor;
+using base::SharedMemory;
 
 /// Of the process that calls.
 class SegmentPool {

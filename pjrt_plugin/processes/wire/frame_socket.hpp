@@ -5,33 +5,15 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <utility>
 
 #include "processes/wire/frame.hpp"
-#include "processes/wire/parent_only.hpp"
+#include "socket/descriptor.hpp"
+#include "socket/parent_only.hpp"
 
 namespace tpu::pjrt {
 
-/// A file descriptor that is closed with its owner.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor();
-
-  int number() const { return number_; }
-  bool valid() const { return number_ >= 0; }
-
- private:
-  int number_ = -1;
-};
+using base::Descriptor;
+using base::ParentOnly;
 
 struct ReceivedFrame {
   wire::FrameT frame;
@@ -59,11 +41,8 @@ class FrameSocket {
   void stop_receiving() const;
 
   /// Process at the other end, and its user.
-  struct Peer {
-    int pid = 0;
-    unsigned user = 0;
-  };
-  Peer peer() const;
+  using Peer = base::Peer;
+  Peer peer() const { return base::peer_of(socket_.number()); }
 
  private:
   bool receive_bytes(std::span<std::byte> bytes, Descriptor* descriptor);

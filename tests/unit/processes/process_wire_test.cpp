@@ -17,10 +17,12 @@
 #include "processes/build_id.hpp"
 #include "processes/meeting.hpp"
 #include "processes/wire/frame_socket.hpp"
-#include "processes/wire/shared_memory.hpp"
+#include "socket/shared_memory.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::pjrt {
+
+using base::SharedMemory;
 
 std::string library_path() { return "/nowhere/libtpuboard_pjrt.so"; }  // no server starts here
 

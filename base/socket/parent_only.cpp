@@ -1,4 +1,4 @@
-#include "processes/wire/parent_only.hpp"
+#include "socket/parent_only.hpp"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -7,11 +7,11 @@
 
 #include "sync/mutex.hpp"
 
-namespace tpu::pjrt {
+namespace tpu::base {
 namespace {
 
 struct Descriptors {
-  base::Mutex mutex;  // a leaf lock, held during fork()
+  Mutex mutex;  // a leaf lock, held during fork()
   std::multiset<int> all TPU_GUARDED_BY(mutex);
   // Those of a parent, which are closed here: their numbers may name other files now.
   bool inherited TPU_GUARDED_BY(mutex) = false;
@@ -48,7 +48,7 @@ Descriptors& known() {
 
 ParentOnly::ParentOnly(int descriptor) : descriptor_(descriptor) {
   Descriptors& of_process = known();
-  const base::MutexLock lock(of_process.mutex);
+  const MutexLock lock(of_process.mutex);
   if (of_process.inherited) {
     of_process.all.clear();
     of_process.inherited = false;
@@ -61,10 +61,10 @@ ParentOnly::~ParentOnly() {
     return;
   }
   Descriptors& of_process = known();
-  const base::MutexLock lock(of_process.mutex);
+  const MutexLock lock(of_process.mutex);
   if (const auto found = of_process.all.find(descriptor_); found != of_process.all.end()) {
     of_process.all.erase(found);
   }
 }
 
-}  // namespace tpu::pjrt
+}  // namespace tpu::base

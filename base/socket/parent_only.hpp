@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace tpu::pjrt {
+namespace tpu::base {
 
 /// While it lives, fork() closes the descriptor in the child.
 class ParentOnly {
@@ -21,4 +21,4 @@ class ParentOnly {
   int descriptor_;
 };
 
-}  // namespace tpu::pjrt
+}  // namespace tpu::base

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <span>
 
-#include "processes/wire/frame_socket.hpp"
+#include "socket/descriptor.hpp"
 
-namespace tpu::pjrt {
+namespace tpu::base {
 
 class SharedMemory {
  public:
@@ -39,4 +39,4 @@ class SharedMemory {
   std::span<std::byte> bytes_;
 };
 
-}  // namespace tpu::pjrt
+}  // namespace tpu::base

@@ -1,4 +1,4 @@
-#include "processes/wire/shared_memory.hpp"
+#include "socket/shared_memory.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 #include "tpu/error.hpp"
 
-namespace tpu::pjrt {
+namespace tpu::base {
 namespace {
 
 [[noreturn]] void refuse_no_room(size_t bytes) {
@@ -58,4 +58,4 @@ SharedMemory::~SharedMemory() {
   }
 }
 
-}  // namespace tpu::pjrt
+}  // namespace tpu::base

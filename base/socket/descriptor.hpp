@@ -1,0 +1,47 @@
+// A file descriptor that is closed with its owner, and sockets that carry descriptors.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+namespace tpu::base {
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor();
+
+  int number() const { return number_; }
+  bool valid() const { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
+/// Process at the other end of a Unix socket, and its user.
+struct Peer {
+  int pid = 0;
+  unsigned user = 0;
+};
+/// No user has the number -1, which says that nothing is known.
+Peer peer_of(int socket);
+
+/// Takes what is there of a Unix socket, and waits for the first byte. A descriptor that comes
+/// along goes to `descriptor`, or is closed. 0: the other end has closed; negative: errno says why.
+/// Throws driver::Error (ResourceExhausted) for a descriptor that this process cannot take.
+ptrdiff_t receive_some(int socket, std::span<std::byte> bytes, Descriptor* descriptor);
+
+/// Gives what fits into a Unix socket; a descriptor goes with the first byte. Negative: errno says
+/// why.
+ptrdiff_t send_some(int socket, std::span<const std::byte> bytes, int descriptor);
+
+}  // namespace tpu::base
