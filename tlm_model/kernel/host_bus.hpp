@@ -26,8 +26,10 @@ class HostBus : public virtual sc_core::sc_interface {
   virtual bool read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
                          const std::function<void(std::span<const std::byte>)>& sink) = 0;
 
-  // Writes host memory; waits until the last byte has left the chip. `source` fills the bytes.
+  // Writes host memory; waits until the last byte has left the chip. `source` fills the bytes,
+  // unless they are not `wanted` any more then.
   virtual bool write_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
+                          const std::function<bool()>& wanted,
                           const std::function<void(std::span<std::byte>)>& source) = 0;
 
   // Posted write of few bytes, followed by an MSI unless vector is kNoMsi. Takes no time here. A

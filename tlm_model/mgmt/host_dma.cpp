@@ -320,10 +320,8 @@ uint32_t HostDma::run_to_host(Context& context) {
   const ResourceId hbm = fabric_.hbm[core_]->bandwidth();
   const bool from_hbm = space(context.start) == hostdma::kSpaceHbm;
   const uint32_t generation = context.generation;
+  const auto wanted = [&] { return context.generation == generation; };
   const auto source = [&](std::span<std::byte> data) {
-    if (context.generation != generation) {
-      return;
-    }
     if (from_hbm) {
       fabric_.hbm[core_]->read(context.local, as_u8(data));
     } else {
@@ -333,7 +331,7 @@ uint32_t HostDma::run_to_host(Context& context) {
       crc_of(context) = spec::crc32c(data);
     }
   };
-  if (!host_port->write_host(context.host, context.bytes, std::span(&hbm, from_hbm ? 1 : 0),
+  if (!host_port->write_host(context.host, context.bytes, std::span(&hbm, from_hbm ? 1 : 0), wanted,
                              source)) {
     return hostdma::kErrHostAddr;
   }

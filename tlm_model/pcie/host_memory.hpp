@@ -12,6 +12,10 @@ struct HostMemory {
   // Bytes at `iova`, empty when the range is not registered: the board sees a master abort. Called
   // on the kernel thread; the span is used before simulated time goes on.
   virtual std::span<std::byte> span(uint64_t iova, uint64_t bytes, bool write) = 0;
+  // Whether the range is registered. Memory that is far away is not fetched for it.
+  virtual bool is_there(uint64_t iova, uint64_t bytes, bool write) {
+    return span(iova, bytes, write).size() >= bytes;
+  }
 };
 
 }  // namespace tpu::model

@@ -289,7 +289,7 @@ void PcieEndpoint::flow(uint64_t bytes, ResourceId link, std::span<const Resourc
 bool PcieEndpoint::read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
                              const std::function<void(std::span<const std::byte>)>& sink) {
   wait(from_cycles(latency_));  // the request
-  bool mapped = memory_.span(iova, bytes, false).size() >= bytes;
+  bool mapped = memory_.is_there(iova, bytes, false);
   if (mapped) {
     flow(bytes, down_link_, local);
   }
@@ -306,10 +306,14 @@ bool PcieEndpoint::read_host(uint64_t iova, uint64_t bytes, std::span<const Reso
 }
 
 bool PcieEndpoint::write_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
+                              const std::function<bool()>& wanted,
                               const std::function<void(std::span<std::byte>)>& source) {
-  bool mapped = memory_.span(iova, bytes, true).size() >= bytes;
+  bool mapped = memory_.is_there(iova, bytes, true);
   if (mapped) {
     flow(bytes, up_link_, local);
+    if (!wanted()) {
+      return true;
+    }
     const std::span<std::byte> host = memory_.span(iova, bytes, true);
     mapped = host.size() >= bytes;
     if (mapped) {

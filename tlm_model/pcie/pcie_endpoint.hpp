@@ -56,6 +56,7 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterB
   bool read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
                  const std::function<void(std::span<const std::byte>)>& sink) override;
   bool write_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
+                  const std::function<bool()>& wanted,
                   const std::function<void(std::span<std::byte>)>& source) override;
   void post_host(uint64_t iova, std::vector<std::byte> data, int vector) override;
   void post_msi(int vector) override;

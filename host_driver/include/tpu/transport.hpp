@@ -38,7 +38,12 @@ using spec::UnitWait;
 struct HostMemory {
   virtual ~HostMemory() = default;
   /// Bytes at `iova`; empty when the range is not registered (the board sees a master abort).
+  /// With `write` all of them will be written.
   virtual std::span<std::byte> span(uint64_t iova, uint64_t bytes, bool write) = 0;
+  /// Whether the range is registered.
+  virtual bool is_there(uint64_t iova, uint64_t bytes, bool write) {
+    return span(iova, bytes, write).size() >= bytes;
+  }
 };
 
 /// What a board is made from.

@@ -22,6 +22,9 @@ struct MemoryAdapter : model::HostMemory {
   std::span<std::byte> span(uint64_t iova, uint64_t bytes, bool write) override {
     return memory.span(iova, bytes, write);
   }
+  bool is_there(uint64_t iova, uint64_t bytes, bool write) override {
+    return memory.is_there(iova, bytes, write);
+  }
   driver::HostMemory& memory;
 };
 
