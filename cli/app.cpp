@@ -84,6 +84,7 @@ int tpuboard_main(int argc, const char* const* argv) {
   add_monitor_command(app);
   add_tpu_worker_command(app);
   add_objdump_command(app);
+  add_serve_command(app);
   add_bench_command(app);
   add_replay_command(app);
   add_report_command(app);

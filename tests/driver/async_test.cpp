@@ -10,6 +10,7 @@
 #include "tests/driver/error_code.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tests/driver/worker_process.hpp"
 #include "tpu/tpu.hpp"
 
 namespace tpu::driver {
@@ -30,8 +31,7 @@ Array one_part(const Buffer& buffer) {
 class Async : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    OpenOptions options;
-    options.transport = GetParam();
+    OpenOptions options = test::open_options(GetParam());
     options.staging_bytes = uint64_t{1} << 20;
     board_ = Board::open(options);
   }
@@ -55,7 +55,7 @@ TEST_P(Async, CopiesGoToEveryCore) {
 }
 
 TEST_P(Async, CopiesOverTheLinksTakeLongerThanWithinACore) {
-  if (std::string(GetParam()) == "null") {
+  if (test::is_null(GetParam())) {
     GTEST_SKIP() << "the null board has no time";
   }
   const Buffer source = board_.zeros(0, DType::kU8, {8 << 20});
@@ -333,9 +333,9 @@ TEST_P(Async, ACallerAdvancesTheBoardForAWhile) {
   EXPECT_TRUE(behind.advance_for(60s));
 }
 
-INSTANTIATE_TEST_SUITE_P(Null, Async, ::testing::Values("null"));
+INSTANTIATE_TEST_SUITE_P(Null, Async, ::testing::ValuesIn(test::null_boards()));
 #ifdef TPU_HAVE_SIM_TRANSPORT
-INSTANTIATE_TEST_SUITE_P(Sim, Async, ::testing::Values("sim"));
+INSTANTIATE_TEST_SUITE_P(Sim, Async, ::testing::ValuesIn(test::sim_boards()));
 #endif
 
 // A launch writes the memory of the buffer that it takes over: not before an earlier read of it,

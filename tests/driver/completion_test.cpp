@@ -14,6 +14,7 @@
 #include "tests/driver/error_code.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tests/driver/worker_process.hpp"
 #include "tpu/tpu.hpp"
 
 namespace tpu::driver {
@@ -29,8 +30,7 @@ using test::ProgramBuilder;
 constexpr auto kPatience = 60s;  // of the tests, for what takes milliseconds
 
 OpenOptions with_thread(const char* transport = "null") {
-  OpenOptions options;
-  options.transport = transport;
+  OpenOptions options = test::open_options(transport);
   options.completion_thread = true;
   return options;
 }
@@ -249,9 +249,9 @@ TEST_P(Completion, AChildProcessIsToldThatTheBoardIsNotThere) {
   EXPECT_EQ(buffer.to_host().bytes, sent_.bytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Null, Completion, ::testing::Values("null"));
+INSTANTIATE_TEST_SUITE_P(Null, Completion, ::testing::ValuesIn(test::null_boards()));
 #ifdef TPU_HAVE_SIM_TRANSPORT
-INSTANTIATE_TEST_SUITE_P(Sim, Completion, ::testing::Values("sim"));
+INSTANTIATE_TEST_SUITE_P(Sim, Completion, ::testing::ValuesIn(test::sim_boards()));
 #endif
 
 // The launch would run for its whole time limit, a minute; calls of others take milliseconds.

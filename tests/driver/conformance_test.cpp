@@ -8,6 +8,7 @@
 
 #include "tests/driver/error_code.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tests/driver/worker_process.hpp"
 #include "tpu/tpu.hpp"
 
 namespace tpu::driver {
@@ -20,8 +21,7 @@ using test::ProgramBuilder;
 class Conformance : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    OpenOptions options;
-    options.transport = GetParam();
+    OpenOptions options = test::open_options(GetParam());
     board_ = Board::open(options);
   }
   void TearDown() override {
@@ -451,9 +451,9 @@ TEST_P(Conformance, SizesThatOverflowAndBytesThatDoNotMatchAreRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Null, Conformance, ::testing::Values("null"));
+INSTANTIATE_TEST_SUITE_P(Null, Conformance, ::testing::ValuesIn(test::null_boards()));
 #ifdef TPU_HAVE_SIM_TRANSPORT
-INSTANTIATE_TEST_SUITE_P(Sim, Conformance, ::testing::Values("sim"));
+INSTANTIATE_TEST_SUITE_P(Sim, Conformance, ::testing::ValuesIn(test::sim_boards()));
 #endif
 
 TEST(ErrorCodes, HaveTheirNames) {

@@ -7,6 +7,7 @@
 
 #include "tests/driver/error_code.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tests/driver/worker_process.hpp"
 #include "tpu/tpu.hpp"
 
 namespace tpu::driver {
@@ -41,8 +42,7 @@ HostArray contents(int core) {
 class Gather : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    OpenOptions options;
-    options.transport = GetParam();
+    OpenOptions options = test::open_options(GetParam());
     board_ = Board::open(options);
     keeper_ = board_.load(program(true));
     taker_ = board_.load(program(false));
@@ -183,9 +183,9 @@ TEST_P(Gather, PiecesOfTheStateComeFromTheirOwnersToo) {
   EXPECT_EQ(whole, by_owner());
 }
 
-INSTANTIATE_TEST_SUITE_P(Null, Gather, ::testing::Values("null"));
+INSTANTIATE_TEST_SUITE_P(Null, Gather, ::testing::ValuesIn(test::null_boards()));
 #ifdef TPU_HAVE_SIM_TRANSPORT
-INSTANTIATE_TEST_SUITE_P(Sim, Gather, ::testing::Values("sim"));
+INSTANTIATE_TEST_SUITE_P(Sim, Gather, ::testing::ValuesIn(test::sim_boards()));
 #endif
 
 }  // namespace

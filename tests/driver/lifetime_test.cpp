@@ -7,6 +7,7 @@
 #include "tests/driver/error_code.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tests/driver/worker_process.hpp"
 #include "tpu/tpu.hpp"
 
 namespace tpu::driver {
@@ -20,8 +21,7 @@ using test::ProgramBuilder;
 class Lifetime : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    OpenOptions options;
-    options.transport = GetParam();
+    OpenOptions options = test::open_options(GetParam());
     board_ = Board::open(options);
   }
   void TearDown() override { board_.close(); }
@@ -261,9 +261,9 @@ TEST_P(Lifetime, ViewsThatLeaveTheirBytesAreRefused) {
   board_.put(0, HostView(DType::kI32, {5, 5}, data, {20, 4})).ready().wait();
 }
 
-INSTANTIATE_TEST_SUITE_P(Null, Lifetime, ::testing::Values("null"));
+INSTANTIATE_TEST_SUITE_P(Null, Lifetime, ::testing::ValuesIn(test::null_boards()));
 #ifdef TPU_HAVE_SIM_TRANSPORT
-INSTANTIATE_TEST_SUITE_P(Sim, Lifetime, ::testing::Values("sim"));
+INSTANTIATE_TEST_SUITE_P(Sim, Lifetime, ::testing::ValuesIn(test::sim_boards()));
 #endif
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "tests/driver/error_code.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tests/driver/worker_process.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -33,8 +34,7 @@ RunResult run_on(const Executable& program, const HostArray& sent) {
 class Residence : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    OpenOptions options;
-    options.transport = GetParam();
+    OpenOptions options = test::open_options(GetParam());
     board_ = Board::open(options);
   }
   void TearDown() override { board_.close(); }
@@ -199,9 +199,9 @@ TEST(NullResidence, ALoadThatFailsFailsItsLaunchAndIsTriedAgain) {
   EXPECT_EQ(program.run({argument}).outputs[0].to_host().bytes, sent.bytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Null, Residence, ::testing::Values("null"));
+INSTANTIATE_TEST_SUITE_P(Null, Residence, ::testing::ValuesIn(test::null_boards()));
 #ifdef TPU_HAVE_SIM_TRANSPORT
-INSTANTIATE_TEST_SUITE_P(Sim, Residence, ::testing::Values("sim"));
+INSTANTIATE_TEST_SUITE_P(Sim, Residence, ::testing::ValuesIn(test::sim_boards()));
 #endif
 
 }  // namespace

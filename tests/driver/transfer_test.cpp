@@ -12,6 +12,7 @@
 #include "src/handles/access.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tests/driver/worker_process.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -27,8 +28,7 @@ constexpr int64_t kManyPieces = int64_t{5} << 20;       // bytes: 320 pieces
 class Transfer : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    OpenOptions options;
-    options.transport = GetParam();
+    OpenOptions options = test::open_options(GetParam());
     options.staging_bytes = kSmallStaging;
     board_ = Board::open(options);
   }
@@ -182,9 +182,9 @@ TEST(TransferSize, AnArrayNeedNotBeOnTheHostAsAWhole) {
       std::runtime_error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Null, Transfer, ::testing::Values("null"));
+INSTANTIATE_TEST_SUITE_P(Null, Transfer, ::testing::ValuesIn(test::null_boards()));
 #ifdef TPU_HAVE_SIM_TRANSPORT
-INSTANTIATE_TEST_SUITE_P(Sim, Transfer, ::testing::Values("sim"));
+INSTANTIATE_TEST_SUITE_P(Sim, Transfer, ::testing::ValuesIn(test::sim_boards()));
 #endif
 
 OpenOptions small_staging() {

@@ -47,6 +47,16 @@ struct OpenOptions {
   std::vector<std::string> overrides;  ///< "section.key=value"
   std::string transport = "sim";       ///< "sim": the simulated board; "null": fake cores
   TransportFactory factory;            ///< used instead of `transport` when set
+
+  /// unix:PATH or tcp:HOST:PORT of a worker (`tpuboard serve`), a process that has the board of
+  /// this `transport`. Bits and cycles are those of a board in this process. Empty: it is here.
+  std::string connect;
+  std::string connect_token;  ///< file with the token of the worker; empty: it needs none
+  /// File of certificates (PEM) that the worker is known by, which turns TLS on; empty: no TLS.
+  std::string connect_ca;
+  /// Seconds to wait for a board that others have; then, and with 0 at once, ResourceExhausted.
+  double connect_wait = 0;
+
   /// Host memory for transfers under way, at least 64 KiB. Larger arrays go through it in pieces.
   uint64_t staging_bytes = uint64_t{256} << 20;
 

@@ -11,6 +11,7 @@
 #include "src/texts/shell_word.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/hart_map.h"
+#include "transport/worker/worker_transport.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -32,7 +33,8 @@ std::string command_words(const OpenOptions& options) {
 }
 
 std::unique_ptr<Transport> make_transport(const OpenOptions& options,
-                                          const TransportRequest& request, HostMemory& memory) {
+                                          const TransportRequest& request, HostArena& memory,
+                                          uint32_t firmware) {
   if (options.factory) {
     std::unique_ptr<Transport> made = options.factory(request, memory);
     if (made == nullptr) {
@@ -40,6 +42,9 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
                   "OpenOptions::factory: expected a transport, found nullptr");
     }
     return made;
+  }
+  if (!options.connect.empty()) {
+    return make_worker_transport(options, request, memory, memory.shared_ranges(), firmware);
   }
   if (options.transport == "null") {
     if (!options.hang_report.empty()) {
@@ -144,13 +149,15 @@ void BoardImpl::connect(const OpenOptions& options) {
     }
     image.bytes.assign(kNoFirmwareBytes, std::byte{0x13});
   }
+  const uint32_t firmware = spec::crc32c(image.bytes);
   booter_.set_firmware(std::move(image.bytes), image.entry);
 
   const auto cores = static_cast<size_t>(spec::core_count(params_));
   request.sim.waves_trigger =
       trigger_with_address(harts_.names(), harts_.build(), options.sim.waves_trigger);
   arena_ = std::make_shared<HostArena>(
-      cores * (CommandRing::kCommandBytes + CommandRing::kCompletionBytes), options.staging_bytes);
+      cores * (CommandRing::kCommandBytes + CommandRing::kCompletionBytes), options.staging_bytes,
+      options.connect.starts_with("unix:"));
   sim_calls_.open(options.sim);
   // A process can have one board: a snapshot that is no good is found before there is one.
   std::optional<SnapshotSource> snapshot;
@@ -159,7 +166,7 @@ void BoardImpl::connect(const OpenOptions& options) {
     snapshot_.check(*snapshot);
   }
   memory_.set_arena(arena_);
-  transport_ = make_transport(options, request, *arena_);
+  transport_ = make_transport(options, request, *arena_, firmware);
   registers_.connect(transport_.get());
 
   sim_calls_.open_limit(options.time_limit, cores);

@@ -42,6 +42,10 @@ bool Health::break_by(const ErrorPtr& reason) {
 }
 
 ErrorPtr model_error(const std::exception& error) {
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  if (known != nullptr && known->code() == ErrorCode::kUnavailable) {
+    return std::make_shared<Error>(*known);  // the process that has the board is gone
+  }
   return std::make_shared<Error>(ErrorCode::kInternal,
                                  fmt::format("the board model failed: {}", error.what()));
 }

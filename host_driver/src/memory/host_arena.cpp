@@ -28,20 +28,41 @@ std::byte* map_memory(uint64_t bytes) {
 
 }  // namespace
 
-HostArena::HostArena(uint64_t ring_bytes, uint64_t staging_bytes)
-    : allocator_(kStagingBase, staging_bytes) {
-  rings_ = {map_memory(ring_bytes), ring_bytes};
+HostArena::Mapping HostArena::make_mapping(uint64_t bytes,
+                                           std::optional<base::SharedMemory>* shared) {
+  if (shared == nullptr) {
+    return {map_memory(bytes), bytes};
+  }
+  shared->emplace(base::SharedMemory::create(bytes));
+  return {(*shared)->bytes().data(), bytes};
+}
+
+HostArena::HostArena(uint64_t ring_bytes, uint64_t staging_bytes, bool shared)
+    : rings_(make_mapping(ring_bytes, shared ? &shared_rings_ : nullptr)),
+      allocator_(kStagingBase, staging_bytes) {
   try {
-    staging_ = {map_memory(staging_bytes), staging_bytes};
+    staging_ = make_mapping(staging_bytes, shared ? &shared_staging_ : nullptr);
   } catch (...) {
-    munmap(rings_.data, rings_.bytes);
+    if (!shared_rings_) {
+      munmap(rings_.data, rings_.bytes);
+    }
     throw;
   }
 }
 
 HostArena::~HostArena() {
-  munmap(rings_.data, rings_.bytes);
-  munmap(staging_.data, staging_.bytes);
+  if (!shared_rings_) {
+    munmap(rings_.data, rings_.bytes);
+    munmap(staging_.data, staging_.bytes);
+  }
+}
+
+std::vector<SharedRange> HostArena::shared_ranges() const {
+  if (!shared_rings_) {
+    return {};
+  }
+  return {{kRingBase, rings_.bytes, shared_rings_->file()},
+          {kStagingBase, staging_.bytes, shared_staging_->file()}};
 }
 
 std::span<std::byte> HostArena::span(uint64_t iova, uint64_t bytes, bool /*write*/) {

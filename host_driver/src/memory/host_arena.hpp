@@ -7,9 +7,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
+#include "socket/shared_memory.hpp"
 #include "src/memory/range_allocator.hpp"
+#include "src/memory/shared_range.hpp"
 #include "sync/mutex.hpp"
 #include "tpu/transport.hpp"
 
@@ -22,7 +26,8 @@ class HostArena : public HostMemory {
   static constexpr uint64_t kMaxStagingBytes = uint64_t{1} << 40;
   static constexpr uint64_t kSingleBase = uint64_t{1} << 44;
 
-  HostArena(uint64_t ring_bytes, uint64_t staging_bytes);
+  /// `shared`: rings and staging are files without names, which another process can map.
+  HostArena(uint64_t ring_bytes, uint64_t staging_bytes, bool shared = false);
   ~HostArena() override;
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
@@ -31,6 +36,9 @@ class HostArena : public HostMemory {
 
   /// Ring memory is never given back. Zeroed, 4 KiB aligned. Returns the iova.
   uint64_t take_ring(uint64_t bytes);
+
+  /// Rings and staging of a shared arena: where they are, and their files.
+  std::vector<SharedRange> shared_ranges() const;
 
   /// Size of the staging arena.
   uint64_t staging_bytes() const { return staging_.bytes; }
@@ -42,6 +50,9 @@ class HostArena : public HostMemory {
     uint64_t bytes = 0;
   };
 
+  static Mapping make_mapping(uint64_t bytes, std::optional<base::SharedMemory>* shared);
+
+  std::optional<base::SharedMemory> shared_rings_, shared_staging_;
   Mapping rings_;
   Mapping staging_;
   uint64_t ring_used_ = 0;

@@ -1,0 +1,26 @@
+// A worker: listens, and gives each driver a board of its own in a process of its own, as many at a
+// time as it has boards. This process has none: it passes connections on to those that have.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "tpu/board.hpp"
+
+namespace tpu::driver {
+
+struct ServeOptions {
+  std::string listen;  ///< unix:PATH or tcp:HOST:PORT
+  OpenOptions board;   ///< of each board
+  int boards = 1;      ///< at a time
+  /// A session whose connection broke waits so long for another one.
+  std::chrono::milliseconds linger{60'000};
+  std::string token;     ///< file; empty: a Unix socket of this user needs none
+  std::string tls_cert;  ///< file; empty: no TLS
+  std::string tls_key;
+};
+
+/// Until SIGINT or SIGTERM. No other thread runs. Throws Error.
+void serve_boards(const ServeOptions& options);
+
+}  // namespace tpu::driver

@@ -1,0 +1,181 @@
+#include "options/option_wire.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <string_view>
+#include <utility>
+
+#include "sim/option_names.hpp"
+#include "tpu/error.hpp"
+#include "tpu/spec/option_table.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using spec::kBoardOptionMembers;
+using spec::kBoardOptions;
+using spec::OptionInfo;
+using spec::OptionType;
+using Member = spec::OptionMember<BoardArguments>;
+
+// Each with a row of SimOptions. Texts of kept files are not options of a board.
+template <class Visit>
+void for_each_row(const Visit& visit) {
+  for (size_t i = 0; i < kBoardOptions.size(); ++i) {
+    if (kBoardOptions[i].owner == "SimOptions") {
+      visit(kBoardOptions[i], kBoardOptionMembers<BoardArguments>[i]);
+    }
+  }
+}
+
+bool has_text(const Member& member) { return member.text != nullptr && member.flag == nullptr; }
+
+bool equal_values(const Member& member, BoardArguments& a, BoardArguments& b) {
+  const auto equal = [&](auto* get) { return get == nullptr || get(a) == get(b); };
+  return (!has_text(member) || equal(member.text)) && equal(member.flag) && equal(member.integer) &&
+         equal(member.count) && equal(member.second_count) && equal(member.texts) &&
+         equal(member.units);
+}
+
+void copy_value(const Member& member, BoardArguments& from, BoardArguments& to) {
+  const auto assign = [&](auto* get) {
+    if (get != nullptr) {
+      get(to) = get(from);
+    }
+  };
+  if (has_text(member)) {
+    assign(member.text);
+  }
+  assign(member.flag);
+  assign(member.integer);
+  assign(member.count);
+  assign(member.second_count);
+  assign(member.texts);
+  assign(member.units);
+}
+
+std::string value_of(const Member& member, BoardArguments& from) {
+  std::string text;
+  const auto add = [&](const auto& value) {
+    text += text.empty() ? "" : ", ";
+    text += fmt::format("{}", value);
+  };
+  if (has_text(member)) {
+    add(member.text(from));
+  }
+  if (member.flag != nullptr) {
+    add(member.flag(from) ? "1" : "0");
+  }
+  if (member.integer != nullptr) {
+    add(member.integer(from));
+  }
+  if (member.count != nullptr) {
+    add(member.count(from));
+  }
+  if (member.second_count != nullptr) {
+    add(member.second_count(from));
+  }
+  if (member.texts != nullptr) {
+    for (const std::string& each : member.texts(from)) {
+      add(each);
+    }
+  }
+  if (member.units != nullptr) {
+    for (const auto& [glob, mode] : member.units(from)) {
+      add(glob + "=" + mode);
+    }
+  }
+  return text.empty() ? "none" : text;
+}
+
+// What belongs to the host of the board: paths and ports there, its processors.
+bool belongs_to_the_host(const OptionInfo& option, const Member& member) {
+  return has_text(member) || option.name == "threads";
+}
+
+BoardArguments arguments_of(const SimOptions& sim) {
+  BoardArguments arguments;
+  arguments.open.sim = sim;
+  return arguments;
+}
+
+}  // namespace
+
+void visit_options(spec::Archive& archive, SimOptions& sim) {
+  BoardArguments arguments = arguments_of(sim);
+  for_each_row([&](const OptionInfo& /*option*/, const Member& member) {
+    if (has_text(member)) {
+      archive(member.text(arguments));
+    }
+    if (member.flag != nullptr) {
+      archive(member.flag(arguments));
+    }
+    if (member.integer != nullptr) {
+      archive(member.integer(arguments));
+    }
+    if (member.count != nullptr) {
+      archive(member.count(arguments));
+    }
+    if (member.second_count != nullptr) {
+      archive(member.second_count(arguments));
+    }
+    if (member.texts != nullptr) {
+      archive(member.texts(arguments));
+    }
+    if (member.units != nullptr) {
+      auto& units = member.units(arguments);
+      units.resize(archive.size(units.size(), 1));
+      for (auto& [glob, mode] : units) {
+        archive(glob, mode);
+      }
+    }
+  });
+  sim = arguments.open.sim;
+}
+
+SimOptions merged_options(const SimOptions& board, const SimOptions& user) {
+  BoardArguments merged = arguments_of(board);
+  BoardArguments asked = arguments_of(user);
+  BoardArguments defaults;
+  for_each_row([&](const OptionInfo& option, const Member& member) {
+    if (equal_values(member, asked, defaults) || equal_values(member, asked, merged)) {
+      return;
+    }
+    const std::string name = option_name(option, spec::OptionDoor::kStruct);
+    if (!equal_values(member, merged, defaults)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: the worker was started with {}, this program asks for {}; use "
+                              "one value, or none here",
+                              name, value_of(member, merged), value_of(member, asked)));
+    }
+    if (belongs_to_the_host(option, member)) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}: this program asks for {}, the worker was started with {}; files, "
+                      "ports and threads belong to the worker: give it the option",
+                      name, value_of(member, asked), value_of(member, merged)));
+    }
+    copy_value(member, asked, merged);
+  });
+  return merged.open.sim;
+}
+
+bool names_launches(const SimOptions& sim) {
+  // They change what is computed or when, and record nothing.
+  constexpr std::array<std::string_view, 9> kNameless = {"mxu",           "verilog", "threads",
+                                                         "simd",          "no-data", "check",
+                                                         "schedule-seed", "profile", "op-times"};
+  BoardArguments arguments = arguments_of(sim);
+  BoardArguments defaults;
+  bool names = false;
+  for_each_row([&](const OptionInfo& option, const Member& member) {
+    names |= std::ranges::find(kNameless, option.name) == kNameless.end() &&
+             !equal_values(member, arguments, defaults);
+  });
+  return names;
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,20 @@
+// Options of the simulation for a board in another process.
+#pragma once
+
+#include "file/archive.hpp"
+#include "options/board_arguments.hpp"
+
+namespace tpu::driver {
+
+/// Names all fields of the options.
+void visit_options(spec::Archive& archive, SimOptions& sim);
+
+/// What a board has of which both its own process and the one that uses it asked for options.
+/// Throws Error (InvalidArgument) for an option with two values, which the text has, and for one
+/// that names a file, a port or threads and that only the user asked for.
+SimOptions merged_options(const SimOptions& board, const SimOptions& user);
+
+/// Whether files or profiles want to know what launches run.
+bool names_launches(const SimOptions& sim);
+
+}  // namespace tpu::driver

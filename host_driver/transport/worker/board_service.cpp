@@ -1,0 +1,317 @@
+#include "transport/worker/board_service.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "board/board_loader.hpp"
+#include "exe/executable.hpp"
+#include "file/crc32c.hpp"
+#include "options/option_wire.hpp"
+#include "src/texts/firmware.hpp"
+
+namespace tpu::driver::worker {
+namespace {
+
+[[noreturn]] void differs(const std::string& what, const std::string& here,
+                          const std::string& there, const std::string& advice) {
+  throw Error(
+      ErrorCode::kFailedPrecondition,
+      fmt::format("{}: the worker has {}, this program asks for {}{}", what, here, there, advice));
+}
+
+bool is_answered(Kind kind) {
+  return kind == Kind::kAttach || kind == Kind::kRead || kind == Kind::kRun ||
+         kind == Kind::kCall || kind == Kind::kClose;
+}
+
+std::unique_ptr<Transport> make_board(const std::string& transport, const TransportRequest& request,
+                                      HostMemory& memory) {
+  if (transport == "null") {
+    return make_null_transport(request, memory);
+  }
+  std::unique_ptr<Transport> made = make_sim_transport(request, memory);
+  if (made == nullptr) {
+    throw Error(ErrorCode::kUnimplemented,
+                "the worker's build has no simulated board; only the transport 'null' is there");
+  }
+  return made;
+}
+
+}  // namespace
+
+BoardService::BoardService(Channel& channel, const OpenOptions& options, std::function<void()> done)
+    : channel_(channel),
+      options_(options),
+      done_(std::move(done)),
+      memory_(
+          channel,
+          [this] {
+            if (watch_) {
+              watch_->end();
+            }
+          },
+          [this] {
+            if (watch_) {
+              watch_->begin(channel_.socket());
+            }
+          }) {}
+
+BoardService::~BoardService() = default;
+
+Transport& BoardService::board() {
+  if (!board_) {
+    throw Error(ErrorCode::kFailedPrecondition, "the driver has not said which board it expects");
+  }
+  return *board_;
+}
+
+void BoardService::attach(const Attach& attach) {
+  const spec::BoardParams params = spec::load_board(options_.preset, options_.overrides);
+  if (const uint64_t hash = spec::board_hash(params); hash != attach.hash) {
+    differs("OpenOptions::preset", fmt::format("the board {} ({:016x})", params.board.name, hash),
+            fmt::format("{} ({:016x})", attach.board, attach.hash),
+            "; both need the same OpenOptions::preset and OpenOptions::overrides");
+  }
+  if (attach.transport != options_.transport) {
+    differs("OpenOptions::transport", options_.transport, attach.transport, "");
+  }
+  TransportRequest request;
+  request.params = params;
+  request.sim = merged_options(options_.sim, attach.sim);
+  const FirmwareImage image = firmware_of(options_);
+  if (spec::crc32c(image.bytes) == attach.firmware) {
+    request.firmware = image.names;
+    request.sim.waves_trigger =
+        trigger_with_address(*image.names, image.build, request.sim.waves_trigger);
+  }
+  board_ = make_board(options_.transport, request, memory_);
+  watch_ = std::make_unique<RunWatch>([this] { board_->interrupt(); });
+  sim_ = request.sim;
+  chips_ = static_cast<int>(params.board.chips);
+}
+
+void BoardService::map(const Message& message) {
+  const auto map = unpack<Map>(message.bytes);
+  memory_.map(map.iova, map.bytes, base::Descriptor(::dup(message.descriptor.number())));
+}
+
+void BoardService::check_place(int chip, int bar) const {
+  constexpr int kBars = 6;
+  if (chip < 0 || chip >= chips_ || bar < 0 || bar >= kBars) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("BAR {} of chip {}: the board has the chips 0 to {}", bar, chip, chips_ - 1));
+  }
+}
+
+std::vector<std::byte> BoardService::read(const Read& read) {
+  check_place(read.chip, read.bar);
+  const uint32_t value = board().read32(read.chip, read.bar, read.offset);
+  return pack(Value{value, board().now()});
+}
+
+// In the thread of the board, while the one of serve() waits in run().
+bool BoardService::tell(std::span<const uint32_t> msi) {
+  memory_.flush();
+  channel_.post(Kind::kMsi, pack(Msi{{msi.begin(), msi.end()}}));
+  watch_->end();
+  bool done = false;
+  try {
+    for (bool answered = false; !answered;) {
+      const Message message = channel_.receive();
+      if (message.kind == Kind::kHandled) {
+        done = unpack<Flag>(message.bytes).value;
+        answered = true;
+      } else if (message.kind != Kind::kInterrupt) {
+        refuse_message("expected what became of an interrupt");
+      }
+    }
+  } catch (const Error&) {
+    // serve() finds it: the run ends.
+  }
+  watch_->begin(channel_.socket());
+  return done;
+}
+
+std::vector<std::byte> BoardService::run(const Run& run) {
+  board().limit_run(std::chrono::nanoseconds(std::max<int64_t>(run.limit_ns, 0)));
+  if (channel_.has_rest()) {
+    board().interrupt();  // nothing else can have come behind the call
+  }
+  watch_->begin(channel_.socket());
+  Stopped stopped;
+  try {
+    if (run.has_until) {
+      stopped.outcome = board().run_until(run.until);
+    } else if (run.handles) {
+      stopped.outcome =
+          board().run_handling([this](std::span<const uint32_t> msi) { return tell(msi); });
+    } else {
+      stopped.outcome = board().run();
+    }
+  } catch (...) {
+    watch_->end();
+    throw;
+  }
+  watch_->end();
+  stopped.now = board().now();
+  return pack(std::move(stopped));
+}
+
+Answer BoardService::call(const Call& call) {
+  Answer answer;
+  answer.kind = call.kind;
+  switch (call.kind) {
+    case CallKind::kStats:
+      answer.stats = board().stats();
+      break;
+    case CallKind::kForecast:
+      answer.forecast = board().thread_forecast({call.threads.begin(), call.threads.end()});
+      break;
+    case CallKind::kFindings:
+      answer.findings = board().take_findings();
+      break;
+    case CallKind::kDebugRead: {
+      const std::optional<uint32_t> value = board().debug_read(call.device, call.address);
+      answer.done = value.has_value();
+      answer.value = value.value_or(0);
+      break;
+    }
+    case CallKind::kDebugWrite:
+      answer.done = board().debug_write(call.device, call.address, call.value);
+      break;
+    case CallKind::kOpTimes:
+      answer.tallies = board().take_op_times(call.value);
+      break;
+    case CallKind::kXspace:
+      answer.text = board().take_xspace();
+      break;
+    case CallKind::kRecord:
+      answer.text = board().take_record();
+      break;
+    case CallKind::kConsole:
+      answer.console = board().take_console();
+      break;
+    case CallKind::kChangeSim:
+      // What the user does not name stays; merged with the worker's own, as at the beginning.
+      answer.sim = merged_options(options_.sim, call.sim);
+      answer.text = board().change_sim(answer.sim);
+      sim_ = answer.sim;
+      break;
+  }
+  return answer;
+}
+
+void BoardService::name(const Name& name) {
+  const auto found = programs_.find(name.program);
+  board().name_launch(name.launch, found == programs_.end() ? nullptr : found->second,
+                      name.trace_context);
+}
+
+Answer BoardService::close() {
+  Answer answer;
+  answer.kind = CallKind::kRecord;  // a text alone
+  if (board_) {
+    answer.text = board_->close();
+  }
+  return answer;
+}
+
+void BoardService::post_answer(std::span<const std::byte> answer) {
+  memory_.flush();
+  channel_.post(Kind::kAnswer, answer);
+}
+
+bool BoardService::serve_one(Message& message) {
+  switch (message.kind) {
+    case Kind::kAttach:
+      if (board_) {
+        refuse_message("the board is there already");
+      }
+      attach(unpack<Attach>(message.bytes));
+      post_answer(pack(Attached{sim_}));
+      break;
+    case Kind::kMap:
+      map(message);
+      break;
+    case Kind::kRead:
+      post_answer(read(unpack<Read>(message.bytes)));
+      break;
+    case Kind::kWrites: {
+      const auto writes = unpack<Writes>(message.bytes).writes;
+      for (const RegisterWrite& write : writes) {
+        check_place(write.chip, write.bar);
+      }
+      board().write32_many(writes);
+      break;
+    }
+    case Kind::kBlock: {
+      const auto block = unpack<Block>(message.bytes);
+      check_place(block.chip, block.bar);
+      board().write_block(block.chip, block.bar, block.offset, block.data);
+      break;
+    }
+    case Kind::kRun:
+      post_answer(run(unpack<Run>(message.bytes)));
+      break;
+    case Kind::kCall:
+      post_answer(pack(call(unpack<Call>(message.bytes))));
+      break;
+    case Kind::kProgram: {
+      const auto program = unpack<Program>(message.bytes);
+      programs_[program.program] =
+          std::make_shared<exe::ExecutableT>(exe::read_executable(program.executable));
+      break;
+    }
+    case Kind::kName:
+      name(unpack<Name>(message.bytes));
+      break;
+    case Kind::kPrepares:
+      board().host_prepares(unpack<Flag>(message.bytes).value);
+      break;
+    case Kind::kInterrupt:
+      break;  // the run that it was for is over
+    case Kind::kClose:
+      message.bytes = pack(close());
+      done_();
+      post_answer(message.bytes);
+      channel_.flush();
+      return false;
+    default:
+      refuse_message("it is not the part of a driver");
+  }
+  return true;
+}
+
+void BoardService::serve() {
+  for (;;) {
+    Message message = channel_.receive();
+    if (!memory_.trouble().empty()) {
+      throw Error(ErrorCode::kUnavailable, memory_.trouble());
+    }
+    Failure failure;
+    try {
+      if (!serve_one(message)) {
+        return;
+      }
+      continue;
+    } catch (const Error& error) {
+      failure = failure_of(error);
+    } catch (const std::exception& error) {
+      failure = failure_of(
+          Error(ErrorCode::kInternal, fmt::format("the board model failed: {}", error.what())));
+    }
+    memory_.flush();
+    channel_.post(Kind::kFailure, pack(failure));
+    if (!is_answered(message.kind) || !board_) {
+      done_();
+      // The driver finds the error in the place of its next answer, and nothing behind it.
+      channel_.flush();
+      throw error_of(failure);
+    }
+  }
+}
+
+}  // namespace tpu::driver::worker

@@ -1,0 +1,53 @@
+// What a worker does for the driver that has its board: its calls, one after the other.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tpu/board.hpp"
+#include "tpu/transport.hpp"
+#include "transport/worker/channel.hpp"
+#include "transport/worker/remote_memory.hpp"
+#include "transport/worker/run_watch.hpp"
+#include "transport/worker/worker_messages.hpp"
+
+namespace tpu::driver::worker {
+
+class BoardService {
+ public:
+  /// `options`: what the worker was started with. `done` is called before the driver is told that
+  /// its board is closed, or that it gets none.
+  BoardService(Channel& channel, const OpenOptions& options, std::function<void()> done);
+  ~BoardService();
+
+  /// Until the driver closes the board. Throws Error (Unavailable) when the driver is gone.
+  void serve();
+
+ private:
+  bool serve_one(Message& message);
+  void attach(const Attach& attach);
+  void map(const Message& message);
+  std::vector<std::byte> read(const Read& read);
+  std::vector<std::byte> run(const Run& run);
+  bool tell(std::span<const uint32_t> msi);
+  Answer call(const Call& call);
+  void name(const Name& name);
+  Answer close();
+  Transport& board();
+  void check_place(int chip, int bar) const;
+  void post_answer(std::span<const std::byte> answer);
+
+  Channel& channel_;
+  const OpenOptions options_;
+  const std::function<void()> done_;
+  SimOptions sim_;  // what the board has
+  int chips_ = 0;
+  RemoteMemory memory_;
+  std::unique_ptr<Transport> board_;
+  std::unique_ptr<RunWatch> watch_;
+  std::map<uint64_t, std::shared_ptr<const exe::ExecutableT>> programs_;
+};
+
+}  // namespace tpu::driver::worker

@@ -1,0 +1,94 @@
+#include "transport/worker/byte_stream.hpp"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "transport/worker/frame.hpp"
+
+namespace tpu::driver::worker {
+namespace {
+
+// An end that reads nothing for so long is taken for gone.
+constexpr int kPatienceSeconds = 30;
+constexpr std::chrono::microseconds kSoon{50};
+using Clock = std::chrono::steady_clock;
+
+template <class Value>
+void set(int socket, int level, int option, Value value) {
+  ::setsockopt(socket, level, option, &value, sizeof value);  // what cannot be set stays as it is
+}
+
+}  // namespace
+
+SocketStream::SocketStream(base::Descriptor socket, bool local)
+    : socket_(std::move(socket)), parent_only_(socket_.number()), local_(local) {
+  set(socket_.number(), SOL_SOCKET, SO_SNDTIMEO, timeval{kPatienceSeconds, 0});
+  if (local_) {
+    return;
+  }
+  set(socket_.number(), IPPROTO_TCP, TCP_NODELAY, 1);
+  // A host that has gone away without a word is noticed after some 30 seconds.
+  set(socket_.number(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(socket_.number(), IPPROTO_TCP, TCP_KEEPIDLE, 15);
+  set(socket_.number(), IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(socket_.number(), IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(socket_.number(), IPPROTO_TCP, TCP_USER_TIMEOUT, kPatienceSeconds * 1000);
+}
+
+// To sleep and to be woken takes longer than what the other end does in between, mostly.
+// Only behind a short wait.
+void SocketStream::wait_awake() {
+  const auto end = Clock::now() + kSoon;
+  while (patient_ && Clock::now() < end) {
+    char byte = 0;
+    if (::recv(socket_.number(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
+      return;
+    }
+    ::sched_yield();
+  }
+}
+
+size_t SocketStream::read(std::span<std::byte> bytes, base::Descriptor* descriptor) {
+  const auto begin = Clock::now();
+  wait_awake();
+  const ptrdiff_t got = base::receive_some(socket_.number(), bytes, descriptor);
+  patient_ = Clock::now() - begin < 2 * kSoon;
+  if (got < 0) {
+    throw ConnectionLost(errno == EAGAIN ? "nothing came in time"
+                                         : std::string(std::strerror(errno)));
+  }
+  if (got == 0) {
+    throw ConnectionLost("the other end has closed the connection");
+  }
+  return static_cast<size_t>(got);
+}
+
+void SocketStream::write(std::span<const std::byte> bytes, int descriptor) {
+  while (!bytes.empty()) {
+    const ptrdiff_t sent = base::send_some(socket_.number(), bytes, descriptor);
+    if (sent < 0) {
+      throw ConnectionLost(
+          errno == EAGAIN
+              ? fmt::format("the other end has read nothing for {} seconds", kPatienceSeconds)
+              : std::string(std::strerror(errno)));
+    }
+    descriptor = -1;
+    bytes = bytes.subspan(static_cast<size_t>(sent));
+  }
+}
+
+void SocketStream::shut_down() { ::shutdown(socket_.number(), SHUT_RDWR); }
+
+void SocketStream::limit_reads(std::chrono::milliseconds limit) {
+  set(socket_.number(), SOL_SOCKET, SO_RCVTIMEO,
+      timeval{limit.count() / 1000, limit.count() % 1000 * 1000});
+}
+
+}  // namespace tpu::driver::worker

@@ -1,0 +1,53 @@
+// Bytes of a connection. One thread reads at a time and one writes, which may be two threads.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "socket/descriptor.hpp"
+#include "socket/parent_only.hpp"
+
+namespace tpu::driver::worker {
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  /// Waits for the first byte and takes what is there. Throws ConnectionLost.
+  virtual size_t read(std::span<std::byte> bytes, base::Descriptor* descriptor) = 0;
+  /// All of it. Throws ConnectionLost, also when the other end has read nothing for long.
+  virtual void write(std::span<const std::byte> bytes, int descriptor) = 0;
+  /// Ends read() and write(), of any thread.
+  virtual void shut_down() = 0;
+  /// For poll().
+  virtual int socket() const = 0;
+  /// Descriptors can be sent.
+  virtual bool is_local() const { return false; }
+  /// read() throws ConnectionLost after that long; 0: never.
+  virtual void limit_reads(std::chrono::milliseconds limit) = 0;
+};
+
+/// A Unix or TCP socket that is connected.
+class SocketStream : public Stream {
+ public:
+  SocketStream(base::Descriptor socket, bool local);
+  size_t read(std::span<std::byte> bytes, base::Descriptor* descriptor) override;
+  void write(std::span<const std::byte> bytes, int descriptor) override;
+  void shut_down() override;
+  int socket() const override { return socket_.number(); }
+  bool is_local() const override { return local_; }
+  void limit_reads(std::chrono::milliseconds limit) override;
+
+ private:
+  void wait_awake();
+
+  base::Descriptor socket_;
+  base::ParentOnly parent_only_;
+  const bool local_;
+  bool patient_ = true;  // what the last read waited for came soon
+};
+
+}  // namespace tpu::driver::worker

@@ -1,0 +1,251 @@
+#include "transport/worker/channel.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "tpu/error.hpp"
+
+namespace tpu::driver::worker {
+namespace {
+
+constexpr size_t kMostDescriptors = 4;  // on their way
+constexpr uint64_t kBytesToAcknowledge = uint64_t{4} << 20;
+// A connection on which nothing arrives that could be used is given up after so many others.
+constexpr int kMostAttempts = 16;
+
+}  // namespace
+
+void FrameReader::fill(size_t at_least) {
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+  } else if (buffer_.size() - begin_ < at_least) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= std::exchange(begin_, 0);
+  }
+  while (end_ - begin_ < at_least) {
+    base::Descriptor descriptor;
+    end_ += stream_.read(std::span(buffer_).subspan(end_), &descriptor);
+    if (descriptor.valid()) {
+      if (descriptors_.size() == kMostDescriptors) {
+        throw ConnectionLost("more descriptors came than frames say");
+      }
+      descriptors_.push_back(std::move(descriptor));
+    }
+  }
+}
+
+void FrameReader::take(std::span<std::byte> bytes) {
+  const size_t here = std::min(bytes.size(), end_ - begin_);
+  std::memcpy(bytes.data(), buffer_.data() + begin_, here);
+  begin_ += here;
+  bytes = bytes.subspan(here);
+  while (!bytes.empty()) {  // large ones pass the buffer
+    bytes = bytes.subspan(stream_.read(bytes, nullptr));
+  }
+}
+
+Frame FrameReader::next(size_t most_bytes) {
+  fill(kHeadBytes);
+  std::array<std::byte, kHeadBytes> head_bytes{};
+  take(head_bytes);
+  Frame frame;
+  const FrameHead head = read_head(head_bytes, most_bytes, frame);
+  frame.payload.resize(head.bytes);
+  if (head.bytes <= buffer_.size()) {
+    if (head.bytes != 0) {
+      fill(head.bytes);
+    }
+  }
+  take(frame.payload);
+  check_frame(head, head_bytes, frame.payload);
+  if (frame.has_descriptor) {
+    if (descriptors_.empty()) {
+      throw ConnectionLost(fmt::format("frame {} came without its descriptor", frame.number));
+    }
+    frame.descriptor = std::move(descriptors_.front());
+    descriptors_.pop_front();
+  }
+  return frame;
+}
+
+Channel::Channel(NextConnection first, Recover recover)
+    : recover_(std::move(recover)),
+      local_(first.stream->is_local()),
+      stream_(std::move(first.stream)),
+      reader_(std::move(first.reader)) {}
+
+void Channel::post_frame(Kind kind, bool more, std::span<const std::byte> bytes, int descriptor) {
+  Frame frame;
+  frame.kind = kind;
+  frame.more = more;
+  frame.has_descriptor = descriptor >= 0;
+  frame.number = ++last_number_;
+  frame.acknowledged = received_;
+  sent_.push_back({frame.number, write_frame(frame, bytes), descriptor});
+}
+
+void Channel::post(Kind kind, std::span<const std::byte> bytes, int descriptor) {
+  const base::MutexLock lock(mutex_);
+  do {
+    const size_t piece = std::min(bytes.size(), kPieceBytes);
+    post_frame(kind, piece < bytes.size(), bytes.first(piece), descriptor);
+    descriptor = -1;
+    bytes = bytes.subspan(piece);
+    if (piece == kPieceBytes) {
+      write_rest();  // the other end has the first pieces while the next are made
+    }
+  } while (!bytes.empty());
+}
+
+// Small frames that wait go together.
+void Channel::write_rest() {
+  if (!broken_.empty()) {
+    return;
+  }
+  try {
+    while (written_ < sent_.size()) {
+      size_t end = written_ + 1;
+      const Sent& first = sent_[written_];
+      if (end == sent_.size() || first.bytes.size() > kPieceBytes / 16) {
+        stream_->write(first.bytes, first.descriptor);
+      } else {
+        std::vector<std::byte> joined = first.bytes;
+        for (; end < sent_.size() && sent_[end].descriptor < 0 &&
+               joined.size() + sent_[end].bytes.size() <= kPieceBytes / 8;
+             ++end) {
+          joined.insert(joined.end(), sent_[end].bytes.begin(), sent_[end].bytes.end());
+        }
+        stream_->write(joined, first.descriptor);
+      }
+      written_ = end;
+      told_ = true;
+    }
+  } catch (const ConnectionLost& lost) {
+    broken_ = lost.what();
+    stream_->shut_down();  // whoever reads finds it
+  }
+}
+
+void Channel::flush() {
+  const base::MutexLock lock(mutex_);
+  write_rest();
+}
+
+void Channel::shut_down() {
+  std::shared_ptr<Stream> now;
+  {
+    const base::MutexLock lock(stream_mutex_);
+    now = stream_;
+  }
+  now->shut_down();
+}
+
+void Channel::acknowledge(const Frame& frame) {
+  const base::MutexLock lock(mutex_);
+  while (!sent_.empty() && written_ > 0 && sent_.front().number <= frame.acknowledged) {
+    sent_.pop_front();
+    --written_;
+  }
+  unacknowledged_bytes_ = told_.exchange(false) ? 0 : unacknowledged_bytes_;
+  unacknowledged_bytes_ += frame.payload.size();
+  if (unacknowledged_bytes_ >= kBytesToAcknowledge && broken_.empty()) {
+    Frame answer;
+    answer.acknowledged = received_;
+    try {
+      stream_->write(write_frame(answer, {}), -1);
+    } catch (const ConnectionLost&) {
+      // receive() finds it.
+    }
+    unacknowledged_bytes_ = 0;
+  }
+}
+
+Frame Channel::receive_frame() {
+  for (;;) {
+    try {
+      flush();
+      Frame frame = reader_->next();
+      if (frame.kind == Kind::kAck && frame.number == 0) {
+        acknowledge(frame);
+        continue;
+      }
+      const uint64_t expected = received_ + 1;
+      if (frame.number != expected) {
+        throw ConnectionLost(fmt::format("frame {} came where frame {} was expected{}",
+                                         frame.number, expected,
+                                         frame.number < expected ? ": it was there before" : ""));
+      }
+      received_ = expected;
+      attempts_ = 0;
+      acknowledge(frame);
+      return frame;
+    } catch (const ConnectionLost& lost) {
+      connect_again(lost.what());
+    }
+  }
+}
+
+void Channel::connect_again(const std::string& why) {
+  std::string reason = why;
+  {
+    const base::MutexLock lock(mutex_);
+    if (!broken_.empty()) {
+      reason = broken_;
+    }
+    broken_ = reason;
+    stream_->shut_down();
+  }
+  if (++attempts_ > kMostAttempts) {
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("the connection broke {} times and nothing arrived in between: {}",
+                            kMostAttempts, reason));
+  }
+  NextConnection next = recover_(reason, received_);
+  const base::MutexLock lock(mutex_);
+  while (!sent_.empty() && sent_.front().number <= next.received) {
+    sent_.pop_front();
+  }
+  if (next.received > last_number_ ||
+      (!sent_.empty() && sent_.front().number != next.received + 1)) {
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("the other end has received frames up to {}, which are not those that "
+                            "were sent: {} to {}",
+                            next.received, sent_.empty() ? 0 : sent_.front().number, last_number_));
+  }
+  reader_ = std::move(next.reader);
+  {
+    const base::MutexLock stream_lock(stream_mutex_);
+    stream_ = std::move(next.stream);
+  }
+  broken_.clear();
+  written_ = 0;
+}
+
+Message Channel::receive() {
+  Message message;
+  for (;;) {
+    Frame frame = receive_frame();
+    if (message.bytes.empty() && !frame.more) {
+      return {frame.kind, std::move(frame.payload), std::move(frame.descriptor)};
+    }
+    if (message.bytes.empty()) {
+      message.kind = frame.kind;
+      message.descriptor = std::move(frame.descriptor);
+    }
+    if (frame.kind != message.kind || (frame.more && frame.payload.empty()) ||
+        message.bytes.size() + frame.payload.size() > kMostMessageBytes) {
+      throw Error(
+          ErrorCode::kUnavailable,
+          fmt::format("frame {} does not continue the message that it is a part of", frame.number));
+    }
+    message.bytes.insert(message.bytes.end(), frame.payload.begin(), frame.payload.end());
+    if (!frame.more) {
+      return message;
+    }
+  }
+}
+
+}  // namespace tpu::driver::worker

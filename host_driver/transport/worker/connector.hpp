@@ -1,0 +1,43 @@
+// Connects a driver to a worker: the first time, and again when the connection breaks.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tpu/board.hpp"
+#include "transport/worker/address.hpp"
+#include "transport/worker/channel.hpp"
+#include "transport/worker/tls.hpp"
+#include "transport/worker/worker_messages.hpp"
+
+namespace tpu::driver::worker {
+
+class Connector {
+ public:
+  /// Reads the files that the options name. Throws Error.
+  explicit Connector(const OpenOptions& options);
+
+  /// A new session; waits for a board as long as the options say. Throws Error: Unavailable, what
+  /// the worker refuses with.
+  NextConnection open();
+  /// The same session on a new connection. Tries until the session is over. Throws Error
+  /// (Unavailable).
+  NextConnection open_again(const std::string& why, uint64_t received);
+
+  /// "the worker at unix:/run/board (pid 12)"
+  std::string name() const;
+
+ private:
+  NextConnection attempt(const Hello& hello, Welcome& welcome);
+
+  const Address address_;
+  const std::vector<std::byte> token_;
+  const std::unique_ptr<TlsClient> tls_;  // null: none
+  const std::chrono::milliseconds wait_;
+  Welcome session_;
+};
+
+}  // namespace tpu::driver::worker

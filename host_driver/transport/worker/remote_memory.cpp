@@ -1,0 +1,126 @@
+#include "transport/worker/remote_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "tpu/error.hpp"
+#include "transport/worker/worker_messages.hpp"
+
+namespace tpu::driver::worker {
+namespace {
+
+constexpr uint64_t kMostRangeBytes = uint64_t{1} << 30;  // that the board asks for at a time
+constexpr size_t kMostRanges = 16;
+// Spans are used before simulated time goes on, and each unit of the board has one at a time.
+constexpr size_t kKeptReads = 64;
+
+}  // namespace
+
+void RemoteMemory::map(uint64_t iova, uint64_t bytes, base::Descriptor file) {
+  if (ranges_.size() == kMostRanges || bytes > kMostMappedBytes - mapped_bytes_) {
+    throw Error(ErrorCode::kResourceExhausted,
+                fmt::format("the program shares {} bytes of host memory beside {} bytes; a worker "
+                            "maps {} at most, in {} ranges: use a smaller "
+                            "OpenOptions::staging_bytes",
+                            bytes, mapped_bytes_, kMostMappedBytes, kMostRanges));
+  }
+  const auto behind = ranges_.lower_bound(iova);
+  const bool free_behind = behind == ranges_.end() || behind->first - iova >= bytes;
+  const bool free_before = behind == ranges_.begin() || std::prev(behind)->second.bytes().size() <=
+                                                            iova - std::prev(behind)->first;
+  if (iova + bytes < iova || !free_behind || !free_before) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("host memory at {:#x} of {} bytes overlaps another range", iova, bytes));
+  }
+  ranges_.emplace(iova, base::SharedMemory::map(std::move(file), bytes));
+  mapped_bytes_ += bytes;
+}
+
+std::span<std::byte> RemoteMemory::mapped(uint64_t iova, uint64_t bytes) {
+  const auto behind = ranges_.upper_bound(iova);
+  if (behind == ranges_.begin()) {
+    return {};
+  }
+  const auto& [base, memory] = *std::prev(behind);
+  const uint64_t at = iova - base;
+  const std::span<std::byte> all = memory.bytes();
+  return at <= all.size() && bytes <= all.size() - at ? all.subspan(at, bytes)
+                                                      : std::span<std::byte>();
+}
+
+void RemoteMemory::flush() {
+  for (const std::vector<std::byte>& each : written_) {
+    channel_.post(Kind::kDmaWrite, each);
+  }
+  written_.clear();
+}
+
+Message RemoteMemory::ask(uint64_t iova, uint64_t bytes, bool write, bool only_ask) {
+  flush();
+  channel_.post(Kind::kDmaRead, pack(Range{iova, bytes, write, only_ask}));
+  before_();
+  try {
+    for (;;) {
+      Message message = channel_.receive();
+      if (message.kind == Kind::kDmaData) {
+        behind_();
+        return message;
+      }
+      if (message.kind != Kind::kInterrupt) {
+        refuse_message("expected the bytes of a transfer");
+      }
+    }
+  } catch (const std::exception& error) {
+    behind_();
+    trouble_ = error.what();
+    return {};
+  }
+}
+
+bool RemoteMemory::is_there(uint64_t iova, uint64_t bytes, bool write) {
+  if (bytes == 0 || mapped(iova, bytes).data() != nullptr) {
+    return true;
+  }
+  if (!trouble_.empty() || bytes > kMostRangeBytes) {
+    return false;
+  }
+  const Message answer = ask(iova, bytes, write, true);
+  return trouble_.empty() && answer.bytes.size() == 1 && answer.bytes[0] == std::byte{1};
+}
+
+std::span<std::byte> RemoteMemory::span(uint64_t iova, uint64_t bytes, bool write) {
+  if (const std::span<std::byte> here = mapped(iova, bytes); here.data() != nullptr) {
+    return here;
+  }
+  if (bytes == 0) {
+    static std::byte nothing{};
+    return {&nothing, 0};
+  }
+  if (!trouble_.empty() || bytes > kMostRangeBytes) {
+    return {};
+  }
+  if (write) {
+    if (!is_there(iova, bytes, true)) {
+      return {};
+    }
+    std::vector<std::byte> room(sizeof iova + bytes);
+    std::memcpy(room.data(), &iova, sizeof iova);
+    written_.push_back(std::move(room));
+    return std::span(written_.back()).subspan(sizeof iova);
+  }
+  Message answer = ask(iova, bytes, false, false);
+  if (answer.bytes.size() != bytes) {
+    return {};
+  }
+  if (read_.size() == kKeptReads) {
+    read_.pop_front();
+  }
+  read_.push_back(std::move(answer.bytes));
+  return read_.back();
+}
+
+}  // namespace tpu::driver::worker

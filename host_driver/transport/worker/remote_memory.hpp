@@ -1,0 +1,50 @@
+// Host memory of a driver in another process: what it shares is mapped, the rest goes over the
+// connection.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "socket/shared_memory.hpp"
+#include "tpu/transport.hpp"
+#include "transport/worker/channel.hpp"
+
+namespace tpu::driver::worker {
+
+class RemoteMemory final : public HostMemory {
+ public:
+  static constexpr uint64_t kMostMappedBytes = uint64_t{64} << 30;
+
+  /// `before`, `behind`: called around what waits for the driver.
+  RemoteMemory(Channel& channel, std::function<void()> before, std::function<void()> behind)
+      : channel_(channel), before_(std::move(before)), behind_(std::move(behind)) {}
+
+  /// Throws Error: InvalidArgument, ResourceExhausted.
+  void map(uint64_t iova, uint64_t bytes, base::Descriptor file);
+
+  std::span<std::byte> span(uint64_t iova, uint64_t bytes, bool write) override;
+  bool is_there(uint64_t iova, uint64_t bytes, bool write) override;
+
+  /// What the board has written goes to the driver: before it is told of anything.
+  void flush();
+  /// Why the driver could not be asked; empty: it could. The board sees memory that is not there.
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  std::span<std::byte> mapped(uint64_t iova, uint64_t bytes);
+  Message ask(uint64_t iova, uint64_t bytes, bool write, bool only_ask);
+
+  Channel& channel_;
+  const std::function<void()> before_, behind_;
+  std::map<uint64_t, base::SharedMemory> ranges_;
+  uint64_t mapped_bytes_ = 0;
+  // Written by the board; their first bytes say where to.
+  std::deque<std::vector<std::byte>> written_;
+  std::deque<std::vector<std::byte>> read_;  // the latest: spans of them are in use
+  std::string trouble_;
+};
+
+}  // namespace tpu::driver::worker

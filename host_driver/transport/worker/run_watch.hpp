@@ -1,0 +1,41 @@
+// Looks at a connection while the board runs, and ends the run when the driver calls or is gone.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <thread>
+
+#include "sync/mutex.hpp"
+
+namespace tpu::driver::worker {
+
+class RunWatch {
+ public:
+  /// `interrupt` is called in a thread of the watch.
+  explicit RunWatch(std::function<void()> interrupt);
+  RunWatch(const RunWatch&) = delete;
+  RunWatch& operator=(const RunWatch&) = delete;
+  ~RunWatch();
+
+  /// The board runs, and nobody else reads this socket.
+  void begin(int socket);
+  /// It stands, or asks the driver. Cheap, as begin(): short runs are not looked at.
+  void end();
+
+ private:
+  void watch();
+  void wait_for_runs();
+  void look(uint64_t run);
+
+  const std::function<void()> interrupt_;
+  std::atomic<uint64_t> run_ = 0;  // odd: the board runs
+  std::atomic<int> socket_ = -1;
+  base::Mutex mutex_;
+  base::CondVar turn_;
+  std::atomic<bool> asleep_ = false;
+  bool stopped_ TPU_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace tpu::driver::worker

@@ -1,0 +1,126 @@
+#include "transport/worker/worker_link.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tpu/error.hpp"
+
+namespace tpu::driver::worker {
+
+WorkerLink::WorkerLink(const OpenOptions& options, HostMemory& memory, size_t chips)
+    : memory_(memory),
+      chips_(chips),
+      connector_(options),
+      channel_(connector_.open(), [this](const std::string& why, uint64_t received) {
+        return recover(why, received);
+      }) {}
+
+void WorkerLink::interrupt() {
+  channel_.post(Kind::kInterrupt, {});
+  channel_.flush();
+}
+
+void WorkerLink::note_launch(uint32_t launch, const std::string* name) {
+  if (name == nullptr) {
+    launches_.erase(launch);
+  } else {
+    launches_.emplace(launch, *name);
+  }
+}
+
+std::vector<std::byte> WorkerLink::ask(Kind kind, std::span<const std::byte> request,
+                                       const Transport::InterruptHandler* handler) {
+  if (!lost_.empty()) {
+    throw Error(ErrorCode::kUnavailable, lost_);
+  }
+  channel_.post(kind, request);
+  for (;;) {
+    Message message = receive();
+    switch (message.kind) {
+      case Kind::kAnswer:
+        return std::move(message.bytes);
+      case Kind::kFailure:
+        throw error_of(unpack<Failure>(message.bytes));
+      case Kind::kMsi:
+        handle(unpack<Msi>(message.bytes), handler);
+        break;
+      case Kind::kDmaRead:
+        send_memory(unpack<Range>(message.bytes));
+        break;
+      case Kind::kDmaWrite:
+        take_memory(message.bytes);
+        break;
+      default:
+        lose(fmt::format("{} sends a message of kind {}, which is not its part", connector_.name(),
+                         static_cast<int>(message.kind)));
+    }
+  }
+}
+
+Message WorkerLink::receive() {
+  try {
+    return channel_.receive();
+  } catch (const Error& error) {
+    if (!lost_.empty()) {
+      throw;
+    }
+    lose(fmt::format("{}: {}", connector_.name(), error.message()));
+  }
+}
+
+void WorkerLink::handle(const Msi& msi, const Transport::InterruptHandler* handler) {
+  const bool done =
+      handler != nullptr && *handler && msi.vectors.size() <= chips_ && (*handler)(msi.vectors);
+  channel_.post(Kind::kHandled, pack(Flag{done}));
+}
+
+void WorkerLink::send_memory(const Range& range) {
+  const std::span<const std::byte> bytes = memory_.span(range.iova, range.bytes, range.write);
+  const bool there = bytes.size() >= range.bytes && range.bytes != 0;
+  if (range.ask) {
+    channel_.post(Kind::kDmaData, pack(Flag{there}));
+  } else {
+    channel_.post(Kind::kDmaData, there ? bytes.first(range.bytes) : bytes.first(0));
+  }
+}
+
+void WorkerLink::take_memory(std::span<const std::byte> bytes) {
+  uint64_t iova = 0;
+  if (bytes.size() <= sizeof iova) {
+    refuse_message("bytes of a transfer are missing");
+  }
+  const std::span<const std::byte> data = bytes.subspan(sizeof iova);
+  std::copy_n(bytes.begin(), sizeof iova, std::as_writable_bytes(std::span(&iova, 1)).begin());
+  const std::span<std::byte> to = memory_.span(iova, data.size(), true);
+  if (to.size() >= data.size()) {
+    std::copy(data.begin(), data.end(), to.begin());
+  }
+}
+
+NextConnection WorkerLink::recover(const std::string& why, uint64_t received) {
+  try {
+    return connector_.open_again(why, received);
+  } catch (const Error& error) {
+    lose(error.message());
+  }
+}
+
+void WorkerLink::lose(const std::string& why) {
+  constexpr size_t kMostNames = 4;
+  std::string names;
+  for (const auto& [id, name] : launches_) {
+    if (!names.empty() && static_cast<size_t>(std::ranges::count(names, ',')) + 1 >= kMostNames) {
+      names += ", ..";
+      break;
+    }
+    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", id, name);
+  }
+  lost_ = fmt::format(
+      "the board was lost at cycle {}: {}; {}", now_, why,
+      names.empty() ? std::string("no launch was under way") : "launches under way: " + names);
+  throw Error(ErrorCode::kUnavailable, lost_);
+}
+
+}  // namespace tpu::driver::worker

@@ -1,0 +1,335 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <utility>
+
+#include "board/board_loader.hpp"
+#include "terminal/printable_text.hpp"
+#include "tpu/error.hpp"
+#include "tpu/worker.hpp"
+#include "transport/worker/address.hpp"
+#include "transport/worker/frame.hpp"
+#include "transport/worker/session.hpp"
+#include "transport/worker/tls.hpp"
+#include "transport/worker/token.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using namespace worker;  // NOLINT(google-build-using-namespace)
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostConnections = 64;  // that have not said what they are
+constexpr size_t kMostSessions = 256;    // boards, and drivers that wait
+constexpr std::chrono::seconds kPreambleLimit{5};
+
+// A connection that has not said what it is.
+struct Arrival {
+  base::Descriptor socket;
+  Clock::time_point since = Clock::now();
+};
+
+// A process with a session.
+struct Child {
+  pid_t pid = 0;
+  base::Descriptor notes;
+  uint64_t session = 0;
+  bool has_board = false;
+  bool waits = false;  // for a board
+  std::string who;
+};
+
+class Server {
+ public:
+  explicit Server(const ServeOptions& options)
+      : options_(options), address_(read_address(options.listen)) {
+    spec::load_board(options.board.preset, options.board.overrides);  // what is wrong is said now
+    if (options_.tls_cert.empty() != options_.tls_key.empty()) {
+      throw Error(ErrorCode::kInvalidArgument, "--tls-cert and --tls-key: expected both, or none");
+    }
+    if (!options_.tls_cert.empty()) {
+      if (address_.is_local()) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    "--tls-cert: a Unix socket has no TLS: only this user can reach it");
+      }
+      TlsServer(options_.tls_cert, options_.tls_key);
+    }
+    if (!options_.token.empty()) {
+      read_or_make_token(options_.token);
+    } else if (!address_.is_local()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: every user of this host could connect; give --token FILE, which "
+                              "is made if it is not there",
+                              address_.text));
+    }
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
+      sigaddset(&signals, each);
+    }
+    ::sigprocmask(SIG_BLOCK, &signals, &signals_before_);
+    signals_ = base::Descriptor(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+    listener_ = listen_at(address_, !options_.tls_cert.empty());
+    ::fcntl(listener_.number(), F_SETFL, ::fcntl(listener_.number(), F_GETFL) | O_NONBLOCK);
+    session_ = first_session();
+  }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  ~Server() {
+    for (const Child& child : children_) {
+      ::kill(child.pid, SIGKILL);
+    }
+    if (address_.is_local() && !in_child_) {
+      ::unlink(address_.path.c_str());
+    }
+  }
+
+  /// In a child, its exit code comes back.
+  std::optional<int> run() {
+    spec::print("{}\n", address_.text);
+    std::fflush(stdout);
+    spec::print(stderr, "tpuboard serve: {} of {}: listens at {}\n",
+                options_.boards == 1 ? "a board" : fmt::format("{} boards", options_.boards),
+                options_.board.preset, address_.text);
+    for (;;) {
+      wait();
+      if (stopped()) {
+        return std::nullopt;
+      }
+      take_notes();
+      accept_all();
+      if (const std::optional<int> code = take_preambles()) {
+        return code;
+      }
+      give_boards();
+    }
+  }
+
+ private:
+  // Sessions of an earlier worker at this address are not taken for those of this one.
+  static uint64_t first_session() {
+    const std::vector<std::byte> random = random_secret();
+    uint64_t first = 0;
+    std::memcpy(&first, random.data(), sizeof first / 2);
+    return first + 1;
+  }
+
+  void wait() {
+    std::vector<pollfd> all = {{signals_.number(), POLLIN, 0}, {listener_.number(), POLLIN, 0}};
+    if (arrivals_.size() >= kMostConnections) {
+      all[1].events = 0;
+    }
+    for (const Child& child : children_) {
+      all.push_back({child.notes.number(), POLLIN, 0});
+    }
+    for (const Arrival& arrival : arrivals_) {
+      all.push_back({arrival.socket.number(), POLLIN, 0});
+    }
+    constexpr int kLookMilliseconds = 500;
+    ::poll(all.data(), all.size(), arrivals_.empty() ? -1 : kLookMilliseconds);
+  }
+
+  bool stopped() {
+    signalfd_siginfo signal{};
+    bool stop = false;
+    while (::read(signals_.number(), &signal, sizeof signal) == sizeof signal) {
+      stop |= signal.ssi_signo != SIGCHLD;
+    }
+    for (auto child = children_.begin(); child != children_.end();) {
+      int status = 0;
+      if (::waitpid(child->pid, &status, WNOHANG) == child->pid) {
+        if (WIFSIGNALED(status)) {
+          spec::print(stderr, "tpuboard serve: session {} ({}) was ended by signal {}\n",
+                      child->session, child->who, WTERMSIG(status));
+        }
+        child = children_.erase(child);
+      } else {
+        ++child;
+      }
+    }
+    return stop;
+  }
+
+  // Of those that want a board.
+  void take_notes() {
+    for (Child& child : children_) {
+      pollfd look{child.notes.number(), POLLIN, 0};
+      if (::poll(&look, 1, 0) != 1 || (look.revents & POLLIN) == 0) {
+        continue;
+      }
+      const std::optional<NoteFrame> note = receive_note(child.notes.number());
+      if (note && note->note == Note::kDone) {
+        child.has_board = false;  // the process ends when its files are complete
+      }
+      if (note && note->note == Note::kWant) {
+        child.who = std::string(note->text, strnlen(note->text, sizeof note->text));
+        child.waits = true;
+        queue_.push_back(child.session);
+        if (free_boards() == 0 || queue_.size() > 1) {
+          tell_taken(child);
+          if (!note->waits) {
+            child.waits = false;
+            std::erase(queue_, child.session);
+          }
+        }
+      }
+    }
+  }
+
+  int free_boards() const {
+    return options_.boards - static_cast<int>(std::ranges::count_if(
+                                 children_, [](const Child& child) { return child.has_board; }));
+  }
+
+  void tell_taken(const Child& child) const {
+    std::string who;
+    for (const Child& other : children_) {
+      if (other.has_board) {
+        who += (who.empty() ? "" : "; ") + other.who;
+      }
+    }
+    const std::string text = fmt::format(
+        "{} taken, by {}{}",
+        options_.boards == 1 ? "the board is" : fmt::format("all {} boards are", options_.boards),
+        who, queue_.size() > 1 ? fmt::format(" ({} wait)", queue_.size() - 1) : "");
+    NoteFrame note;
+    note.note = Note::kTaken;
+    std::strncpy(note.text, text.c_str(), sizeof note.text - 1);
+    send_note(child.notes.number(), note);
+  }
+
+  void give_boards() {
+    std::erase_if(queue_, [&](uint64_t session) {
+      return std::ranges::find(children_, session, &Child::session) == children_.end();
+    });
+    while (free_boards() > 0 && !queue_.empty()) {
+      Child& child = *std::ranges::find(children_, queue_.front(), &Child::session);
+      queue_.pop_front();
+      child.waits = false;
+      child.has_board = true;
+      NoteFrame note;
+      note.note = Note::kGiven;
+      send_note(child.notes.number(), note);
+    }
+  }
+
+  void accept_all() {
+    while (arrivals_.size() < kMostConnections) {
+      base::Descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!socket.valid()) {
+        return;
+      }
+      if (address_.is_local()) {
+        if (const base::Peer peer = base::peer_of(socket.number()); peer.user != ::getuid()) {
+          spec::print(stderr, "tpuboard serve: rejected: user {} (pid {})\n", peer.user, peer.pid);
+          continue;
+        }
+      }
+      arrivals_.push_back({std::move(socket)});
+    }
+  }
+
+  std::optional<int> take_preambles() {
+    for (auto arrival = arrivals_.begin(); arrival != arrivals_.end();) {
+      Preamble preamble{};
+      const ssize_t got =
+          ::recv(arrival->socket.number(), &preamble, sizeof preamble, MSG_PEEK | MSG_DONTWAIT);
+      const bool waits =
+          got > 0 ? got < static_cast<ssize_t>(sizeof preamble) : got < 0 && errno == EAGAIN;
+      if (waits && Clock::now() - arrival->since < kPreambleLimit) {
+        ++arrival;
+        continue;
+      }
+      base::Descriptor socket = std::move(arrival->socket);
+      arrival = arrivals_.erase(arrival);
+      if (waits || got <= 0 ||
+          std::memcmp(preamble.magic, Preamble::kMagic, sizeof preamble.magic) != 0) {
+        continue;
+      }
+      ::recv(socket.number(), &preamble, sizeof preamble, 0);
+      if (const std::optional<int> code = pass_on(preamble, std::move(socket))) {
+        return code;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // To the process that has the session, or to a new one; in that, its exit code.
+  std::optional<int> pass_on(const Preamble& preamble, base::Descriptor socket) {
+    const auto known = std::ranges::find(children_, preamble.session, &Child::session);
+    if (preamble.session != 0 && known != children_.end()) {
+      NoteFrame note;
+      note.note = Note::kConnected;
+      note.waits = preamble.tls != 0;
+      send_note(known->notes.number(), note, socket.number());
+      return std::nullopt;
+    }
+    int ends[2];
+    if (children_.size() >= kMostSessions ||
+        ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+      return std::nullopt;  // the connection ends
+    }
+    base::Descriptor here(ends[0]);
+    base::Descriptor there(ends[1]);
+    const uint64_t session = session_++;
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      become_child();
+      here = base::Descriptor();
+      return run_session(options_, std::move(socket), preamble.tls != 0, std::move(there), session,
+                         preamble.session != 0);
+    }
+    if (pid > 0) {
+      children_.push_back({pid, std::move(here), session, false, false, "a new driver"});
+    }
+    return std::nullopt;
+  }
+
+  void become_child() {
+    in_child_ = true;
+    children_.clear();
+    arrivals_.clear();
+    listener_ = base::Descriptor();
+    signals_ = base::Descriptor();
+    ::sigprocmask(SIG_SETMASK, &signals_before_, nullptr);
+    ::setpgid(0, 0);  // Ctrl-C is for the process that listens
+  }
+
+  const ServeOptions& options_;
+  Address address_;
+  sigset_t signals_before_{};
+  base::Descriptor signals_, listener_;
+  bool in_child_ = false;
+  uint64_t session_ = 1;
+  std::list<Arrival> arrivals_;
+  std::list<Child> children_;
+  std::deque<uint64_t> queue_;  // sessions that wait for a board
+};
+
+}  // namespace
+
+void serve_boards(const ServeOptions& options) {
+  std::optional<int> code;
+  {
+    Server server(options);
+    code = server.run();
+  }
+  if (code) {
+    std::fflush(nullptr);
+    ::_exit(*code);
+  }
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,541 @@
+// A board in another process: bits and cycles of one in this process, what is refused, and what
+// becomes of a program whose connection breaks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <openssl/ssl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "format/digest.hpp"
+#include "tests/driver/cutting_proxy.hpp"
+#include "tests/driver/program_builder.hpp"
+#include "tests/driver/worker_process.hpp"
+#include "transport/worker/address.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using namespace std::chrono_literals;
+using test::counting;
+using test::CuttingProxy;
+using test::WorkerProcess;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+ServeOptions null_worker(const std::string& listen = "unix:") {
+  ServeOptions serve;
+  serve.listen = listen;
+  serve.board.transport = "null";
+  return serve;
+}
+
+OpenOptions null_board() {
+  OpenOptions options;
+  options.transport = "null";
+  return options;
+}
+
+/// "Code: text" of the error; empty: there was none.
+std::string refusal(const OpenOptions& options) {
+  try {
+    Board::open(options).close();
+  } catch (const Error& error) {
+    return std::string(error_code_name(error.code())) + ": " + error.message();
+  }
+  return "";
+}
+
+/// Data there and back, on every core; what differs is a failure.
+void use(const Board& board, uint8_t seed) {
+  for (int device = 0; device < 8; ++device) {
+    const HostArray sent = counting(DType::kU8, {5000}, static_cast<uint8_t>(seed + device));
+    const Buffer buffer = board.put(device, sent);
+    EXPECT_EQ(board.copy(buffer, 7 - device).to_host().bytes, sent.bytes) << device;
+  }
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(Worker, NobodyAnswers) {
+  OpenOptions options = null_board();
+  options.connect = "unix:/tmp/no-such-socket";
+  EXPECT_THAT(refusal(options), AllOf(HasSubstr("Unavailable: nobody answers at unix:/tmp/no-such"),
+                                      HasSubstr("tpuboard serve --listen")));
+  options.connect = "tcp:127.0.0.1:1";
+  EXPECT_THAT(refusal(options), HasSubstr("Unavailable: nobody answers at tcp:127.0.0.1:1"));
+}
+
+TEST(Worker, RefusesAddressesThatAreNone) {
+  for (const std::string address :
+       {"unix:", "tcp:host", "tcp::80", "tcp:a:b", "tcp:a:99999", "udp:a:1", "x"}) {
+    OpenOptions options = null_board();
+    options.connect = address;
+    EXPECT_THAT(refusal(options), AllOf(HasSubstr("InvalidArgument: address '" + address + "'"),
+                                        HasSubstr("expected unix:PATH or tcp:HOST:PORT")));
+  }
+  OpenOptions options = null_board();
+  options.connect = "unix:/" + std::string(200, 'a');
+  EXPECT_THAT(refusal(options), HasSubstr("the path has 201 bytes"));
+}
+
+TEST(Worker, SocketIsForItsUser) {
+  const WorkerProcess worker(null_worker());
+  struct stat status {};
+  ASSERT_EQ(::stat(worker.address().substr(5).c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+  use(Board::open(worker.options(null_board())), 1);
+}
+
+TEST(Worker, ItsAddressGoesWithIt) {
+  WorkerProcess worker(null_worker());
+  const WorkerProcess other([&] {
+    ServeOptions serve = null_worker();
+    serve.listen = worker.address();
+    return serve;
+  }());
+  EXPECT_THAT(other.address(), HasSubstr("another worker listens there"));
+  worker.stop(SIGKILL);  // leaves its socket behind
+  ServeOptions serve = null_worker();
+  serve.listen = worker.address();
+  WorkerProcess next(serve);
+  EXPECT_EQ(refusal(next.options(null_board())), "");
+  next.stop(SIGTERM);
+  EXPECT_FALSE(std::filesystem::exists(worker.address().substr(5)));
+}
+
+TEST(Worker, BoardOptionsAndTransportsThatDifferAreRefusedWithBothValues) {
+  ServeOptions serve = null_worker();
+  serve.board.sim.schedule_seed = 7;
+  serve.board.sim.threads = 2;
+  const WorkerProcess worker(serve);
+  OpenOptions options = worker.options(null_board());
+  options.preset = "v2_8";
+  EXPECT_THAT(refusal(options), AllOf(HasSubstr("FailedPrecondition"), HasSubstr("v3_8"),
+                                      HasSubstr("v2_8"), HasSubstr("OpenOptions::preset")));
+  options = worker.options(null_board());
+  options.transport = "sim";
+  EXPECT_THAT(refusal(options), AllOf(HasSubstr("FailedPrecondition: OpenOptions::transport"),
+                                      HasSubstr("null"), HasSubstr("sim")));
+  options = worker.options(null_board());
+  options.sim.schedule_seed = 8;
+  EXPECT_THAT(refusal(options),
+              HasSubstr("InvalidArgument: SimOptions::schedule_seed: the worker was started with "
+                        "7, this program asks for 8"));
+  options = worker.options(null_board());
+  options.sim.threads = 3;
+  EXPECT_THAT(refusal(options), AllOf(HasSubstr("SimOptions::threads"), HasSubstr("with 2"),
+                                      HasSubstr("asks for 3")));
+  options = worker.options(null_board());
+  options.sim.trace_path = "/tmp/trace.txt";
+  EXPECT_THAT(refusal(options), AllOf(HasSubstr("SimOptions::trace_path"), HasSubstr("none"),
+                                      HasSubstr("belong to the worker")));
+}
+
+TEST(Worker, TokensAreNeededAndCompared) {
+  const WorkerProcess worker(null_worker("tcp:"));
+  const OpenOptions right = worker.options(null_board());
+  EXPECT_EQ(file_text(right.connect_token).size(), 65u);
+  EXPECT_EQ(refusal(right), "");
+  OpenOptions options = right;
+  options.connect_token = "";
+  EXPECT_THAT(refusal(options), HasSubstr("FailedPrecondition: the worker needs a token"));
+  const std::string other = worker.folder() + "/other";
+  std::ofstream(other) << std::string(64, 'a') << "\n";
+  options.connect_token = other;
+  EXPECT_THAT(refusal(options), AllOf(HasSubstr("FailedPrecondition: token"),
+                                      HasSubstr("others can read it (mode 0644); chmod 600")));
+  std::filesystem::permissions(other, std::filesystem::perms(0600));
+  EXPECT_THAT(refusal(options), HasSubstr("FailedPrecondition: the token is not the worker's"));
+  std::ofstream(other) << "abc";
+  EXPECT_THAT(refusal(options), HasSubstr("expected 64 hexadecimal digits"));
+  options.connect_token = worker.folder() + "/none";
+  EXPECT_THAT(refusal(options), HasSubstr("No such file"));
+}
+
+TEST(Worker, ListensToOtherHostsOnlyWithTls) {
+  ServeOptions serve = null_worker("tcp:0.0.0.0:0");
+  serve.token = ::testing::TempDir() + "/worker_token";
+  EXPECT_THAT(WorkerProcess(serve).address(), HasSubstr("only with TLS"));
+  serve.listen = "tcp:127.0.0.1:0";
+  serve.token = "";
+  EXPECT_THAT(WorkerProcess(serve).address(), HasSubstr("give --token FILE"));
+}
+
+// With a name or an address, and an age in days.
+struct Certificate {
+  std::string pem, key;
+};
+Certificate certificate(const std::string& folder, const std::string& name, int days) {
+  const Certificate made{folder + "/" + name + ".pem", folder + "/" + name + ".key"};
+  const std::string command =
+      "openssl req -new -newkey rsa:2048 -nodes -subj /CN=worker -keyout " + made.key + " -out " +
+      made.pem + ".req 2>/dev/null && printf subjectAltName=" +
+      (name == "other" ? "DNS:elsewhere" : "IP:127.0.0.1") + " > " + made.pem +
+      ".ext && openssl x509 -req -in " + made.pem + ".req -signkey " + made.key + " -days " +
+      std::to_string(days) + " -extfile " + made.pem + ".ext -out " + made.pem + " 2>/dev/null";
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  return made;
+}
+
+TEST(Worker, TlsKnowsTheWorkerByItsCertificate) {
+  const std::string folder = ::testing::TempDir();
+  const Certificate good = certificate(folder, "good", 2);
+  const Certificate other = certificate(folder, "other", 2);
+  const Certificate old = certificate(folder, "old", -1);
+  ServeOptions serve = null_worker("tcp:");
+  serve.tls_cert = good.pem;
+  serve.tls_key = good.key;
+  {
+    const WorkerProcess worker(serve);
+    OpenOptions options = worker.options(null_board());
+    EXPECT_THAT(refusal(options), AllOf(HasSubstr("speaks TLS"), HasSubstr("connect_ca")));
+    options.connect_ca = other.pem;
+    EXPECT_THAT(refusal(options), HasSubstr("the certificate of the worker is rejected"));
+    options.connect_ca = good.pem;
+    const Board board = Board::open(options);
+    use(board, 3);
+    const HostArray large = counting(DType::kI32, {3 << 20});
+    EXPECT_EQ(board.put(1, large).to_host().bytes, large.bytes);
+    board.close();
+  }
+  {
+    const WorkerProcess plain(null_worker("tcp:"));
+    OpenOptions options = plain.options(null_board());
+    options.connect_ca = good.pem;
+    EXPECT_THAT(refusal(options), HasSubstr("speaks no TLS"));
+  }
+  serve.tls_cert = other.pem;
+  serve.tls_key = other.key;
+  {
+    const WorkerProcess worker(serve);
+    OpenOptions options = worker.options(null_board());
+    options.connect_ca = other.pem;
+    EXPECT_THAT(refusal(options), AllOf(HasSubstr("certificate"), HasSubstr("mismatch")));
+  }
+  serve.tls_cert = old.pem;
+  serve.tls_key = old.key;
+  EXPECT_THAT(WorkerProcess(serve).address(), HasSubstr("the certificate has expired"));
+  serve.tls_cert = good.pem;
+  EXPECT_THAT(WorkerProcess(serve).address(), HasSubstr("expected the key of the certificate"));
+}
+
+// The worker refuses to start with one; it can expire later.
+TEST(Worker, ACertificateThatExpiredSinceIsRefusedByTheProgram) {
+  const Certificate old = certificate(::testing::TempDir(), "expired", -1);
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+  ::listen(listener, 1);
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size);
+  std::thread server([&] {
+    const std::unique_ptr<SSL_CTX, decltype(&::SSL_CTX_free)> context(
+        ::SSL_CTX_new(::TLS_server_method()), ::SSL_CTX_free);
+    ::SSL_CTX_use_certificate_chain_file(context.get(), old.pem.c_str());
+    ::SSL_CTX_use_PrivateKey_file(context.get(), old.key.c_str(), SSL_FILETYPE_PEM);
+    const int connection = ::accept(listener, nullptr, nullptr);
+    worker::Preamble preamble{};
+    ::recv(connection, &preamble, sizeof preamble, MSG_WAITALL);
+    const worker::PreambleAnswer answer{{'T', 'P', 'U', 'W'}, preamble.version, 1, 0};
+    ::send(connection, &answer, sizeof answer, MSG_NOSIGNAL);
+    const std::unique_ptr<SSL, decltype(&::SSL_free)> ssl(::SSL_new(context.get()), ::SSL_free);
+    ::SSL_set_fd(ssl.get(), connection);
+    ::SSL_accept(ssl.get());
+    ::close(connection);
+  });
+  OpenOptions options = null_board();
+  options.connect = "tcp:127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+  options.connect_ca = old.pem;
+  EXPECT_THAT(refusal(options), AllOf(HasSubstr("FailedPrecondition: the certificate of the worker "
+                                                "is rejected"),
+                                      HasSubstr("expired")));
+  server.join();
+  ::close(listener);
+}
+
+TEST(Worker, ABoardThatIsTakenIsToldByWhom) {
+  const WorkerProcess worker(null_worker());
+  Board first = Board::open(worker.options(null_board()));
+  EXPECT_THAT(refusal(worker.options(null_board())),
+              AllOf(HasSubstr("ResourceExhausted: the board is taken, by pid " +
+                              std::to_string(::getpid())),
+                    HasSubstr("OpenOptions::connect_wait")));
+  OpenOptions patient = worker.options(null_board());
+  patient.connect_wait = 0.3;
+  EXPECT_THAT(refusal(patient), HasSubstr("ResourceExhausted: the board is taken, by pid"));
+  patient.connect_wait = 30;
+  std::thread later([&] {
+    std::this_thread::sleep_for(200ms);
+    first.close();
+  });
+  use(Board::open(patient), 5);
+  later.join();
+}
+
+TEST(Worker, HasAsManyBoardsAsItWasToldTo) {
+  ServeOptions serve = null_worker();
+  serve.boards = 2;
+  const WorkerProcess worker(serve);
+  const Board first = Board::open(worker.options(null_board()));
+  const Board second = Board::open(worker.options(null_board()));
+  EXPECT_THAT(refusal(worker.options(null_board())), HasSubstr("all 2 boards are taken"));
+  use(first, 1);
+  use(second, 9);
+}
+
+TEST(Worker, AProgramThatDiesGivesItsBoardBack) {
+  const WorkerProcess worker(null_worker());
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Board board = Board::open(worker.options(null_board()));
+    use(board, 1);
+    ::_exit(0);  // closes nothing
+  }
+  ::waitpid(child, nullptr, 0);
+  OpenOptions patient = worker.options(null_board());
+  patient.connect_wait = 20;
+  const auto begin = std::chrono::steady_clock::now();
+  use(Board::open(patient), 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);  // not the 60 of --linger
+}
+
+// The null board's launch runs for its whole time limit.
+TEST(Worker, EndsWithANamedErrorWhenTheWorkerIsKilled) {
+  ServeOptions serve = null_worker("tcp:");
+  serve.linger = 300ms;
+  WorkerProcess worker(serve);
+  const Board board = Board::open(worker.options(null_board()));
+  const Buffer buffer = board.put(0, counting(DType::kI32, {100}));
+  buffer.to_host();
+  worker.stop(SIGKILL);
+  try {
+    board.put(1, counting(DType::kI32, {100})).to_host();
+    ADD_FAILURE() << "the board went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    EXPECT_THAT(error.message(),
+                AllOf(HasSubstr("the board was lost at cycle "), HasSubstr("the worker at tcp:"),
+                      HasSubstr("no launch was under way")));
+  }
+  board.close();
+}
+
+TEST(Worker, SharedMemoryThatDoesNotSufficeIsAnErrorOfOpen) {
+  const WorkerProcess worker(null_worker());
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{1 << 20, 1 << 20};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THAT(refusal(worker.options(null_board())),
+              AllOf(HasSubstr("ResourceExhausted: no shared memory of"), HasSubstr("bytes")));
+}
+
+TEST(Worker, RefusesWhatItCannotDoInWords) {
+  const WorkerProcess worker(null_worker());
+  const Board board = Board::open(worker.options(null_board()));
+  try {
+    board.save_snapshot(worker.folder() + "/snap", {});
+    ADD_FAILURE() << "a snapshot was saved";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("in another process has no snapshots"));
+  }
+  use(board, 2);
+}
+
+// How many times the environment says, or `usual`.
+int times(const char* variable, int usual) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? usual : std::atoi(text);
+}
+
+/// Cuts behind a random number of bytes, in either direction.
+test::Harm cuts_at_random(uint32_t seed, int mean_bytes) {
+  struct State {
+    std::minstd_rand random;
+    int64_t left;
+  };
+  const auto state = std::make_shared<State>(State{std::minstd_rand(seed), 20'000});
+  return [state, mean_bytes](std::vector<char>& bytes, bool /*to_worker*/) {
+    const auto size = static_cast<int64_t>(bytes.size());
+    if (state->left > size) {
+      state->left -= size;
+      return false;
+    }
+    bytes.resize(static_cast<size_t>(state->left));
+    state->left = 1 + static_cast<int64_t>(state->random() % static_cast<uint32_t>(2 * mean_bytes));
+    return true;
+  };
+}
+
+TEST(Worker, GoesOnOverConnectionsThatAreCut) {
+  const int cuts = times("TPUBOARD_TEST_CUTS", 40);
+  const WorkerProcess worker(null_worker("tcp:"));
+  CuttingProxy proxy(worker.address(), cuts_at_random(11, 30'000));
+  OpenOptions options = worker.options(null_board());
+  options.connect = proxy.address();
+  const Board board = Board::open(options);
+  for (uint8_t round = 0; proxy.cuts() < cuts; ++round) {
+    use(board, round);
+    const HostArray large = counting(DType::kI32, {2000}, round);
+    EXPECT_EQ(board.put(round % 8, large).to_host().bytes, large.bytes);
+  }
+  board.close();
+}
+
+// Bits flipped, bytes sent twice: the frame is found out, and the session goes on.
+TEST(Worker, GoesOnBehindDamagedAndReplayedFrames) {
+  const WorkerProcess worker(null_worker("tcp:"));
+  std::minstd_rand random(3);
+  std::atomic<int> harmed = 0;
+  int64_t left = 50'000;
+  CuttingProxy proxy(worker.address(), [&](std::vector<char>& bytes, bool /*to_worker*/) {
+    left -= static_cast<int64_t>(bytes.size());
+    if (left > 0) {
+      return false;
+    }
+    left = 20'000 + static_cast<int64_t>(random() % 60'000);
+    ++harmed;
+    if (random() % 2 == 0) {
+      bytes[random() % bytes.size()] ^= static_cast<char>(1U << random() % 8);
+    } else {
+      const std::vector<char> twice = bytes;
+      bytes.insert(bytes.end(), twice.begin(), twice.end());
+    }
+    return false;
+  });
+  OpenOptions options = worker.options(null_board());
+  options.connect = proxy.address();
+  const Board board = Board::open(options);
+  for (uint8_t round = 0; harmed < 20; ++round) {
+    use(board, round);
+    const HostArray large = counting(DType::kI32, {2000}, round);
+    EXPECT_EQ(board.put(round % 8, large).to_host().bytes, large.bytes);
+  }
+  board.close();
+}
+
+TEST(Worker, AConnectionThatStaysAwayIsANamedError) {
+  ServeOptions serve = null_worker("tcp:");
+  serve.linger = 400ms;
+  const WorkerProcess worker(serve);
+  CuttingProxy proxy(worker.address(), [](std::vector<char>&, bool) { return false; });
+  OpenOptions options = worker.options(null_board());
+  options.connect = proxy.address();
+  const Board board = Board::open(options);
+  use(board, 1);
+  proxy.stop();
+  try {
+    use(board, 2);
+    ADD_FAILURE() << "the board went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    EXPECT_THAT(error.message(), AllOf(HasSubstr("the board was lost at cycle"),
+                                       HasSubstr("seconds were allowed for another one")));
+  }
+  board.close();
+  OpenOptions patient = worker.options(null_board());
+  patient.connect_wait = 20;
+  use(Board::open(patient), 3);  // the lease ended too
+}
+
+#ifdef TPUC
+/// Compiles a training step of tests/data.
+std::vector<std::byte> compiled(const std::string& name, const std::string& folder) {
+  const std::string out = folder + "/program.tpuexe";
+  const std::string command = std::string(TPUC) + " " + TPU_TEST_DATA + "/" + name + " -o " + out;
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  const std::string text = file_text(out);
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Time, every counter of every core, and the bits of all results, after each of some steps.
+std::string train(const Board& board, const std::vector<std::byte>& executable, int steps) {
+  std::ostringstream out;
+  const Executable program = board.load(executable);
+  std::vector<Array> arguments;
+  std::minstd_rand random(5);
+  for (size_t i = 0; i < program.arguments().size(); ++i) {
+    const ParameterInfo& info = program.arguments()[i];
+    HostArray array{info.dtype, info.shape, {}};
+    array.bytes.resize(byte_count(info.dtype, info.shape));
+    if (info.dtype == DType::kF32) {
+      for (size_t at = 0; at < array.bytes.size(); at += sizeof(float)) {
+        const float value = static_cast<float>(random() % 2001) * 1e-4F - 0.1F;
+        std::memcpy(array.bytes.data() + at, &value, sizeof value);
+      }
+    }
+    arguments.push_back(program.put(i, array));
+  }
+  for (int step = 0; step < steps; ++step) {
+    const RunResult result = program.run(arguments);
+    result.done.wait();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (const int to = program.arguments()[i].donated_to; to >= 0) {
+        arguments[i] = result.outputs[static_cast<size_t>(to)];
+      }
+    }
+    Digest digest;
+    for (const Array& array : result.outputs) {
+      digest.add(array.to_host());
+    }
+    const BoardCounters counters = board.peek();
+    out << counters.now_cycles << " " << digest.finish();
+    for (const CoreCounters& core : counters.cores) {
+      for (const uint64_t counter : core.all) {
+        out << " " << counter;
+      }
+      out << " " << core.hart_instructions << " " << core.times.compute << " " << core.times.stalled
+          << " " << core.times.host;
+    }
+    out << "\n";
+  }
+  board.close();
+  return out.str();
+}
+
+class WorkerBoard : public ::testing::TestWithParam<const char*> {};
+
+// The board of this process, behind a Unix socket, behind TCP, behind TCP that is cut.
+TEST_P(WorkerBoard, HasTheBitsAndCyclesOfTheBoardInThisProcess) {
+  ServeOptions serve;
+  serve.board.sim.threads = 2;
+  const WorkerProcess local(serve);
+  serve.listen = "tcp:";
+  const WorkerProcess far(serve);
+  const std::vector<std::byte> program = compiled(GetParam(), local.folder());
+  constexpr int kSteps = 4;
+  const std::string here = train(Board::open(), program, kSteps);
+  EXPECT_EQ(train(Board::open(local.options()), program, kSteps), here);
+  OpenOptions same = local.options();
+  same.sim.threads = 2;
+  EXPECT_EQ(train(Board::open(same), program, kSteps), here);  // nothing stays of the first
+  EXPECT_EQ(train(Board::open(far.options()), program, kSteps), here);
+  CuttingProxy proxy(far.address(), cuts_at_random(7, 100'000));
+  OpenOptions options = far.options();
+  options.connect = proxy.address();
+  EXPECT_EQ(train(Board::open(options), program, kSteps), here);
+  EXPECT_GT(proxy.cuts(), 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, WorkerBoard,
+                         ::testing::Values("mlp_adam.mlirbc", "collectives.mlirbc"));
+#endif
+
+}  // namespace
+}  // namespace tpu::driver

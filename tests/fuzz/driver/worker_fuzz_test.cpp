@@ -1,0 +1,206 @@
+// Damaged frames and messages for a worker, under sanitizers: each is used, answered with an error,
+// or ends the connection. TPUBOARD_TEST_FRAMES says how many there are.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "board/board_loader.hpp"
+#include "tpu/error.hpp"
+#include "transport/worker/board_service.hpp"
+#include "transport/worker/channel.hpp"
+#include "transport/worker/worker_messages.hpp"
+
+namespace tpu::driver::worker {
+namespace {
+
+constexpr int kUsualFrames = 6000;
+constexpr int kFramesOfASession = 24;
+constexpr uint32_t kSeed = 20261129;
+
+using Bytes = std::vector<std::byte>;
+
+int frames_to_send() {
+  const char* const text = std::getenv("TPUBOARD_TEST_FRAMES");
+  return text == nullptr ? kUsualFrames : std::atoi(text);
+}
+
+/// Reads what a driver sent once, and writes to nobody.
+class RecordedStream : public Stream {
+ public:
+  explicit RecordedStream(Bytes bytes) : bytes_(std::move(bytes)) {}
+  size_t read(std::span<std::byte> to, base::Descriptor* /*descriptor*/) override {
+    const size_t count = std::min({to.size(), bytes_.size() - at_, size_t{5000}});
+    if (count == 0) {
+      throw ConnectionLost("the other end has closed the connection");
+    }
+    std::copy_n(bytes_.begin() + static_cast<ptrdiff_t>(at_), count, to.begin());
+    at_ += count;
+    return count;
+  }
+  void write(std::span<const std::byte> bytes, int /*descriptor*/) override {
+    written_ += bytes.size();
+  }
+  void shut_down() override {}
+  int socket() const override { return -1; }
+  void limit_reads(std::chrono::milliseconds /*limit*/) override {}
+
+  size_t written() const { return written_; }
+
+ private:
+  Bytes bytes_;
+  size_t at_ = 0;
+  size_t written_ = 0;
+};
+
+struct Sample {
+  Kind kind;
+  Bytes payload;
+};
+
+Attach attach() {
+  const spec::BoardParams params = spec::load_board("v3_8");
+  Attach attach;
+  attach.board = params.board.name;
+  attach.hash = spec::board_hash(params);
+  attach.transport = "null";
+  attach.sim.mxu = {{"board.*", "fast"}};
+  return attach;
+}
+
+/// A message of each kind that a driver sends.
+std::vector<Sample> samples() {
+  std::vector<Sample> all = {
+      {Kind::kAttach, pack(attach())},
+      {Kind::kMap, pack(Map{0x10000, 1 << 20})},
+      {Kind::kRead, pack(Read{1, 0, 0x20})},
+      {Kind::kWrites, pack(Writes{{{0, 0, 0x1000, 1}, {3, 0, 0x1004, 2}}})},
+      {Kind::kBlock, pack(Block{2, 2, 64, Bytes(300, std::byte{7})})},
+      {Kind::kRun, pack(Run{.handles = true})},
+      {Kind::kRun, pack(Run{.has_until = true, .until = 100})},
+      {Kind::kInterrupt, {}},
+      {Kind::kProgram, pack(Program{1, Bytes(100, std::byte{3})})},
+      {Kind::kName, pack(Name{5, 1, 7})},
+      {Kind::kPrepares, pack(Flag{true})},
+      {Kind::kHandled, pack(Flag{true})},
+      {Kind::kDmaData, Bytes(64, std::byte{1})},
+  };
+  for (int kind = 0; kind <= static_cast<int>(CallKind::kChangeSim); ++kind) {
+    Call call;
+    call.kind = static_cast<CallKind>(kind);
+    call.device = 3;
+    call.threads = {1, 2};
+    call.sim.waves_scopes = {"board.*"};
+    all.push_back({Kind::kCall, pack(call)});
+  }
+  return all;
+}
+
+void damage(Bytes& bytes, std::mt19937& random) {
+  for (uint32_t turn = random() % 3; turn-- > 0 && !bytes.empty();) {
+    switch (random() % 4) {
+      case 0:
+        bytes[random() % bytes.size()] ^= static_cast<std::byte>(1U << random() % 8);
+        break;
+      case 1:
+        bytes[random() % bytes.size()] = static_cast<std::byte>(random() % 2 == 0 ? 0xff : 0);
+        break;
+      case 2:
+        bytes.resize(random() % (bytes.size() + 1));
+        break;
+      default:
+        bytes.insert(bytes.begin() + static_cast<ptrdiff_t>(random() % bytes.size()),
+                     1 + random() % 9, static_cast<std::byte>(random()));
+    }
+  }
+}
+
+TEST(WorkerFuzz, DamagedFramesOfADriverAreUsedOrRejected) {
+  const std::vector<Sample> all = samples();
+  std::mt19937 random(kSeed);
+  OpenOptions options;
+  options.transport = "null";
+  size_t answered = 0;
+  int ended = 0;
+  for (int sent = 0; sent < frames_to_send(); sent += kFramesOfASession) {
+    Bytes bytes;
+    for (uint64_t number = 1; number <= kFramesOfASession; ++number) {
+      Sample sample = number == 1 ? all[0] : all[random() % all.size()];
+      if (number > 1 || random() % 4 == 0) {
+        damage(sample.payload, random);
+      }
+      Frame frame;
+      frame.kind = random() % 16 == 0 ? static_cast<Kind>(random() % 32) : sample.kind;
+      frame.more = random() % 16 == 0;
+      frame.number = random() % 64 == 0 ? random() : number;
+      frame.acknowledged = random() % 8 == 0 ? random() : 0;
+      Bytes made = write_frame(frame, sample.payload);
+      if (random() % 32 == 0) {
+        damage(made, random);  // the checksum too
+      }
+      bytes.insert(bytes.end(), made.begin(), made.end());
+    }
+    auto stream = std::make_unique<RecordedStream>(std::move(bytes));
+    RecordedStream& recorded = *stream;
+    auto reader = std::make_unique<FrameReader>(recorded);
+    size_t written = 0;
+    try {
+      Channel channel({std::move(stream), std::move(reader), 0},
+                      [&](const std::string& why, uint64_t) -> NextConnection {
+                        written = recorded.written();
+                        throw Error(ErrorCode::kUnavailable, why);
+                      });
+      BoardService(channel, options, [] {}).serve();
+    } catch (const Error& error) {
+      EXPECT_FALSE(error.message().empty());
+      ++ended;
+    }
+    answered += written;
+  }
+  EXPECT_GT(ended, 0);
+  EXPECT_GT(answered, 1000u);  // some were good
+}
+
+TEST(WorkerFuzz, DamagedAnswersOfAWorkerAreReadOrRejected) {
+  std::mt19937 random(kSeed);
+  Answer stats;
+  stats.stats.counters = {{1, 2, 3}, {4}};
+  stats.stats.waits.resize(2);
+  stats.stats.waits[0].ender.emplace();
+  stats.stats.places.resize(2);
+  stats.stats.places[1].loops.resize(3);
+  stats.stats.profile.push_back({"name", "unit", 0.5, 1, 2, 3});
+  Stopped stopped;
+  stopped.outcome.msi = {1, 2, 3, 4};
+  stopped.outcome.console.push_back({3, "text"});
+  const std::vector<Bytes> good = {pack(stats), pack(stopped), pack(Welcome{}), pack(Attached{}),
+                                   pack(Failure{1, "text", 2, "op", "source"})};
+  EXPECT_EQ(pack(unpack<Answer>(good[0])), good[0]);
+  EXPECT_EQ(pack(unpack<Stopped>(good[1])), good[1]);
+  int rejected = 0;
+  for (int i = 0; i < frames_to_send(); ++i) {
+    Bytes bytes = good[random() % good.size()];
+    damage(bytes, random);
+    const auto read = [&](auto message) {
+      try {
+        unpack<decltype(message)>(bytes);
+      } catch (const Error&) {
+        ++rejected;
+      }
+    };
+    read(Answer());
+    read(Stopped());
+    read(Welcome());
+    read(Attached());
+    read(Failure());
+    read(Hello());
+  }
+  EXPECT_GT(rejected, frames_to_send());
+}
+
+}  // namespace
+}  // namespace tpu::driver::worker
