@@ -162,7 +162,7 @@ int32_t tpu_program_core(const tpu_program* program, uint32_t partition) {
   if (program == nullptr || partition >= program->executable->partitions) {
     return -1;
   }
-  const std::vector<uint8_t>& cores = program->executable->cores;
+  const std::vector<uint16_t> cores = tpu::exe::cores_of(*program->executable);
   return static_cast<int32_t>(cores.empty() ? partition : cores[partition]);
 }
 

@@ -29,8 +29,8 @@ std::string tensor_line(const exe::TensorT& tensor, const exe::ExecutableT& exe)
   if (!tensor.owned_elements.empty()) {
     text += fmt::format(", sharded over its owners in {} runs", tensor.owned_elements.size());
   }
-  if (!tensor.terms.empty()) {
-    text += fmt::format(", a sum; terms of the cores: {}", fmt::join(tensor.terms, ","));
+  if (const std::vector<uint16_t> terms = exe::terms_of(tensor); !terms.empty()) {
+    text += fmt::format(", a sum; terms of the cores: {}", fmt::join(terms, ","));
   }
   if (tensor.donated_to >= 0) {
     text += fmt::format(", donated to result {}", tensor.donated_to);

@@ -142,7 +142,7 @@ std::shared_ptr<const CompiledProgram> stored_program(std::span<const std::byte>
   } catch (const exe::ExecutableError& error) {
     throw driver::Error(driver::ErrorCode::kInvalidArgument, error.what());
   }
-  const std::vector<uint8_t>& cores = program->executable->cores;
+  const std::vector<uint16_t> cores = exe::cores_of(*program->executable);
   program->fingerprint = program_key(artifact, ProcessBoard::params(), {cores.begin(), cores.end()},
                                      form_text({.import = import}));
   program->artifact = std::move(artifact);

@@ -54,7 +54,8 @@ driver::Layout layout_of(const exe::TensorT& tensor, const BuildOptions& build) 
     layout.offsets.push_back(of_framework(
         driver::Shape(first, first + static_cast<ptrdiff_t>(rank)), tensor, build.replicas));
   }
-  layout.terms.assign(tensor.terms.begin(), tensor.terms.end());
+  const std::vector<uint16_t> terms = exe::terms_of(tensor);
+  layout.terms.assign(terms.begin(), terms.end());
   layout.replicated =
       build.replicas == 1
           ? tensor.replicated

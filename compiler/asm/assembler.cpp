@@ -161,10 +161,12 @@ class Assembler {
       }
       exe_.partitions = static_cast<uint32_t>(text::parse_range(
           d.word(1, "a number of cores"), 1, exe::kMaxPartitions, "the number of cores"));
+      std::vector<uint16_t> cores;
       for (const int64_t core : d.list("cores")) {
-        exe_.cores.push_back(static_cast<uint8_t>(
-            text::parse_range(std::to_string(core), 0, UINT8_MAX, "the number of a core")));
+        cores.push_back(static_cast<uint16_t>(text::parse_range(
+            std::to_string(core), 0, exe::kMaxPartitions - 1, "the number of a core")));
       }
+      exe::set_cores(exe_, cores);
     } else if (head == ".note") {
       exe_.notes.push_back(text::parse_string(d.word(1, "a text in quotes")));
     } else if (head == ".stat") {
@@ -235,20 +237,23 @@ class Assembler {
     for (const int64_t n : d.list("owned_elements")) {
       t->owned_elements.push_back(static_cast<uint64_t>(n));
     }
+    std::vector<uint16_t> owners, terms;
     for (const int64_t core : d.list("owned_by")) {
       if (core < 0 || core >= exe_.partitions) {
         throw Error("owned_by= expects cores from 0 to " + std::to_string(exe_.partitions - 1) +
                     ", found " + std::to_string(core));
       }
-      t->owned_by.push_back(static_cast<uint8_t>(core));
+      owners.push_back(static_cast<uint16_t>(core));
     }
     for (const int64_t term : d.list("terms")) {
       if (term < 0 || term >= exe_.partitions) {
         throw Error("terms= expects numbers from 0 to " + std::to_string(exe_.partitions - 1) +
                     ", found " + std::to_string(term));
       }
-      t->terms.push_back(static_cast<uint8_t>(term));
+      terms.push_back(static_cast<uint16_t>(term));
     }
+    exe::set_owners(*t, owners);
+    exe::set_terms(*t, terms);
     return t;
   }
 

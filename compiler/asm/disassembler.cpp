@@ -100,14 +100,15 @@ class Disassembler {
   void line(const std::string& s) { out_ += s + "\n"; }
 
   void tensor(const char* directive, const exe::TensorT& t) {
+    const std::vector<uint16_t> owners = exe::owners_of(t), terms = exe::terms_of(t);
     line(std::string(directive) + " " + quote(t.name) + " elem=" + exe::elem_name(t.elem) +
          " global=" + list(t.global_dims) + " local=" + list(t.local_dims) +
          " offsets=" + list(t.offsets) + " replicated=" + (t.replicated ? "1" : "0") +
          " slot=" + std::to_string(t.slot) + " donated_to=" + std::to_string(t.donated_to) +
-         (t.owned_by.empty()
+         (owners.empty()
               ? ""
-              : " owned_elements=" + list(t.owned_elements) + " owned_by=" + list(t.owned_by)) +
-         (t.terms.empty() ? "" : " terms=" + list(t.terms)));
+              : " owned_elements=" + list(t.owned_elements) + " owned_by=" + list(owners)) +
+         (terms.empty() ? "" : " terms=" + list(terms)));
   }
 
   void tables() {
@@ -115,7 +116,7 @@ class Disassembler {
     line(".board " + quote(exe_.board_name) + " hash=" + std::to_string(exe_.board_hash) +
          " isa=" + std::to_string(exe_.isa_version));
     line(".partitions " + std::to_string(exe_.partitions) +
-         (exe_.cores.empty() ? "" : " cores=" + list(exe_.cores)));
+         (exe::cores_of(exe_).empty() ? "" : " cores=" + list(exe::cores_of(exe_))));
     for (const auto& s : exe_.slots) {
       line(std::string(".slot ") + exe::EnumNameSlotKind(s->kind) +
            " bytes=" + std::to_string(s->bytes) + " index=" + std::to_string(s->index));

@@ -53,6 +53,7 @@ std::unique_ptr<exe::TensorT> tensor(const Module& module, const Type& global, c
                        local.dims.begin() + static_cast<ptrdiff_t>(global.dims.size()));
   t->replicated = sharding.is_replicated();
   t->slot = static_cast<uint32_t>(slot);
+  std::vector<uint16_t> terms;
   for (int64_t core = 0; core < module.num_cores; ++core) {
     const Dims index = t->replicated ? Dims(global.dims.size(), 0)
                                      : sharding.shard_index(module.mesh, core, global.dims.size());
@@ -60,9 +61,10 @@ std::unique_ptr<exe::TensorT> tensor(const Module& module, const Type& global, c
       t->offsets.push_back(index[d] * local.dims[d]);
     }
     if (!sharding.unreduced.empty()) {
-      t->terms.push_back(static_cast<uint8_t>(sharding.term_index(module.mesh, core)));
+      terms.push_back(static_cast<uint16_t>(sharding.term_index(module.mesh, core)));
     }
   }
+  exe::set_terms(*t, terms);
   return t;
 }
 
@@ -132,10 +134,12 @@ void own(exe::TensorT& tensor, const ShardedState& state, const Module& module) 
   for (const int64_t d : tensor.local_dims) {
     elements *= d;
   }
+  std::vector<uint16_t> owners;
   for (const OwnedRun& run : owned_runs(state, elements, module.num_cores)) {
     tensor.owned_elements.push_back(static_cast<uint64_t>(run.elements));
-    tensor.owned_by.push_back(static_cast<uint8_t>(run.core));
+    owners.push_back(static_cast<uint16_t>(run.core));
   }
+  exe::set_owners(tensor, owners);
 }
 
 void add_parameters(exe::ExecutableT& e, const Module& module,
@@ -350,7 +354,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   e.board_name = board.board.name;
   e.board_hash = spec::board_hash(board);
   e.partitions = static_cast<uint32_t>(module.num_cores);
-  e.cores.assign(options.cores.begin(), options.cores.end());
+  exe::set_cores(e, {options.cores.begin(), options.cores.end()});
   ImageInfo info;
   info.slots = static_cast<uint32_t>(listing.slots.size());
   info.cores = e.partitions;

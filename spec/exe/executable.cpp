@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 
 #include "exe/executable_check.hpp"
 #include "tpu/spec/isa.hpp"
@@ -44,6 +45,23 @@ constexpr bool names_of_the_isa() {
   return true;
 }
 static_assert(names_of_the_isa());
+
+using Wide = std::vector<uint16_t>;
+
+Wide list_of(const std::vector<uint8_t>& bytes, const Wide& wide) {
+  return wide.empty() ? Wide(bytes.begin(), bytes.end()) : wide;
+}
+
+void set_list(std::vector<uint8_t>& bytes, Wide& wide, const Wide& values) {
+  bytes.clear();
+  wide.clear();
+  if (std::ranges::all_of(values, [](uint16_t value) { return value <= UINT8_MAX; })) {
+    std::ranges::transform(values, std::back_inserter(bytes),
+                           [](uint16_t value) { return static_cast<uint8_t>(value); });
+  } else {
+    wide = values;
+  }
+}
 
 [[noreturn]] void refuse(const std::string& what) { throw ExecutableError(what); }
 
@@ -108,6 +126,8 @@ void check_unpacked_size(const Executable& exe, uint64_t payload_bytes) {
       total.add(tensor.owned_elements());
       total.add(tensor.owned_by());
       total.add(tensor.terms());
+      total.add(tensor.wide_owned_by());
+      total.add(tensor.wide_terms());
     });
   }
   UnpackedBytes::each(exe.constants(), [&](const Constant& c) { total.add(c.data()); });
@@ -127,6 +147,7 @@ uint64_t check_fits(const ExecutableT& exe) {
   for (const auto* tensors : {&exe.args, &exe.results}) {
     for (const auto& t : *tensors) {
       bytes += kTableBytes + t->name.size() + t->owned_by.size() + t->terms.size() +
+               2 * (t->wide_owned_by.size() + t->wide_terms.size()) +
                8 * (t->global_dims.size() + t->local_dims.size() + t->offsets.size() +
                     t->owned_elements.size());
     }
@@ -191,6 +212,21 @@ uint64_t element_count(const std::vector<int64_t>& dims) {
     count *= static_cast<uint64_t>(dim);
   }
   return count;
+}
+
+Wide cores_of(const ExecutableT& executable) {
+  return list_of(executable.cores, executable.wide_cores);
+}
+Wide owners_of(const TensorT& tensor) { return list_of(tensor.owned_by, tensor.wide_owned_by); }
+Wide terms_of(const TensorT& tensor) { return list_of(tensor.terms, tensor.wide_terms); }
+void set_cores(ExecutableT& executable, const Wide& cores) {
+  set_list(executable.cores, executable.wide_cores, cores);
+}
+void set_owners(TensorT& tensor, const Wide& owners) {
+  set_list(tensor.owned_by, tensor.wide_owned_by, owners);
+}
+void set_terms(TensorT& tensor, const Wide& terms) {
+  set_list(tensor.terms, tensor.wide_terms, terms);
 }
 
 std::vector<std::byte> write_executable(const ExecutableT& executable) {

@@ -27,9 +27,11 @@ void check(bool condition, fmt::format_string<Args...> text, Args&&... args) {
 
 void check_counts(const ExecutableT& exe) {
   check(exe.partitions >= 1 && exe.partitions <= kMaxPartitions, "invalid partition count");
-  check(exe.cores.empty() || exe.cores.size() == exe.partitions, "{} cores for {} partitions",
-        exe.cores.size(), exe.partitions);
-  check(std::set<uint8_t>(exe.cores.begin(), exe.cores.end()).size() == exe.cores.size(),
+  check(exe.cores.empty() || exe.wide_cores.empty(), "two lists of cores");
+  const std::vector<uint16_t> cores = cores_of(exe);
+  check(cores.empty() || cores.size() == exe.partitions, "{} cores for {} partitions", cores.size(),
+        exe.partitions);
+  check(std::set<uint16_t>(cores.begin(), cores.end()).size() == cores.size(),
         "two partitions have the same core");
   check(exe.slots.size() <= TPU_MAX_SLOTS, "{} slots; a launch has at most {}", exe.slots.size(),
         TPU_MAX_SLOTS);
@@ -125,14 +127,16 @@ void check_wide_layout(const ExecutableT& exe) {
 }
 
 void check_owners(const TensorT& tensor, uint32_t partitions, const std::string& what) {
-  check(tensor.owned_elements.size() == tensor.owned_by.size(), "{} has unequal lists of owners",
+  check(tensor.owned_by.empty() || tensor.wide_owned_by.empty(), "{} has two lists of owners",
         what);
+  const std::vector<uint16_t> owners = owners_of(tensor);
+  check(tensor.owned_elements.size() == owners.size(), "{} has unequal lists of owners", what);
   if (tensor.owned_elements.empty()) {
     return;
   }
   uint64_t left = element_count(tensor.local_dims);
   for (size_t i = 0; i < tensor.owned_elements.size(); ++i) {
-    check(tensor.owned_elements[i] <= left && tensor.owned_by[i] < partitions,
+    check(tensor.owned_elements[i] <= left && owners[i] < partitions,
           "{} has an owner outside of the array or the program", what);
     left -= tensor.owned_elements[i];
   }
@@ -142,12 +146,14 @@ void check_owners(const TensorT& tensor, uint32_t partitions, const std::string&
 }
 
 void check_terms(const TensorT& tensor, uint32_t partitions, const std::string& what) {
-  if (tensor.terms.empty()) {
+  check(tensor.terms.empty() || tensor.wide_terms.empty(), "{} has two lists of terms", what);
+  const std::vector<uint16_t> terms = terms_of(tensor);
+  if (terms.empty()) {
     return;
   }
-  check(tensor.terms.size() == partitions && !tensor.replicated,
+  check(terms.size() == partitions && !tensor.replicated,
         "{} is an unreduced value, but does not have one term a core", what);
-  for (const uint8_t term : tensor.terms) {
+  for (const uint16_t term : terms) {
     check(term < partitions, "{} is an unreduced value with a term of a core that does not exist",
           what);
   }

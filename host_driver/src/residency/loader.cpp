@@ -36,7 +36,8 @@ void Loader::collect_retired() {
 
 std::vector<int> Loader::place_of(const exe::ExecutableT& exe, const std::string& name,
                                   const std::vector<int>& wanted) {
-  std::vector<int> compiled_for(exe.cores.begin(), exe.cores.end());
+  const std::vector<uint16_t> cores = exe::cores_of(exe);
+  std::vector<int> compiled_for(cores.begin(), cores.end());
   if (compiled_for.empty()) {
     compiled_for.resize(exe.partitions);
     std::iota(compiled_for.begin(), compiled_for.end(), 0);

@@ -24,7 +24,8 @@ ParameterInfo parameter(const exe::TensorT& tensor, uint32_t partitions) {
     const auto first = tensor.offsets.begin() + static_cast<ptrdiff_t>(p * rank);
     info.layout.offsets.emplace_back(first, first + static_cast<ptrdiff_t>(rank));
   }
-  info.layout.terms.assign(tensor.terms.begin(), tensor.terms.end());
+  const std::vector<uint16_t> terms = exe::terms_of(tensor);
+  info.layout.terms.assign(terms.begin(), terms.end());
   info.donated_to = tensor.donated_to;
   return info;
 }
@@ -49,8 +50,9 @@ OwnedRuns owned_runs(const exe::TensorT& tensor) {
     return nullptr;
   }
   std::vector<OwnedRun> runs;
+  const std::vector<uint16_t> owners = exe::owners_of(tensor);
   for (size_t i = 0; i < tensor.owned_elements.size(); ++i) {
-    runs.push_back({tensor.owned_elements[i], tensor.owned_by.at(i)});
+    runs.push_back({tensor.owned_elements[i], owners.at(i)});
   }
   return std::make_shared<const std::vector<OwnedRun>>(std::move(runs));
 }
