@@ -9,10 +9,13 @@
 //                             all_gather on a new dim, then the same; of groups of several sizes:
 //                             collective_permutes around each group, its entries in order by a
 //                             gather, and the same over as many as the group has
+//   of groups of more than kDirect cores, whose direct exchange would need a pair of semaphores for
+//   each other member: the same within parts of a group and then across them, again until they are
+//   small enough; a collective_broadcast by permutes
 // Ops with several operands of which one is a 64-bit integer become one for each operand.
 #include <algorithm>
 #include <array>
-#include <set>
+#include <bit>
 #include <utility>
 
 #include "legalize/builder.hpp"
@@ -28,25 +31,47 @@ Dims with_front(int64_t n, const Dims& dims) {
   return out;
 }
 
-// Every group is a coset of one set of xor masks.
-bool closed_under_xor(const Groups& groups) {
-  const auto masks_of = [](const std::vector<int64_t>& group) {
-    std::set<int64_t> masks;
-    for (const int64_t core : group) {
-      masks.insert(core ^ group[0]);
-    }
-    return masks;
-  };
-  const std::set<int64_t> first = masks_of(groups[0]);
-  for (const int64_t a : first) {
-    for (const int64_t b : first) {
-      if (!first.contains(a ^ b)) {
-        return false;
-      }
+constexpr int64_t kDirect = 32;    // members of groups that exchange directly
+constexpr int64_t kMostParts = 8;  // members of a part of a larger group
+constexpr int64_t kHalved = 256;   // members of groups that are summed by halving
+
+// Masks of which all of a group are made by xor, by their highest bit; zeros elsewhere.
+class XorBasis {
+ public:
+  void add(int64_t mask) {
+    if (const int64_t rest = reduced(mask); rest != 0) {
+      basis_[top(rest)] = rest;
+      ++rank_;
     }
   }
-  return std::all_of(groups.begin(), groups.end(),
-                     [&](const auto& group) { return masks_of(group) == first; });
+  bool makes(int64_t mask) const { return reduced(mask) == 0; }
+  size_t masks() const { return size_t{1} << rank_; }  // that it makes
+
+ private:
+  static size_t top(int64_t mask) {
+    return static_cast<size_t>(std::bit_width(static_cast<uint64_t>(mask))) - 1;
+  }
+  int64_t reduced(int64_t mask) const {
+    while (mask != 0 && basis_[top(mask)] != 0) {
+      mask ^= basis_[top(mask)];
+    }
+    return mask;
+  }
+  std::array<int64_t, 64> basis_{};
+  size_t rank_ = 0;
+};
+
+// Every group is a coset of one set of xor masks. The members of a group differ.
+bool closed_under_xor(const Groups& groups) {
+  XorBasis basis;
+  for (const int64_t core : groups[0]) {
+    basis.add(core ^ groups[0][0]);
+  }
+  return std::ranges::all_of(groups, [&](const auto& group) {
+    return group.size() == basis.masks() && std::ranges::all_of(group, [&](int64_t core) {
+             return basis.makes(core ^ group[0]);
+           });
+  });
 }
 
 bool is_exchanged_sum(const Op& op) {
@@ -77,10 +102,19 @@ class Collective {
                                      : std::vector<Value*>{b_.splat_int(op_.type(), 0)};
     }
     std::vector<Value*> out;
+    const bool split = all_ && !uneven_ && size() > kDirect && cut_groups();
     for (Value* x : op_.operands) {
+      if (split && op_.kind != Kind::kCollectiveBroadcast) {
+        if (op_.kind == Kind::kAllReduce && size() <= kHalved && is_exchanged_sum(op_) &&
+            closed_under_xor(a_.groups)) {
+          return {};
+        }
+        out.push_back(by_parts(x));
+        continue;
+      }
       switch (op_.kind) {
         case Kind::kCollectiveBroadcast:
-          out.push_back(uneven_ || !all_ ? spread(x) : entry(gathered(x), 0));
+          out.push_back(uneven_ || !all_ || split ? spread(x) : entry(gathered(x), 0));
           break;
         case Kind::kReduceScatter:
           out.push_back(combined(scattered(x)));
@@ -108,6 +142,84 @@ class Collective {
 
  private:
   int64_t size() const { return static_cast<int64_t>(a_.groups[0].size()); }
+
+  // Position p of a group is q * parts_ + r: `inner_` has the groups of equal q, `outer_` those of
+  // equal r. False: the size has no divisor.
+  bool cut_groups() {
+    parts_ = kMostParts;
+    while (size() % parts_ != 0) {
+      --parts_;
+    }
+    for (const auto& group : a_.groups) {
+      for (int64_t q = 0; q < size() / parts_; ++q) {
+        const auto first = group.begin() + q * parts_;
+        inner_.emplace_back(first, first + parts_);
+      }
+      for (int64_t r = 0; r < parts_; ++r) {
+        auto& across = outer_.emplace_back();
+        for (int64_t q = 0; q < size() / parts_; ++q) {
+          across.push_back(group[static_cast<size_t>(q * parts_ + r)]);
+        }
+      }
+    }
+    return parts_ > 1;
+  }
+
+  Value* with_groups(Value* x, const Type& type, const Groups& groups, CollectiveAttrs attrs) {
+    attrs.groups = groups;
+    attrs.split_count = op_.kind == Kind::kAllToAll ? static_cast<int64_t>(groups[0].size()) : 0;
+    Value* v = rw_.make(op_.kind, {x}, type, attrs);
+    for (const auto& inner : op_.regions) {
+      ValueMap map;
+      clone_region(*inner, *v->def, map);
+    }
+    return v;
+  }
+
+  // As if all members of a group were one part: within the parts, then across them.
+  Value* by_parts(Value* x) {
+    const Elem elem = x->type.elem;
+    const auto dim = static_cast<size_t>(a_.dim);
+    Dims dims = x->type.dims;
+    if (op_.kind == Kind::kAllReduce) {
+      return with_groups(with_groups(x, x->type, inner_, a_), x->type, outer_, a_);
+    }
+    if (op_.kind == Kind::kAllGather) {
+      dims[dim] *= parts_;
+      Value* part = with_groups(x, {elem, dims}, inner_, a_);
+      dims[dim] *= size() / parts_;
+      return with_groups(part, {elem, dims}, outer_, a_);
+    }
+    const Dims places{size() / parts_, parts_, dims[dim] / size()};
+    CollectiveAttrs within = a_, across = a_;
+    within.dim = a_.dim + 1;
+    Dims cut(dims.begin(), dims.begin() + a_.dim);
+    cut.insert(cut.end(), places.begin(), places.end());
+    cut.insert(cut.end(), dims.begin() + a_.dim + 1, dims.end());
+    Value* v = b_.reshape(x, cut);
+    if (op_.kind == Kind::kReduceScatter) {
+      cut[dim + 1] = 1;
+      v = with_groups(v, {elem, cut}, inner_, within);
+      cut[dim] = 1;
+      v = with_groups(v, {elem, cut}, outer_, across);
+      dims[dim] /= size();
+      return b_.reshape(v, dims);
+    }
+    within.concat_dim = within.dim;
+    across.concat_dim = across.dim;
+    v = with_groups(with_groups(v, v->type, inner_, within), v->type, outer_, across);
+    // What were places of receivers are places of senders now: they go to the concatenated dim.
+    Dims order;
+    for (int64_t d = 0; d < x->type.rank(); ++d) {
+      if (d == a_.concat_dim) {
+        order.insert(order.end(), {a_.dim, a_.dim + 1});
+      }
+      order.push_back(d < a_.dim ? d : d + 2);
+    }
+    dims[dim] /= size();
+    dims[static_cast<size_t>(a_.concat_dim)] *= size();
+    return b_.reshape(b_.transpose(v, order), dims);
+  }
 
   // [members, ...]
   Value* gathered(Value* x) {
@@ -252,6 +364,8 @@ class Collective {
   Builder b_;
   Rewriter& rw_;
   const size_t cores_;
+  int64_t parts_ = 1;
+  Groups inner_, outer_;
   size_t most_ = 0;      // members of the largest group
   bool uneven_ = false;  // there are smaller ones
   bool all_ = false;     // every core is in a group

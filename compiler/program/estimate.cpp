@@ -19,6 +19,8 @@ using spec::BoardParams;
 // Commands of all cores up to which each core is simulated, in less than a second of wall-clock
 // time; then, if it can be, one for all.
 constexpr uint64_t kExactCommands = 2'000'000;
+// With more cores one is simulated for all at once, so that time to compile does not grow with them.
+constexpr size_t kExactCores = 32;
 // Commands that are simulated at most, turns of loops that repeat not counted.
 constexpr uint64_t kMostCommands = 4'000'000;
 
@@ -102,12 +104,22 @@ ProgramEstimate estimate_program(std::span<const std::byte> image, const std::ve
   const bool folds = cores.size() > 1 &&
                      static_cast<int64_t>(cores.size()) == spec::core_count(board) &&
                      std::is_sorted(cores.begin(), cores.end()) && board.board.cores_per_chip <= 2;
-  TimedGang all(code, cores, board, GangMode::kAll);
-  std::optional<uint64_t> cycles = all.run(folds ? kExactCommands : kMostCommands);
-  if (!cycles && folds) {
+  const auto one_for_all = [&]() -> std::optional<ProgramEstimate> {
     TimedGang folded(code, cores, board, GangMode::kFolded);
-    if (const auto found = folded.run(kMostCommands)) {
-      return {*found, folded.work()};
+    const auto found = folded.run(kMostCommands);
+    return found ? std::optional(ProgramEstimate{*found, folded.work()}) : std::nullopt;
+  };
+  const bool many = folds && cores.size() > kExactCores;
+  if (many) {
+    if (const auto found = one_for_all()) {
+      return *found;
+    }
+  }
+  TimedGang all(code, cores, board, GangMode::kAll);
+  std::optional<uint64_t> cycles = all.run(folds && !many ? kExactCommands : kMostCommands);
+  if (!cycles && folds && !many) {
+    if (const auto found = one_for_all()) {
+      return *found;
     }
   }
   if (!cycles) {

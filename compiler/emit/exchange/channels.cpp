@@ -1,6 +1,8 @@
 #include "emit/exchange/channels.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <optional>
 
 #include "emit/registers.hpp"
 
@@ -13,6 +15,7 @@ constexpr int64_t kStageChannel = int64_t{1} << 32;
 constexpr int64_t kPermutationChannel = int64_t{1} << 40;
 constexpr int kPeer = kFirstOffsetRegister;  // temporaries: a command takes their value at issue
 constexpr int kScratch = kFirstOffsetRegister + 3;
+constexpr int kPeers = 2;  // registers of a link that is looked up; behind them its scratch
 
 std::vector<int64_t> inverse(const std::vector<int64_t>& to) {
   std::vector<int64_t> from(to.size());
@@ -100,9 +103,10 @@ void Channels::send(const Link& link, const spec::Addr& src, const spec::Addr& d
   c.elem_bytes = static_cast<uint32_t>(unit);
   c.counts = {1, 1, 1, 1, static_cast<uint32_t>(bytes / unit)};
   c.src_strides[4] = c.dst_strides[4] = unit;
-  c.peer_reg = static_cast<uint8_t>(link.peer);
+  const int peer = ready_peer(link, 0);
+  c.peer_reg = static_cast<uint8_t>(peer);
   c.head.wait[0] = taking_wait(sem);
-  c.head.signal[0] = remote_signal(sem + 1, link.peer);
+  c.head.signal[0] = remote_signal(sem + 1, peer);
   Command command;
   command.body = c;
   command.windows = {reads};
@@ -119,7 +123,118 @@ void Channels::receive(const Link& link, const MemRange& range, int granted, uin
   sink_.append(std::move(command));
 }
 
+namespace {
+
+// Boards with fewer keep the programs that they have.
+constexpr size_t kFewCores = 32;
+
+// values[c] = values[0] + the sum of weight[b] over the bits b of c; none where it is not so.
+std::optional<std::vector<int64_t>> weights_of_bits(const std::vector<int64_t>& values) {
+  std::vector<int64_t> weights;
+  for (size_t bit = 1; bit < values.size(); bit *= 2) {
+    weights.push_back(values[bit] - values[0]);
+  }
+  for (size_t c = 1; c < values.size(); ++c) {
+    const size_t low = c & (c - 1);  // without its lowest bit
+    const auto bit = static_cast<size_t>(std::countr_zero(c));
+    if (values[c] - values[low] != weights[bit]) {
+      return std::nullopt;
+    }
+  }
+  return weights;
+}
+
+// Bits of a core's number that count as one number, from `first` on.
+struct Field {
+  int first, bits;
+  int64_t weight;
+};
+
+std::vector<Field> fields_of(const std::vector<int64_t>& weights) {
+  std::vector<Field> fields;
+  for (size_t b = 0; b < weights.size(); ++b) {
+    if (weights[b] == 0) {
+      continue;
+    }
+    if (!fields.empty()) {
+      Field& last = fields.back();
+      if (last.first + last.bits == static_cast<int>(b) && last.weight << last.bits == weights[b]) {
+        ++last.bits;
+        continue;
+      }
+    }
+    fields.push_back({static_cast<int>(b), 1, weights[b]});
+  }
+  return fields;
+}
+
+// Cores at which values[c] - slope * c changes, and by how much.
+std::vector<std::pair<int64_t, int64_t>> jumps_of(const std::vector<int64_t>& values,
+                                                  int64_t slope) {
+  std::vector<std::pair<int64_t, int64_t>> jumps;
+  for (size_t c = 1; c < values.size(); ++c) {
+    if (const int64_t jump = values[c] - values[c - 1] - slope; jump != 0) {
+      jumps.emplace_back(static_cast<int64_t>(c), jump);
+    }
+  }
+  return jumps;
+}
+
+}  // namespace
+
+// The register of the link's partner, for the next command, whose signal `number` goes there.
+int Channels::ready_peer(const Link& link, int number) {
+  if (link.partners == nullptr) {
+    return link.peer;
+  }
+  std::vector<int64_t> cores;
+  for (const int64_t partner : *link.partners) {
+    cores.push_back(cores_[static_cast<size_t>(partner)]);
+  }
+  look_up_many(link.peer + number, cores, link.peer + kPeers);
+  return link.peer + number;
+}
+
+// Of many cores: by the bits of the core's number, or by where a line or a constant jumps. A
+// table in SMEM would be shorter for values without any order, but no collective has them.
+void Channels::look_up_many(int reg, const std::vector<int64_t>& values, int scratch) {
+  using spec::ScalarOp;
+  const bool flips = std::ranges::all_of(
+      values, [&, c = int64_t{0}](int64_t value) mutable { return value == (c++ ^ values[0]); });
+  if (flips) {
+    sink_.insn(ScalarOp::kXori, reg, kPartitionRegister, 0, static_cast<int32_t>(values[0]));
+    return;
+  }
+  if (const auto weights = weights_of_bits(values)) {
+    sink_.insn(ScalarOp::kLi, reg, 0, 0, static_cast<int32_t>(values[0]));
+    for (const Field& field : fields_of(*weights)) {
+      sink_.insn(ScalarOp::kShri, scratch, kPartitionRegister, 0, field.first);
+      sink_.insn(ScalarOp::kAndi, scratch, scratch, 0, (1 << field.bits) - 1);
+      sink_.insn(ScalarOp::kMuli, scratch, scratch, 0, static_cast<int32_t>(field.weight));
+      sink_.insn(ScalarOp::kAdd, reg, reg, scratch, 0);
+    }
+    return;
+  }
+  const auto flat = jumps_of(values, 0), line = jumps_of(values, 1);
+  const bool slope = line.size() < flat.size();
+  if (slope) {
+    sink_.insn(ScalarOp::kAddi, reg, kPartitionRegister, 0, static_cast<int32_t>(values[0]));
+  } else {
+    sink_.insn(ScalarOp::kLi, reg, 0, 0, static_cast<int32_t>(values[0]));
+  }
+  for (const auto& [core, jump] : slope ? line : flat) {
+    sink_.insn(ScalarOp::kLi, scratch, 0, 0, static_cast<int32_t>(core - 1));
+    sink_.insn(ScalarOp::kSltu, scratch, scratch, kPartitionRegister, 0);
+    sink_.insn(ScalarOp::kMuli, scratch, scratch, 0, static_cast<int32_t>(jump));
+    sink_.insn(ScalarOp::kAdd, reg, reg, scratch, 0);
+  }
+}
+
 void Channels::look_up(int reg, const std::vector<int64_t>& values) {
+  if (values.size() > kFewCores) {
+    look_up_many(reg, values, kScratch);
+    return;
+  }
   sink_.insn(spec::ScalarOp::kLi, reg, 0, 0, static_cast<int32_t>(values[0]));
   for (size_t c = 1; c < values.size(); ++c) {
     const int64_t more = values[c] - values[0];
@@ -216,7 +331,8 @@ void Channels::grant(const std::vector<GrantRequest>& requests, uint32_t id) {
     const size_t n = std::min<size_t>(2, requests.size() - i);
     for (size_t j = 0; j < n; ++j) {
       const GrantRequest& g = requests[i + j];
-      c.head.signal[j] = remote_signal(semaphores(g.link.channel), g.link.peer);
+      c.head.signal[j] =
+          remote_signal(semaphores(g.link.channel), ready_peer(g.link, static_cast<int>(j)));
       command.windows.push_back(g.range);
     }
     command.body = c;

@@ -18,6 +18,8 @@ namespace tpu::compiler {
 struct Link {       // to a partner
   int64_t channel;  // names its semaphores
   int peer;         // register with its core id
+  // By partition: looked up into the register, or the next one, in front of each command.
+  const std::vector<int64_t>* partners = nullptr;
 };
 
 struct GrantRequest {
@@ -70,6 +72,8 @@ class Channels {
                 uint32_t id);
 
  private:
+  void look_up_many(int reg, const std::vector<int64_t>& values, int scratch);
+  int ready_peer(const Link& link, int number);
   int peer_register(int64_t mask);
   void set_peer(int reg, int64_t mask);
   int semaphores(int64_t channel);

@@ -18,8 +18,47 @@ static Link step_link(const HalvingRun& r, int64_t s) {
   const spec::Queue waiting = s < stages ? spec::Queue::kVpu
                               : s < last ? spec::Queue::kDmaRemote
                                          : spec::Queue::kDmaOut;
-  return {r.channels.stage_channel(r.plan.exchange, static_cast<size_t>(stage), waiting),
-          StageRegisters(stages).peer + static_cast<int>(stage)};
+  const StageRegisters first(stages);
+  const int64_t channel =
+      r.channels.stage_channel(r.plan.exchange, static_cast<size_t>(stage), waiting);
+  if (first.made) {
+    return {channel, first.peer, &r.partners[static_cast<size_t>(stage)]};
+  }
+  return {channel, first.peer + static_cast<int>(stage)};
+}
+
+// Of many stages: what the core holds after each.
+static void whole_registers(CommandSink& sink, const HalvingPlan& p) {
+  using spec::ScalarOp;
+  const StageRegisters first(p.stages());
+  for (int s = 0; s < static_cast<int>(p.stages()); ++s) {
+    const int whole = first.whole + s;
+    sink.insn(ScalarOp::kShri, whole, kPartitionRegister, 0,
+              p.exchange.bits[static_cast<size_t>(s)]);
+    sink.insn(ScalarOp::kAndi, whole, whole, 0, 1);
+    sink.insn(ScalarOp::kMuli, whole, whole, 0, static_cast<int32_t>(p.bytes >> (s + 1)));
+    if (s > 0) {
+      sink.insn(ScalarOp::kAdd, whole, whole, whole - 1, 0);
+    }
+  }
+}
+
+// The half that is not kept: 2 * (what the core had) + half - (what it keeps).
+int sent_register(HalvingRun& r, int64_t stage) {
+  using spec::ScalarOp;
+  const StageRegisters first(r.plan.stages());
+  if (!first.made) {
+    return first.sent + static_cast<int>(stage);
+  }
+  const int kept = first.whole + static_cast<int>(stage);
+  const auto half = static_cast<int32_t>(r.plan.bytes >> (stage + 1));
+  r.sink.insn(ScalarOp::kLi, first.sent, 0, 0, half);
+  if (stage > 0) {
+    r.sink.insn(ScalarOp::kShli, first.made_temporary, kept - 1, 0, 1);
+    r.sink.insn(ScalarOp::kAdd, first.sent, first.sent, first.made_temporary, 0);
+  }
+  r.sink.insn(ScalarOp::kSub, first.sent, first.sent, kept, 0);
+  return first.sent;
 }
 
 // Partner and half of every stage. Where cores cross over, stages 1 and 2 change places on odd
@@ -147,8 +186,7 @@ static void send_step(HalvingRun& r, int64_t i, int64_t s) {
   const HalvingPlan& p = r.plan;
   const int64_t n = p.stages();
   if (s < n) {
-    r.channels.send(step_link(r, s),
-                    offset_by(vmem_addr(p.bucket(i)), StageRegisters(n).sent + static_cast<int>(s)),
+    r.channels.send(step_link(r, s), offset_by(vmem_addr(p.bucket(i)), sent_register(r, s)),
                     vmem_addr(landing_area(p, i, s)), p.bytes >> (s + 1), p.unit,
                     vmem_range(p.bucket(i), p.bytes, false), r.id);
     return;
@@ -222,9 +260,17 @@ HalvingRun::HalvingRun(CommandSink& to, Channels& over, const HalvingPlan& plann
       plan(planned),
       sum(sum_program(to, op)),
       id(op_id),
-      grants(planned.pieces.size()) {}
+      grants(planned.pieces.size()) {
+  for (size_t s = 0; StageRegisters(plan.stages()).made && s < plan.exchange.stages(); ++s) {
+    partners.push_back(channels.partners(plan.exchange, s));
+  }
+}
 
 void HalvingRun::set_registers() {
+  if (StageRegisters(plan.stages()).made) {
+    whole_registers(sink, plan);
+    return;
+  }
   stage_registers(sink, channels, plan.exchange);
   half_registers(sink, plan);
 }

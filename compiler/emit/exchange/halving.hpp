@@ -43,6 +43,7 @@ struct HalvingRun {
     std::vector<std::array<int, kMaxStages>> back;
   };
   std::vector<Grants> grants;
+  std::vector<std::vector<int64_t>> partners;  // by stage and partition, where they are looked up
   std::map<const Update*, std::vector<UpdateCommand>> commands;  // for look-up only
 };
 
@@ -51,6 +52,8 @@ struct BackArea {
   int64_t address, bytes, unit;
 };
 BackArea back_area(const HalvingPlan& p, int64_t i, size_t way);
+// Register with the offset of what the core sends in stage `stage`: for the next command.
+int sent_register(HalvingRun& r, int64_t stage);
 // Register with the offset of what the core holds after stage `stage`, for elements of `unit`: for
 // the next command, since it may be set anew for another stage.
 int whole_register(HalvingRun& r, int64_t stage, int64_t unit);
@@ -61,23 +64,30 @@ void emit_update(HalvingRun& r, int64_t i);
 
 // Scalar registers of the running exchange: the first of each kind, which has one for each stage.
 // With four stages a bit's register takes what is made of the bit last; no cores cross over then.
-// With five it takes the half sent, and one register has `other` for one command at a time.
+// With five it takes the half sent, and one register has `other` for one command at a time. With
+// more only `whole` is kept: partners and the half sent are made in front of each command.
 struct StageRegisters {
   explicit constexpr StageRegisters(int64_t stages)
-      : each(stages > 3 ? static_cast<int>(stages) : 3), shared(stages > 3), few(stages > 4) {}
-  constexpr int end() const { return other + (few ? 1 : each); }
+      : each(stages > 3 ? static_cast<int>(stages) : 3),
+        shared(stages > 3),
+        few(stages > 4),
+        made(stages > 5) {}
+  constexpr int end() const { return made ? made_temporary + 1 : other + (few ? 1 : each); }
 
   int each;
-  bool shared, few;
-  int whole = kFirstOffsetRegister;    // bytes to the half kept
-  int sent = whole + each;             // bytes to the half sent
-  int peer = sent + each;              // partner
-  int bit = few ? sent : peer + each;  // 0: keeps the first half
-  int temporary = peer + 2 * each;     // and the next; for three stages
-  int other = few      ? peer + each   // as whole, for elements of the other size
+  bool shared, few, made;
+  int whole = kFirstOffsetRegister;     // bytes to the half kept
+  int sent = whole + each;              // bytes to the half sent
+  int peer = sent + (made ? 1 : each);  // partner; made: of two, and a scratch register
+  int bit = few ? sent : peer + each;   // 0: keeps the first half
+  int temporary = peer + 2 * each;      // and the next; for three stages
+  int made_temporary = peer + 4;
+  int other = made     ? peer + 3
+              : few    ? peer + each  // as whole, for elements of the other size
               : shared ? bit
                        : temporary + 2;
 };
+static_assert(StageRegisters(5).end() <= kAddressRegister);
 static_assert(StageRegisters(3).end() <= kAddressRegister);
 static_assert(StageRegisters(4).end() <= kAddressRegister);
 static_assert(StageRegisters(kMaxStages).end() <= kAddressRegister);

@@ -13,7 +13,7 @@
 
 namespace tpu::compiler {
 
-inline constexpr int kMaxStages = 5;  // of the cores of a board
+inline constexpr int kMaxStages = 8;  // of groups that halve as one; VMEM has no room for more
 
 // An array that an update reads or writes part by part; the sum itself is in the bucket.
 struct UpdateOperand {

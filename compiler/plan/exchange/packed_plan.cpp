@@ -15,6 +15,13 @@ struct Share {
   int64_t at = 0;  // in the area
 };
 
+// What the bytes of an area are a multiple of. Doubling with few stages takes that of halving, as it
+// always did; with more it would send mostly padding.
+int64_t grain(const Exchange& exchange, bool halves) {
+  constexpr size_t kFewStages = 5;
+  return halves || exchange.stages() <= kFewStages ? kAlign << exchange.stages() : kAlign;
+}
+
 // Shares of the areas, in the order of the spans.
 std::vector<std::vector<Share>> cut_areas(const Kernel& k, int64_t limit) {
   std::vector<std::vector<Share>> areas;
@@ -96,7 +103,7 @@ std::optional<PackedPlan> plan_area(const Kernel& k, const Exchange& exchange, i
   plan.used = shares.back().at + shares.back().bytes;
   plan.halves = exchange.stages() > 0 && plan.used > kSmallBytes;
   const int64_t pieces = plan.halves ? (plan.used + piece_bytes - 1) / piece_bytes : 1;
-  plan.bytes = round_up((plan.used + pieces - 1) / pieces, kAlign << exchange.stages()) * pieces;
+  plan.bytes = round_up((plan.used + pieces - 1) / pieces, grain(exchange, plan.halves)) * pieces;
   // Doubling reads its area alone: a value that fills one is sent from where it lies.
   const Buffer& only = memory.at(k.reads[shares[0].value]);
   const bool in_place = !plan.halves && exchange.stages() > 0 && shares.size() == 1 &&
