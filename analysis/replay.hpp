@@ -38,6 +38,7 @@ class Replay final : private ReplayFabric {
       : program_(program),
         board_(change.board),
         routes_(program, change.board, transfers_.share()),
+        pulse_{.wake = std::vector<uint64_t>(program.cores.size())},
         at_(static_cast<size_t>(spec::core_count(change.board)), nullptr),
         groups_(program.cores.size()) {
     spec::BandwidthShare unused;
@@ -122,7 +123,8 @@ class Replay final : private ReplayFabric {
     transfers_.share().take_capacities(capacities_);
     now_ = from.now;
     next_join_ = from.next_join;
-    pulse_ = from.pulse;
+    std::ranges::copy(from.pulse.wake, pulse_.wake.begin());  // which the cores refer to
+    pulse_.progress = from.pulse.progress;
     count_remote();
   }
   /// Whether all that is to come is the same as from `other` on, that much later. It may be where

@@ -12,7 +12,6 @@
 
 #include "analysis/replay_program.hpp"
 #include "analysis/retime.hpp"
-#include "board/board_loader.hpp"
 #include "command/bandwidth_share.hpp"
 
 namespace tpu::driver {
@@ -27,9 +26,8 @@ struct ReplayFlow : spec::Transfer {
 
 /// What the cores tell the replay while they run.
 struct ReplayPulse {
-  std::array<uint64_t, static_cast<size_t>(spec::kMaxCores)>
-      wake{};             // by core of the record: something happens then
-  uint64_t progress = 0;  // items, starts and ends of commands
+  std::vector<uint64_t> wake{};  // by core of the record: something happens then; stays in place
+  uint64_t progress = 0;         // items, starts and ends of commands
 };
 
 /// What connects the cores.

@@ -98,7 +98,7 @@ void ReplayRoutes::add(uint32_t core, const ReplayCommand& command,
 
 bool ReplayRoutes::can_use(const CoreGroups& groups) const {
   return std::ranges::all_of(groups.firsts(), [&](uint32_t core) {
-    return 2 * on_chip(groups, core) + 2 + spec::kMaxCores / 2 <= spec::Transfer::kMaxResources;
+    return 2 * on_chip(groups, core) + 2 + spec::Links::Way::kMost <= spec::Transfer::kMaxResources;
   });
 }
 

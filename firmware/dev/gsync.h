@@ -18,6 +18,14 @@ static inline void gsync_arrive(uint32_t kind, uint32_t step) {
   REG_WRITE(GSYNC, ARRIVE, kind);
 }
 
+/* For a gang with rows that this core has not entered: its root tells those who have. */
+static inline void gsync_abort_at(uint32_t tag, uint32_t root, uint32_t code) {
+  REG_WRITE(GSYNC, ABORT_TAG, tag);
+  REG_WRITE(GSYNC, ABORT_MASK, 0);
+  REG_WRITE(GSYNC, ABORT_ROOT, root);
+  REG_WRITE(GSYNC, ABORT, code);
+}
+
 static inline void gsync_abort(uint32_t tag, uint32_t mask, uint32_t code) {
   REG_WRITE(GSYNC, ABORT_TAG, tag);
   REG_WRITE(GSYNC, ABORT_MASK, mask);

@@ -9,7 +9,7 @@ void seq_configure(const seq_setup_t* setup) {
   REG_WRITE(SEQ, PROGRAM_VERSION, setup->version);
   REG_WRITE(SEQ, SLOT_BANK, setup->slot_bank);
   REG_WRITE(SEQ, SLOT_COUNT, setup->slots);
-  REG_WRITE(SEQ, REPLICA, setup->replica);
+  REG_WRITE(SEQ, REPLICA, setup->place);
   REG_WRITE(SEQ, CORES, setup->cores);
   REG_WRITE(SEQ, MASK, setup->mask);
   REG_WRITE(SEQ, TAG, setup->launch_id);
@@ -49,4 +49,11 @@ int32_t seq_check_slots(uint32_t bank, uint32_t count) {
              ? (int32_t)((result & TPU_SEQ_SLOT_RESULT_INDEX_MASK) >>
                          TPU_SEQ_SLOT_RESULT_INDEX_SHIFT)
              : -1;
+}
+
+uint32_t seq_check_gang(uint32_t bank, uint32_t row, uint32_t rows) {
+  REG_WRITE(SEQ, GANG_CHECK,
+            (bank << TPU_SEQ_GANG_CHECK_BANK_SHIFT) | (rows << TPU_SEQ_GANG_CHECK_ROWS_SHIFT) |
+                (row << TPU_SEQ_GANG_CHECK_ROW_SHIFT));
+  return REG_READ(SEQ, GANG_RESULT);
 }

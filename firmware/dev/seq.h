@@ -12,7 +12,7 @@ typedef struct seq_setup {
   uint32_t version; /* differs when the image at this offset changed */
   uint32_t slot_bank;
   uint32_t slots;
-  uint32_t replica;
+  uint32_t place; /* REPLICA */
   uint32_t cores;
   uint32_t mask;
   uint32_t launch_id; /* also the tag of remote packets */
@@ -28,5 +28,7 @@ void seq_reset(void);
 uint32_t seq_take_causes(void);
 /* Index of the first bad slot, or -1. */
 int32_t seq_check_slots(uint32_t bank, uint32_t count);
+/* GANG_RESULT of so many rows from entry `row` on; 0: no gang of this core. */
+uint32_t seq_check_gang(uint32_t bank, uint32_t row, uint32_t rows);
 
 #endif

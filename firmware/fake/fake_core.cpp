@@ -24,7 +24,7 @@ uint32_t high_half(uint64_t value) { return static_cast<uint32_t>(value >> 32); 
 }  // namespace
 
 FakeCore::FakeCore(const Identity& identity, FakeSurroundings& around)
-    : dma(around, identity.core), around_(around), core_(identity.core) {
+    : dma(around, identity.core), around_(around), core_(identity.core), cores_(identity.cores) {
   sys(TPU_SYSCTL_ID_OFFSET) = TPU_SYSCTL_BLOCK_ID;
   sys(TPU_SYSCTL_CORE_ID_OFFSET) = identity.core << TPU_SYSCTL_CORE_ID_CORE_SHIFT |
                                    identity.cores << TPU_SYSCTL_CORE_ID_CORES_SHIFT;
@@ -38,6 +38,7 @@ void FakeCore::reset() {
   dma.reset();
   irq_pending = irq_enable = 0;
   gsync = {};
+  gang_ = {};
   infeed = {};
   seq[TPU_SEQ_IRQ_STATUS_OFFSET / 4] = 0;
   program_running = draining = barrier_waiting = timer_armed = false;
@@ -255,6 +256,9 @@ void FakeCore::write_seq(uint32_t offset, uint32_t value) {
     case TPU_SEQ_SLOT_CHECK_OFFSET:
       check_slots(value);
       return;
+    case TPU_SEQ_GANG_CHECK_OFFSET:
+      check_gang(value);
+      return;
     default:
       seq[offset / 4] = value;
   }
@@ -319,12 +323,62 @@ std::vector<tpu_slot_entry_t> FakeCore::slots() const {
   return entries_of(dma.slot_banks[bank], seq_reg(TPU_SEQ_SLOT_COUNT_OFFSET));
 }
 
+spec::CoreSet FakeCore::rows_of(uint32_t bank, uint32_t row, uint32_t rows) const {
+  const std::span<const std::byte> all(dma.slot_banks[bank]);
+  const size_t at = size_t{row} * sizeof(tpu_slot_entry_t);
+  const size_t bytes = size_t{rows} * TPU_GANG_ROW_BYTES;
+  std::vector<uint32_t> words(bytes / sizeof(uint32_t));
+  if (at + bytes > all.size()) {
+    return {};
+  }
+  std::memcpy(words.data(), all.data() + at, bytes);
+  return spec::CoreSet(words);
+}
+
+void FakeCore::check_gang(uint32_t value) {
+  const spec::CoreSet gang =
+      rows_of((value & TPU_SEQ_GANG_CHECK_BANK_MASK) >> TPU_SEQ_GANG_CHECK_BANK_SHIFT,
+              (value & TPU_SEQ_GANG_CHECK_ROW_MASK) >> TPU_SEQ_GANG_CHECK_ROW_SHIFT,
+              (value & TPU_SEQ_GANG_CHECK_ROWS_MASK) >> TPU_SEQ_GANG_CHECK_ROWS_SHIFT);
+  seq[TPU_SEQ_GANG_RESULT_OFFSET / 4] = gang.has(core_) && gang.end() <= cores_
+                                            ? gang.size() << TPU_SEQ_GANG_RESULT_CORES_SHIFT |
+                                                  gang.lowest() << TPU_SEQ_GANG_RESULT_ROOT_SHIFT
+                                            : 0U;
+}
+
+void FakeCore::join_gang(uint32_t mask) {
+  const uint32_t rows = seq_reg(TPU_SEQ_REPLICA_OFFSET) >> TPU_SEQ_REPLICA_GANG_ROWS_SHIFT;
+  if (mask == 0 || rows == 0) {
+    gang_ = spec::CoreSet(mask);
+  } else {
+    gang_ = rows_of(seq_reg(TPU_SEQ_SLOT_BANK_OFFSET), seq_reg(TPU_SEQ_SLOT_COUNT_OFFSET), rows);
+  }
+}
+
+void FakeCore::send_abort(uint32_t code) {
+  const uint32_t tag = gsync_reg(TPU_GSYNC_ABORT_TAG_OFFSET);
+  const uint32_t mask = gsync_reg(TPU_GSYNC_ABORT_MASK_OFFSET);
+  if (mask != 0) {
+    const spec::CoreSet gang(cores_ < TPU_MASK_CORES ? mask & ((1U << cores_) - 1U) : mask);
+    if (!gang.empty()) {
+      around_.abort_sent(tag, gang.lowest(), gang, code);
+    }
+  } else if (!gang_.empty() && tag == gsync_reg(TPU_GSYNC_TAG_OFFSET)) {
+    around_.abort_sent(tag, gang_.lowest(), gang_, code);
+  } else {
+    around_.abort_sent(tag, gsync_reg(TPU_GSYNC_ABORT_ROOT_OFFSET), {}, code);
+  }
+}
+
 void FakeCore::write_gsync(uint32_t offset, uint32_t value) {
   uint32_t& state = gsync[TPU_GSYNC_STATE_OFFSET / 4];
   gsync[offset / 4] = value;
   switch (offset) {
     case TPU_GSYNC_TAG_OFFSET:
       state &= ~TPU_GSYNC_STATE_ABORTED_MASK;
+      return;
+    case TPU_GSYNC_MASK_OFFSET:
+      join_gang(value);
       return;
     case TPU_GSYNC_ARRIVE_OFFSET:
       state &= ~(TPU_GSYNC_STATE_RELEASED_MASK | TPU_GSYNC_STATE_PEER_LOST_MASK);
@@ -333,8 +387,7 @@ void FakeCore::write_gsync(uint32_t offset, uint32_t value) {
       around_.arrived(value);
       return;
     case TPU_GSYNC_ABORT_OFFSET:
-      around_.abort_sent(gsync_reg(TPU_GSYNC_ABORT_TAG_OFFSET),
-                         gsync_reg(TPU_GSYNC_ABORT_MASK_OFFSET), value);
+      send_abort(value);
       return;
     default:
       return;

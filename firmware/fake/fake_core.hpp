@@ -9,6 +9,7 @@
 
 #include "fake/fake_dma.hpp"
 #include "fake/fake_surroundings.hpp"
+#include "gang/core_set.hpp"
 #include "tpu/spec/rings.h"
 
 namespace tpu::firmware {
@@ -37,6 +38,9 @@ class FakeCore {
   uint32_t& sys(uint32_t offset) { return sysctl[offset / 4]; }
   uint32_t seq_reg(uint32_t offset) const { return seq[offset / 4]; }
   uint32_t gsync_reg(uint32_t offset) const { return gsync[offset / 4]; }
+
+  /// Cores of the gang that the core is in; none: in no gang.
+  const spec::CoreSet& gang() const { return gang_; }
 
   // Events.
   bool dma_busy(uint32_t context) const { return dma.contexts[context].busy; }
@@ -91,12 +95,18 @@ class FakeCore {
   void write_timer(uint32_t offset, uint32_t value);
   void write_infeed(uint32_t offset, uint32_t value);
   void write_seq(uint32_t offset, uint32_t value);
+  spec::CoreSet rows_of(uint32_t bank, uint32_t row, uint32_t rows) const;
+  void check_gang(uint32_t value);
+  void join_gang(uint32_t mask);
+  void send_abort(uint32_t code);
   void write_gsync(uint32_t offset, uint32_t value);
   void check_slots(uint32_t value);
   void end_barrier(uint32_t state);
 
   FakeSurroundings& around_;
   const uint32_t core_;
+  const uint32_t cores_;
+  spec::CoreSet gang_;
   uint64_t latched_cycle_ = 0;
 };
 

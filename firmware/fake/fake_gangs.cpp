@@ -1,38 +1,32 @@
 // Barriers and aborts of gangs.
 #include "fake/fake_gangs.hpp"
 
-#include <bit>
-
 #include "tpu/spec/gsync_regs.h"
 
 namespace tpu::firmware {
 
-spec::GangRoot& FakeGangs::root_of(uint32_t mask) {
-  return roots_.at(static_cast<size_t>(std::countr_zero(mask)));
-}
-
 void FakeGangs::arrive(uint32_t core, uint32_t kind) {
   const FakeCore& from = *cores_.at(core);
-  const uint32_t mask = from.gsync_reg(TPU_GSYNC_MASK_OFFSET);
-  if (mask != 0) {
-    deliver(root_of(mask).arrive(core,
-                                 {from.gsync_reg(TPU_GSYNC_TAG_OFFSET), static_cast<uint8_t>(kind),
-                                  from.gsync_reg(TPU_GSYNC_STEP_OFFSET), mask}));
+  const spec::CoreSet& gang = from.gang();
+  if (!gang.empty()) {
+    deliver(roots_.at(gang.lowest())
+                .arrive(core, {from.gsync_reg(TPU_GSYNC_TAG_OFFSET), static_cast<uint8_t>(kind),
+                               from.gsync_reg(TPU_GSYNC_STEP_OFFSET), gang}));
   }
 }
 
-void FakeGangs::abort(uint32_t core, uint32_t tag, uint32_t mask, uint32_t code) {
-  const uint32_t there = cores_.size() >= 32 ? mask : mask & ((1U << cores_.size()) - 1U);
-  if (there != 0) {
+void FakeGangs::abort(uint32_t core, uint32_t tag, uint32_t root, const spec::CoreSet& gang,
+                      uint32_t code) {
+  if (root < roots_.size()) {
     deliver(
-        root_of(there).abort({tag, static_cast<uint8_t>(core), static_cast<uint8_t>(code), there}));
+        roots_[root].abort({tag, static_cast<uint16_t>(core), static_cast<uint8_t>(code), gang}));
   }
 }
 
 void FakeGangs::abort_by_host(uint32_t core, uint32_t tag) {
   const FakeCore& reached = *cores_.at(core);
-  if (reached.gsync_reg(TPU_GSYNC_TAG_OFFSET) == tag) {
-    abort(core, tag, reached.gsync_reg(TPU_GSYNC_MASK_OFFSET), TPU_GSYNC_CODE_HOST);
+  if (reached.gsync_reg(TPU_GSYNC_TAG_OFFSET) == tag && !reached.gang().empty()) {
+    abort(core, tag, reached.gang().lowest(), reached.gang(), TPU_GSYNC_CODE_HOST);
   }
 }
 
@@ -59,11 +53,12 @@ void FakeGangs::aborted(uint32_t index, const spec::GangAbort& abort) {
   const bool is_aborted =
       (core.gsync_reg(TPU_GSYNC_STATE_OFFSET) & TPU_GSYNC_STATE_ABORTED_MASK) != 0;
   switch (spec::answer_to_abort(abort.tag, core.gsync_reg(TPU_GSYNC_TAG_OFFSET),
-                                core.gsync_reg(TPU_GSYNC_MASK_OFFSET), is_aborted)) {
+                                !core.gang().empty(), is_aborted)) {
     case spec::AbortAnswer::kIgnore:
       break;
     case spec::AbortAnswer::kDrain:
-      deliver(root_of(abort.mask).arrive(index, {abort.tag, TPU_GSYNC_KIND_DRAIN, 0, abort.mask}));
+      deliver(roots_.at(abort.gang.lowest())
+                  .arrive(index, {abort.tag, TPU_GSYNC_KIND_DRAIN, 0, abort.gang}));
       break;
     case spec::AbortAnswer::kStop:
       core.abort(abort.tag, abort.origin, abort.code);

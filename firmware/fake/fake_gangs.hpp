@@ -19,14 +19,13 @@ class FakeGangs {
   /// A core arrived at a barrier of kind TPU_GSYNC_KIND_*.
   void arrive(uint32_t core, uint32_t kind);
   /// A core aborts a gang. The first abort of a tag counts.
-  void abort(uint32_t core, uint32_t tag, uint32_t mask, uint32_t code);
+  void abort(uint32_t core, uint32_t tag, uint32_t root, const spec::CoreSet& gang, uint32_t code);
   /// The same by the host, if the core is in the gang.
   void abort_by_host(uint32_t core, uint32_t tag);
   /// A core was reset: what it counted as a root is gone.
   void reset(uint32_t core) { roots_.at(core).reset(); }
 
  private:
-  spec::GangRoot& root_of(uint32_t mask);
   void deliver(const std::vector<spec::GangMessage>& messages);
   void released(uint32_t index, const spec::GangArrival& full);
   void aborted(uint32_t index, const spec::GangAbort& abort);

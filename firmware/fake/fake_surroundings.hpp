@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "gang/core_set.hpp"
+
 namespace tpu::firmware {
 
 class FakeSurroundings {
@@ -36,7 +38,9 @@ class FakeSurroundings {
   virtual void program_started() = 0;
   /// The core has arrived at a barrier, or aborts a gang (spec/regs/gsync.toml).
   virtual void arrived(uint32_t kind) = 0;
-  virtual void abort_sent(uint32_t tag, uint32_t mask, uint32_t code) = 0;
+  /// `gang`: empty where the root alone knows it.
+  virtual void abort_sent(uint32_t tag, uint32_t root, const spec::CoreSet& gang,
+                          uint32_t code) = 0;
 
   /// A command entry, between host memory and the check of its CRC.
   virtual void entry_on_the_way(std::span<std::byte> entry) { static_cast<void>(entry); }

@@ -19,7 +19,8 @@ static void write_record(record_t* record) {
   record->fields.core = fw.core;
   record->fields.launch_id = fw.run.launch_id;
   record->fields.step = fw.run.step;
-  record->fields.mask = fw.run.mask;
+  const bool rows = fw.run_place >> TPU_SEQ_REPLICA_GANG_ROWS_SHIFT != 0;
+  record->fields.mask = rows ? 0 : fw.run.mask;
   for (uint32_t i = 0; i < RECORD_WORDS; ++i) {
     mmio_write32(REG_AT(SYSCTL, FAULT_RECORD, i), record->words[i]);
   }
@@ -42,12 +43,12 @@ static void record_engine_fault(void) {
 
 static void record_own_fault(uint32_t code, uint32_t engine, uint32_t detail, uint32_t origin) {
   record_t record = {.words = {0}};
-  record.fields.code = (uint16_t)code;
+  record.fields.code = (uint8_t)code;
   record.fields.engine = (uint8_t)engine;
   record.fields.cycle = timer_now();
   record.fields.op_id = TPU_OP_NONE;
   record.fields.detail = detail;
-  record.fields.origin = (uint8_t)origin;
+  record.fields.origin = (uint16_t)origin;
   write_record(&record);
 }
 
@@ -80,6 +81,9 @@ static void enter_drain(void) {
   timer_arm(timer_now() + (uint64_t)fw.default_watchdog_kcycles * FW_CYCLES_PER_KCYCLE);
 }
 
+/* gsync knows the gang that this core is in. */
+static void abort_run(uint32_t code) { gsync_abort(fw.run.launch_id, 0, code); }
+
 /* This core is where the gang fails. `code`: FAULT_NONE if an engine left the record. */
 void abort_own_fault(uint32_t code) {
   if (code == TPU_FAULT_NONE) {
@@ -96,7 +100,7 @@ void abort_own_fault(uint32_t code) {
     return;
   }
   fw.run.origin = 1;
-  gsync_abort(fw.run.launch_id, fw.run.mask, TPU_GSYNC_CODE_FAULT);
+  abort_run(TPU_GSYNC_CODE_FAULT);
   enter_drain();
 }
 
@@ -202,7 +206,7 @@ void fault_record_hart(uint32_t mepc, uint32_t mcause, uint32_t mtval) {
   record.fields.origin = fw.core;
   write_record(&record);
   if (fw.run.state != RUN_NONE) {
-    gsync_abort(fw.run.launch_id, fw.run.mask, TPU_GSYNC_CODE_HART);
+    abort_run(TPU_GSYNC_CODE_HART);
   }
   sysctl_set_state(TPU_CORE_PAGE_STATE_DEAD, mcause & 0xFFFFu);
   REG_WRITE(SYSCTL, MSI, SYSCTL_MSI_EVENT);

@@ -41,9 +41,12 @@ static void set_state(uint32_t state, bool event) {
 
 void fw_boot(uint32_t build) {
   const uint32_t id = REG_READ(SYSCTL, CORE_ID);
-  fw.core = (uint8_t)((id & TPU_SYSCTL_CORE_ID_CORE_MASK) >> TPU_SYSCTL_CORE_ID_CORE_SHIFT);
-  fw.cores = (uint8_t)((id & TPU_SYSCTL_CORE_ID_CORES_MASK) >> TPU_SYSCTL_CORE_ID_CORES_SHIFT);
-  fw.last_core = (uint8_t)(fw.cores - 1u);
+  fw.core = (uint16_t)((id & TPU_SYSCTL_CORE_ID_CORE_MASK) >> TPU_SYSCTL_CORE_ID_CORE_SHIFT);
+  fw.cores = (uint16_t)((id & TPU_SYSCTL_CORE_ID_CORES_MASK) >> TPU_SYSCTL_CORE_ID_CORES_SHIFT);
+  const bool in_masks = fw.core < TPU_MASK_CORES;
+  const uint32_t last = fw.cores < TPU_MASK_CORES ? fw.cores - 1u : TPU_MASK_CORES - 1u;
+  fw.mask_bit = (uint8_t)(in_masks ? fw.core : TPU_MASK_CORES - 1u);
+  fw.last_bit = (uint8_t)(in_masks ? last : 0);
   FW_LOG("boot: core %u of %u, build %08x", fw.core, fw.cores, build);
   fw.default_watchdog_kcycles = REG_READ(SYSCTL, WATCHDOG_KCYCLES);
   REG_WRITE(GSYNC, PEER_TIMEOUT, fw.default_watchdog_kcycles);

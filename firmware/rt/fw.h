@@ -55,7 +55,7 @@ typedef struct fw_program {
   uint64_t hbm;     /* offset of the image; a multiple of SLOT_ALIGN */
   uint32_t version; /* counts loads */
   uint16_t slots;
-  uint8_t cores;
+  uint8_t cores; /* at most 255: masks have fewer */
   uint8_t loaded;
 } fw_program_t;
 
@@ -134,10 +134,11 @@ typedef struct fw_core {
   uint8_t serving;      /* rings are set up */
   uint8_t held;         /* after a failed command, until RESUME */
   uint8_t fetch_failed; /* the command ring cannot be read */
-  uint8_t core;
-  uint8_t cores;
-  uint8_t last_core; /* of the board: masks have no bit above it */
-  uint32_t state;    /* last STATE_* written */
+  /* Masks name the first cores: those of this core's have `mask_bit`, and none above `last_bit`. A
+     core without a bit has a pair that no mask fits. */
+  uint8_t mask_bit;
+  uint8_t last_bit;
+  uint32_t state; /* last STATE_* written */
   uint32_t epoch;
   uint32_t resume; /* last RESUME seen */
   uint32_t heartbeat;
@@ -155,6 +156,11 @@ typedef struct fw_core {
   fw_prep_t prep;
   fw_run_t run;
   fw_call_t call;
+
+  uint32_t run_place; /* of `run`: REPLICA of seq, which a reset clears */
+  uint16_t core;
+  uint16_t cores;
+  uint16_t program_cores[TPU_MAX_PROGRAMS]; /* of loaded programs */
 } fw_t;
 
 #ifdef TPU_FW_HOST

@@ -1,12 +1,20 @@
 /* LAUNCH: binding (checks, slot table into the idle bank) ahead of time, then n steps, each behind
    a gang barrier. The slot table goes by DMA; the sequencer checks and resolves it, so the cost of
    a launch does not depend on the number of slots. prepare -> start -> { FEED -> BARRIER -> PROGRAM
-   } x steps -> completion; abort.c takes over on faults */
+   } x steps -> completion; abort.c takes over on faults. A gang that core_mask does not hold comes
+   with the table: launch_rows() prepares such a launch, so that others pay nothing for it. */
+#include <stddef.h>
+
 #include "dev/gsync.h"
 #include "dev/hostdma.h"
 #include "dev/log.h"
 #include "dev/sysctl.h"
 #include "rt/fw.h"
+
+/* REPLICA of seq in a launch: replica and gang_rows. */
+#define PLACE_WORD (offsetof(tpu_command_launch_t, replica) / 4u)
+/* In fw.prep: its table comes, or is there, and its rows are to be checked. */
+#define STATUS_ROWS 0xFFFDu
 
 static uint32_t count_bits(uint32_t mask) {
   uint32_t count = 0;
@@ -19,8 +27,8 @@ static uint32_t count_bits(uint32_t mask) {
 static uint32_t check_launch(const tpu_command_launch_t* launch) {
   const uint32_t mask = launch->core_mask;
   if (launch->program_id >= TPU_MAX_PROGRAMS || launch->slots > TPU_MAX_SLOTS ||
-      launch->steps == 0 || launch->reserved != 0 || launch->launch_id == 0 ||
-      ((mask >> fw.core) & 1u) == 0 || (mask >> fw.last_core >> 1) != 0) {
+      launch->steps == 0 || launch->gang_rows != 0 || launch->launch_id == 0 ||
+      ((mask >> fw.mask_bit) & 1u) == 0 || (mask >> fw.last_bit >> 1) != 0) {
     return TPU_STATUS_BAD_FIELD;
   }
   const fw_program_t* program = &fw.programs[launch->program_id];
@@ -100,7 +108,11 @@ void launch_refused(const fw_command_t* command, uint32_t seq) {
     }
   }
   const uint32_t mask = command->launch.core_mask;
-  if ((mask & ~(1u << fw.core)) != 0) {
+  if (command->launch.gang_rows != 0) {
+    if (mask != 0 && mask - 1u < fw.cores) {
+      gsync_abort_at(command->launch.launch_id, mask - 1u, TPU_GSYNC_CODE_NOT_STARTED);
+    }
+  } else if ((mask & ~(1u << fw.mask_bit)) != 0) {
     gsync_abort(command->launch.launch_id, mask, TPU_GSYNC_CODE_NOT_STARTED);
   }
 }
@@ -120,12 +132,13 @@ static void bind(uint32_t seq) {
   run->mask = launch->core_mask;
   run->started = run->origin = run->recorded = 0;
   run->bank = fw.prep.bank;
+  fw.run_place = command_at(seq)->words[PLACE_WORD];
   const seq_setup_t setup = {
       .program = program->hbm,
       .version = program->version,
       .slot_bank = fw.prep.bank,
       .slots = launch->slots,
-      .replica = launch->replica,
+      .place = fw.run_place,
       .cores = program->cores,
       .mask = launch->core_mask,
       .launch_id = launch->launch_id,
@@ -135,6 +148,53 @@ static void bind(uint32_t seq) {
          launch->program_id, launch->slots, run->mask, run->steps);
   seq_configure(&setup);
   gsync_join(run->launch_id, run->mask);
+}
+
+/* What can be told of a gang with rows before these are there. */
+static uint32_t check_before_rows(const tpu_command_launch_t* launch) {
+  if (launch->program_id >= TPU_MAX_PROGRAMS || launch->gang_rows > TPU_GANG_ROWS ||
+      launch->slots + launch->gang_rows > TPU_MAX_SLOTS || launch->steps == 0 ||
+      launch->launch_id == 0 || launch->core_mask == 0 || launch->core_mask - 1u > fw.core) {
+    return TPU_STATUS_BAD_FIELD;
+  }
+  if (!fw.programs[launch->program_id].loaded) {
+    return TPU_STATUS_NO_PROGRAM;
+  }
+  if (fw.program_cores[launch->program_id] <= launch->replica) {
+    return TPU_STATUS_BAD_FIELD;
+  }
+  return launch->slots < fw.programs[launch->program_id].slots ? TPU_STATUS_NO_SLOT : TPU_STATUS_OK;
+}
+
+/* Goes on with a launch whose preparation has ended with another status than OK: that status,
+   unless it is a gang with rows. */
+static __attribute__((noinline)) uint32_t launch_rows(uint32_t seq) {
+  const tpu_command_launch_t* launch = &command_at(seq)->launch;
+  if (fw.prep.status == STATUS_ROWS) {
+    const uint32_t wanted =
+        ((uint32_t)fw.program_cores[launch->program_id] << TPU_SEQ_GANG_RESULT_CORES_SHIFT) |
+        ((launch->core_mask - 1u) << TPU_SEQ_GANG_RESULT_ROOT_SHIFT);
+    return seq_check_gang(fw.prep.bank, launch->slots, launch->gang_rows) == wanted
+               ? TPU_STATUS_OK
+               : TPU_STATUS_BAD_FIELD;
+  }
+  if (launch->gang_rows == 0 || fw.prep.status != TPU_STATUS_BAD_FIELD) {
+    return fw.prep.status;
+  }
+  const uint32_t status = check_before_rows(launch);
+  if (status != TPU_STATUS_OK) {
+    return status;
+  }
+  const hostdma_transfer_t transfer = {
+      .host = launch->table_iova,
+      .local = fw.prep.bank * TPU_SLOT_BANK_BYTES,
+      .bytes = ((uint32_t)launch->slots + launch->gang_rows) * sizeof(tpu_slot_entry_t),
+      .control = HOSTDMA_CONTROL(FROM_HOST, SLOTS) | TPU_HOSTDMA_START_CRC_MASK,
+  };
+  fw.prep.status = STATUS_ROWS;
+  fw.prep.state = PREP_FETCHING;
+  hostdma_start(TPU_HOSTDMA_CTX_TABLE, &transfer);
+  return FW_WAIT;
 }
 
 uint32_t launch_start(uint32_t seq) {
@@ -149,7 +209,10 @@ uint32_t launch_start(uint32_t seq) {
   }
   fw.prep.state = PREP_NONE;
   if (fw.prep.status != TPU_STATUS_OK) {
-    return fw.prep.status;
+    const uint32_t status = launch_rows(seq);
+    if (status != TPU_STATUS_OK) {
+      return status;
+    }
   }
   bind(seq);
   fw.run.state = RUN_FEED;

@@ -82,7 +82,8 @@ void program_loaded(void) {
       program->hbm = load->hbm_dst;
       program->version = ++fw.loads;
       program->slots = (uint16_t)header.slots;
-      program->cores = (uint8_t)header.cores;
+      program->cores = (uint8_t)(header.cores < UINT8_MAX ? header.cores : UINT8_MAX);
+      fw.program_cores[load->program_id] = (uint16_t)header.cores;
       program->loaded = 1;
     }
   }

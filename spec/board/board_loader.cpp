@@ -255,6 +255,13 @@ void check_combinations(const BoardParams& params, const std::string& where) {
     refuse(fmt::format("board.chips * board.cores_per_chip = {} cores; a board has at most {}",
                        core_count(params), kMaxCores));
   }
+  const int64_t rows = params.board.chips / params.board.torus_x;
+  if (params.board.torus_x / 2 + rows / 2 > kMostLinks) {
+    refuse(
+        fmt::format("a torus of {} x {} chips has ways of {} links; a board has at most {}: "
+                    "bring board.torus_x and board.chips / board.torus_x closer to each other",
+                    params.board.torus_x, rows, params.board.torus_x / 2 + rows / 2, kMostLinks));
+  }
   if (params.mxu.rows % 32 != 0) {
     refuse("mxu.rows must be a multiple of 32");
   }

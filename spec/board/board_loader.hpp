@@ -35,8 +35,9 @@ std::vector<std::string> board_preset_names();
 /// differ in speeds and latencies alone have the same hash and run each other's executables.
 uint64_t board_hash(const BoardParams& params);
 
-/// Most cores of a board: bits of the masks of cores (spec/formats/rings.toml).
-inline constexpr int64_t kMaxCores = 32;
+/// Most cores of a board (spec/formats/rings.toml: MAX_CORES), and links of a way between two.
+inline constexpr int64_t kMaxCores = 2048;
+inline constexpr int64_t kMostLinks = 32;
 
 /// Total number of cores.
 inline int64_t core_count(const BoardParams& params) {

@@ -22,7 +22,7 @@ using ResourceId = int32_t;
 /// that is listed twice carries the bytes twice.
 class Transfer {
  public:
-  static constexpr int kMaxResources = 24;  // HBM, ports, and the ways of two cores
+  static constexpr int kMaxResources = 70;  // HBM, ports, and the ways of two cores
 
   void clear() { resource_count_ = 0; }
   void add(ResourceId resource) { resources_[static_cast<size_t>(resource_count_++)] = resource; }

@@ -42,7 +42,7 @@ class Links {
     return router.link[hop.y ? 1 : 0][hop.up ? 0 : 1];
   }
   struct Way {
-    static constexpr int kMost = kMaxCores / 2;  // half of each ring
+    static constexpr int kMost = kMostLinks;  // half of each ring
     std::array<Hop, kMost> hop{};
     uint32_t count = 0;
   };

@@ -2,19 +2,18 @@
 #include "gang/gang_root.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <utility>
 
 #include "tpu/spec/gsync_regs.hpp"
 
 namespace tpu::spec {
 namespace {
 
-// One message for each core of the mask, the lowest first.
+// One message for each core of the gang, the lowest first.
 template <typename What>
-void send_all(uint32_t mask, const What& what, std::vector<GangMessage>& to) {
-  for (uint32_t left = mask; left != 0; left &= left - 1) {
-    to.push_back({static_cast<uint32_t>(std::countr_zero(left)), what});
-  }
+void send_all(const CoreSet& gang, const What& what, std::vector<GangMessage>& to) {
+  to.reserve(to.size() + gang.size());
+  gang.for_each([&](uint32_t core) { to.push_back({core, what}); });
 }
 
 }  // namespace
@@ -24,13 +23,14 @@ std::vector<GangMessage> GangRoot::arrive(uint32_t core, const GangArrival& arri
   forget_old(arrival.tag);
   if (arrival.kind == gsync::kKindStep) {
     if (const Aborted* known = find_aborted(arrival.tag)) {
-      return {{core, GangAbort{arrival.tag, known->origin, known->code, arrival.mask}}};
+      return {{core, GangAbort{arrival.tag, known->origin, known->code, arrival.gang}}};
     }
     if (const Barrier* found = mismatch(core, arrival)) {
       const auto code = static_cast<uint8_t>(gsync::kCodeMismatch);
-      const auto origin = static_cast<uint8_t>(core);
-      sent = abort({found->tag, origin, code, found->mask});
-      std::ranges::copy(abort({arrival.tag, origin, code, arrival.mask}), std::back_inserter(sent));
+      const auto origin = static_cast<uint16_t>(core);
+      const GangAbort other{found->tag, origin, code, found->gang};
+      sent = abort(other);
+      std::ranges::copy(abort({arrival.tag, origin, code, arrival.gang}), std::back_inserter(sent));
       return sent;
     }
   }
@@ -39,14 +39,19 @@ std::vector<GangMessage> GangRoot::arrive(uint32_t core, const GangArrival& arri
            (arrival.kind == gsync::kKindDrain || barrier.step == arrival.step);
   });
   if (found == barriers_.end()) {
-    barriers_.push_back({arrival.tag, arrival.kind, arrival.step, arrival.mask, 0});
+    barriers_.push_back(
+        {arrival.tag, arrival.kind, arrival.step, arrival.gang, {}, arrival.gang.size()});
     found = barriers_.end() - 1;
   }
-  found->arrived |= 1U << core;
-  if ((found->arrived & found->mask) == found->mask) {
-    const Barrier full = *found;
+  if (found->gang.has(core) && !found->arrived.has(core)) {
+    --found->missing;
+  }
+  found->arrived.insert(core);
+  if (found->missing == 0) {
+    const Barrier full = std::move(*found);
     barriers_.erase(found);
-    send_all(full.mask, GangArrival{full.tag, full.kind, full.step, full.mask}, sent);
+    // Who is released knows its gang.
+    send_all(full.gang, GangArrival{full.tag, full.kind, full.step, {}}, sent);
   }
   return sent;
 }
@@ -55,9 +60,9 @@ std::vector<GangMessage> GangRoot::arrive(uint32_t core, const GangArrival& arri
 const GangRoot::Barrier* GangRoot::mismatch(uint32_t core, const GangArrival& arrival) const {
   const auto found = std::ranges::find_if(barriers_, [&](const Barrier& other) {
     const bool same =
-        other.tag == arrival.tag && other.step == arrival.step && other.mask == arrival.mask;
-    return !same && other.kind == gsync::kKindStep && (other.mask >> core & 1U) != 0 &&
-           (other.arrived & arrival.mask) != 0;
+        other.tag == arrival.tag && other.step == arrival.step && other.gang == arrival.gang;
+    return !same && other.kind == gsync::kKindStep && other.gang.has(core) &&
+           other.arrived.meets(arrival.gang);
   });
   return found == barriers_.end() ? nullptr : &*found;
 }
@@ -70,10 +75,15 @@ std::vector<GangMessage> GangRoot::abort(const GangAbort& abort) {
   }
   aborted_[next_aborted_] = {true, abort.tag, abort.origin, abort.code};
   next_aborted_ = (next_aborted_ + 1) % kAbortedKept;
+  GangAbort told = abort;
   std::erase_if(barriers_, [&](const Barrier& barrier) {
-    return barrier.tag == abort.tag && barrier.kind == gsync::kKindStep;
+    const bool over = barrier.tag == abort.tag && barrier.kind == gsync::kKindStep;
+    if (over && told.gang.empty()) {
+      told.gang = barrier.gang;
+    }
+    return over;
   });
-  send_all(abort.mask, abort, sent);
+  send_all(told.gang, told, sent);
   return sent;
 }
 
@@ -98,12 +108,14 @@ void GangRoot::visit_state(Archive& archive, uint32_t cores) {
   archive(barriers_, aborted_, next_aborted_);
   archive.need(next_aborted_ < kAbortedKept, "an aborted gang has no place");
   for (const Barrier& barrier : barriers_) {
-    archive.need((barrier.mask & ~cores) == 0, "a barrier is for cores that are not there");
+    archive.need(barrier.gang.end() <= cores && barrier.arrived.end() <= cores &&
+                     barrier.missing > 0 && barrier.missing <= barrier.gang.size(),
+                 "a barrier is for cores that are not there");
   }
 }
 
-AbortAnswer answer_to_abort(uint32_t abort_tag, uint32_t tag, uint32_t mask, bool aborted) {
-  if (mask == 0 || aborted || gang_tag_age(abort_tag, tag) > 0) {
+AbortAnswer answer_to_abort(uint32_t abort_tag, uint32_t tag, bool in_gang, bool aborted) {
+  if (!in_gang || aborted || gang_tag_age(abort_tag, tag) > 0) {
     return AbortAnswer::kIgnore;
   }
   return abort_tag == tag ? AbortAnswer::kStop : AbortAnswer::kDrain;

@@ -1,5 +1,5 @@
 // What the root of gangs does, and how a core answers an abort (spec/regs/gsync.toml). The root is
-// the lowest core of a gang's mask. It counts arrivals at barriers, releases those that are
+// the lowest core of a gang. It counts arrivals at barriers, releases those that are
 // complete, spreads the first abort of a tag, and remembers it for cores that arrive later.
 // Not here: how messages travel between cores, and what that costs.
 #pragma once
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "file/archive.hpp"
+#include "gang/core_set.hpp"
 
 namespace tpu::spec {
 
@@ -20,15 +21,15 @@ struct GangArrival {
   uint32_t tag;
   uint8_t kind;  // gsync KIND_*
   uint32_t step;
-  uint32_t mask;
+  CoreSet gang;
 };
 
 /// A gang ends.
 struct GangAbort {
   uint32_t tag;
-  uint8_t origin;  // core that began it
-  uint8_t code;    // gsync CODE_*
-  uint32_t mask;
+  uint16_t origin;  // core that began it
+  uint8_t code;     // gsync CODE_*
+  CoreSet gang;     // empty: those of its barriers
 };
 
 /// What the root sends to a core: its barrier is complete, or its gang ends.
@@ -51,7 +52,7 @@ class GangRoot {
   /// As after a reset of the root's core: it forgets barriers, but not aborts.
   void reset() { barriers_.clear(); }
 
-  /// `cores`: a bit for each core of the board.
+  /// `cores`: of the board.
   void visit_state(Archive& archive, uint32_t cores);
 
  private:
@@ -59,14 +60,15 @@ class GangRoot {
     uint32_t tag;
     uint8_t kind;
     uint32_t step;
-    uint32_t mask;
-    uint32_t arrived;
-    void visit_state(Archive& archive) { archive(tag, kind, step, mask, arrived); }
+    CoreSet gang;
+    CoreSet arrived;
+    uint32_t missing;
+    void visit_state(Archive& archive) { archive(tag, kind, step, gang, arrived, missing); }
   };
   struct Aborted {
     bool valid;
     uint32_t tag;
-    uint8_t origin;
+    uint16_t origin;
     uint8_t code;
     void visit_state(Archive& archive) { archive(valid, tag, origin, code); }
   };
@@ -88,7 +90,7 @@ enum class AbortAnswer : uint8_t {
   kDrain,   // it is past the gang, and arrives at the DRAIN barrier so that no core waits for it
   kStop     // it ends its part
 };
-/// `tag`, `mask` and `aborted`: of the gang that the core is in.
-AbortAnswer answer_to_abort(uint32_t abort_tag, uint32_t tag, uint32_t mask, bool aborted);
+/// `tag` and `aborted`: of the gang that the core is in, if it is `in_gang`.
+AbortAnswer answer_to_abort(uint32_t abort_tag, uint32_t tag, bool in_gang, bool aborted);
 
 }  // namespace tpu::spec

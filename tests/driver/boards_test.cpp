@@ -77,18 +77,18 @@ TEST(Boards, ArraysMadeOfPiecesThatDoNotFitAreRefused) {
   refusal([&] { program.run({Array(DType::kI32, {16}, layout, {Buffer()})}); });
 }
 
-TEST(Boards, ALaunchReachesAllCoresOfTheLargest) {
+TEST(Boards, ALaunchReachesAllCoresOfALargeBoard) {
   OpenOptions options;
   options.transport = "null";
-  options.overrides = {"board.chips=16", "board.torus_x=4"};
+  options.overrides = {"board.chips=32", "board.torus_x=4"};
   const Board board = Board::open(options);
-  test::ProgramBuilder builder(32, "v3_8", options.overrides);
+  test::ProgramBuilder builder(64, "v3_8", options.overrides);
   builder.argument(DType::kI32, {64}, true);
   builder.result(DType::kI32, {64}, true, 0);
   const Executable program = board.load(builder.bytes());
   const HostArray sent = counting(DType::kI32, {64});
   const RunResult result = program.run({program.put(0, sent)});
-  EXPECT_EQ(result.outputs[0].parts().size(), 32U);
+  EXPECT_EQ(result.outputs[0].parts().size(), 64U);
   EXPECT_EQ(result.outputs[0].to_host().bytes, sent.bytes);
 }
 

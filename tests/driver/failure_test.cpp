@@ -39,7 +39,7 @@ class Failure : public ::testing::Test {
 
   tpu_fault_record_t record(uint16_t code, int core) {
     tpu_fault_record_t fault{};
-    fault.code = code;
+    fault.code = static_cast<uint8_t>(code);
     fault.core = static_cast<uint8_t>(core);
     fault.op_id = 0;
     fault.engine = 2;

@@ -181,32 +181,38 @@ TEST(SimGangWays, ALaunchComesBackOnceAndTakesTheSameCycles) {
   board.close();
 }
 
-// Bit 31 of the masks: a gang of all cores of the largest board ends well, or by its last core.
-TEST(SimGangWays, OnThirtyTwoCoresTheLastOneCountsToo) {
+// A gang of all cores of a board ends well, or by its last core.
+void end_by_the_last_core(int cores, int torus_x) {
   OpenOptions options;
-  options.overrides = {"board.chips=16", "board.torus_x=4"};
+  options.overrides = {"board.chips=" + std::to_string(cores / 2),
+                       "board.torus_x=" + std::to_string(torus_x)};
   Board board = Board::open(options);
   const spec::BoardParams params = spec::load_board("v3_8", options.overrides);
   const auto load = [&](const std::string& code) {
-    const std::string text = ".program \"all\"\n.partitions 32\n" + std::string(kCopySlots) + code;
+    const std::string text = ".program \"all\"\n.partitions " + std::to_string(cores) + "\n" +
+                             std::string(kCopySlots) + code;
     return board.load(exe::write_executable(compiler::assemble(text, "test.s", params)));
   };
   const Executable copy = load(kCopy);
-  const Executable bad = load(
-      "  rid r1\n  li r2, 31\n  bne r1, r2, others\n  li r3, 40\n"
-      "  dma_remote.nop signal=5:1:r3\nothers:\n  swait r6, r0, 1\n  halt\n");
+  const Executable bad =
+      load("  rid r1\n  li r2, " + std::to_string(cores - 1) +
+           "\n  bne r1, r2, others\n  li r3, 5000\n"
+           "  dma_remote.nop signal=5:1:r3\nothers:\n  swait r6, r0, 1\n  halt\n");
   const HostArray sent = counting(DType::kI32, {1024});
   const Array x = copy.put(0, sent);
   EXPECT_EQ(copy.run({x}).outputs[0].to_host().bytes, sent.bytes);
   const auto error = bad.run({bad.put(0, sent)}).done.wait_for_error();
   ASSERT_NE(error, nullptr);
-  EXPECT_EQ(error->place().device, 31) << error->what();
+  EXPECT_EQ(error->place().device, cores - 1) << error->what();
   const RunResult again = copy.run({x});
   for (const Buffer& part : again.outputs[0].parts()) {
     EXPECT_EQ(part.to_host().bytes, sent.bytes);
   }
   board.close();
 }
+
+TEST(SimGangWays, OnThirtyTwoCoresTheLastOneCountsToo) { end_by_the_last_core(32, 4); }
+TEST(SimGangWays, OnAHundredTwentyEightCoresToo) { end_by_the_last_core(128, 8); }
 
 }  // namespace
 }  // namespace tpu::driver

@@ -37,7 +37,7 @@ class Aborts : public FirmwareTest {
   }
   void fault(uint16_t code) {
     tpu_fault_record_t what{};
-    what.code = code;
+    what.code = static_cast<uint8_t>(code);
     device_.fault_program(what);
     dispatch();
   }

@@ -65,8 +65,8 @@ class GangCore : private firmware::FakeSurroundings, public FakeCore {
   void send_msi(uint32_t) override {}
   void program_started() override {}
   void arrived(uint32_t kind) override { gangs_.arrive(core_, kind); }
-  void abort_sent(uint32_t tag, uint32_t mask, uint32_t code) override {
-    gangs_.abort(core_, tag, mask, code);
+  void abort_sent(uint32_t tag, uint32_t root, const spec::CoreSet& gang, uint32_t code) override {
+    gangs_.abort(core_, tag, root, gang, code);
   }
 
   const uint32_t core_;

@@ -49,7 +49,7 @@ class Fields : public FirmwareTest {
 
 TEST_F(Fields, ReservedOnesAreZero) {
   load_program();
-  reserved(upload(0x40000, 0, 16), TPU_OP_COPY, offsetof(tpu_command_copy_t, reserved), 2);
+  reserved(upload(0x40000, 0, 16), TPU_OP_COPY, offsetof(tpu_command_copy_t, reserved), 1);
   reserved(upload(0x40000, 0, 16), TPU_OP_COPY, offsetof(tpu_command_copy_t, reserved2), 4);
   tpu_command_fill_t fill{};
   fill.bytes = 8;

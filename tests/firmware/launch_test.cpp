@@ -1,9 +1,13 @@
 // The firmware's portable part on the host: launches with their gangs, faults, aborts and feeds.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
+#include <span>
 
 #include "firmware_fixture.hpp"
+#include "gang/core_set.hpp"
 #include "tpu/spec/gsync_regs.h"
 #include "tpu/spec/seq_regs.h"
 
@@ -85,7 +89,6 @@ TEST_F(FirmwareTest, RefusedLaunchTellsItsGangAndHolds) {
       {TPU_STATUS_NO_SLOT, [](tpu_command_launch_t& l) { l.slots = 2; }},
       {TPU_STATUS_NO_SLOT, [](tpu_command_launch_t& l) { l.table_crc ^= 1; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.steps = 0; }},
-      {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.reserved = 1; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.launch_id = 0; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.slots = TPU_MAX_SLOTS + 1; }},
       {TPU_STATUS_BAD_FIELD, [](tpu_command_launch_t& l) { l.replica = 2; }},
@@ -110,6 +113,83 @@ TEST_F(FirmwareTest, RefusedLaunchTellsItsGangAndHolds) {
   }
   device_.bad_slot = 1;
   EXPECT_EQ(status_of(host_.launch(5, 3, 200, 1, kAlone | 1U), TPU_OP_LAUNCH), TPU_STATUS_NO_SLOT);
+}
+
+// A gang that lies behind the slots of the table.
+class GangRows : public FirmwareTest {
+ protected:
+  static constexpr uint32_t kSlots = 3;
+  static constexpr uint32_t kGang = kAlone | 0x3;  // of the board's eight cores
+
+  tpu_command_launch_t launch(uint32_t launch_id, uint32_t gang, uint16_t rows = 1) {
+    const size_t at = RingHost::kTable + kSlots * sizeof(tpu_slot_entry_t);
+    std::fill_n(device_.host.begin() + static_cast<ptrdiff_t>(at),
+                size_t{rows} * TPU_GANG_ROW_BYTES, uint8_t{0});
+    std::memcpy(&device_.host[at], &gang, sizeof gang);
+    tpu_command_launch_t command = host_.launch(5, kSlots, launch_id, 1, 1);  // the root is core 0
+    command.gang_rows = rows;
+    command.table_crc = crc32c(std::span(device_.host)
+                                   .subspan(RingHost::kTable, kSlots * sizeof(tpu_slot_entry_t) +
+                                                                  rows * TPU_GANG_ROW_BYTES));
+    return command;
+  }
+};
+
+TEST_F(GangRows, AreBoundWithTheSlots) {
+  open();
+  load_program(kSlots, 3);
+  uint32_t launch_id = 100;
+  for (const uint16_t rows : {uint16_t{1}, static_cast<uint16_t>(TPU_GANG_ROWS)}) {
+    EXPECT_EQ(status_of(launch(++launch_id, kGang, rows), TPU_OP_LAUNCH), TPU_STATUS_OK);
+    EXPECT_EQ(device_.gang(), spec::CoreSet(kGang));
+    EXPECT_EQ(device_.dma.contexts[TPU_HOSTDMA_CTX_TABLE].bytes,
+              kSlots * sizeof(tpu_slot_entry_t) + rows * TPU_GANG_ROW_BYTES);
+    EXPECT_EQ(device_.slots_checked, kSlots);
+    EXPECT_EQ(device_.seq_reg(TPU_SEQ_REPLICA_OFFSET) >> TPU_SEQ_REPLICA_GANG_ROWS_SHIFT, rows);
+  }
+  EXPECT_EQ(status_of(host_.launch(5, kSlots, ++launch_id, 1, kGang), TPU_OP_LAUNCH),
+            TPU_STATUS_OK);
+  EXPECT_EQ(device_.gang(), spec::CoreSet(kGang)) << "a mask is a gang as before";
+}
+
+TEST_F(GangRows, ThatAreWrongAreRefusedAtTheirRoot) {
+  struct Case {
+    uint32_t gang;
+    std::function<void(tpu_command_launch_t&)> spoil;
+    uint32_t status = TPU_STATUS_BAD_FIELD;
+  };
+  const auto nothing = [](tpu_command_launch_t&) {};
+  const Case cases[] = {
+      {0x3, nothing},                                                    // without this core
+      {kGang | 0x8, nothing},                                            // more than the program's
+      {kAlone | 0x1 | 1U << MockDevice::kCores, nothing},                // beyond the board
+      {kAlone | 0x3, [](tpu_command_launch_t& l) { l.core_mask = 2; }},  // another root
+      {kAlone | 0x3, [](tpu_command_launch_t& l) { l.core_mask = 4; }},  // a root above this core
+      {kAlone | 0x3, [](tpu_command_launch_t& l) { l.replica = 3; }},
+      {kAlone | 0x3, [](tpu_command_launch_t& l) { l.gang_rows = TPU_GANG_ROWS + 1; }},
+      {kAlone | 0x3, [](tpu_command_launch_t& l) { l.slots = TPU_MAX_SLOTS; }},
+      {kAlone | 0x3, [](tpu_command_launch_t& l) { l.launch_id = 0; }},
+      {kAlone | 0x3, [](tpu_command_launch_t& l) { l.table_crc ^= 1; }, TPU_STATUS_NO_SLOT},
+      {kAlone | 0x3, [](tpu_command_launch_t& l) { l.slots = 2; }, TPU_STATUS_NO_SLOT},
+      {kAlone | 0x3, [](tpu_command_launch_t& l) { l.program_id = 6; }, TPU_STATUS_NO_PROGRAM},
+  };
+  open();
+  load_program(kSlots, 3);
+  uint32_t launch_id = 100;
+  for (const Case& c : cases) {
+    tpu_command_launch_t command = launch(++launch_id, c.gang);
+    c.spoil(command);
+    device_.aborts_sent.clear();
+    EXPECT_EQ(status_of(command, TPU_OP_LAUNCH), c.status) << launch_id;
+    EXPECT_EQ(device_.programs_started, 0U);
+    ASSERT_EQ(device_.aborts_sent.size(), 1U) << launch_id;
+    EXPECT_EQ(device_.aborts_sent[0].code, TPU_GSYNC_CODE_NOT_STARTED);
+    EXPECT_EQ(device_.aborts_sent[0].root, command.core_mask - 1);
+    EXPECT_TRUE(device_.aborts_sent[0].gang.empty()) << "the root knows it";
+    EXPECT_EQ(device_.aborts_sent[0].tag, command.launch_id);
+    host_.resume();
+    dispatch();
+  }
 }
 
 TEST_F(FirmwareTest, FaultIsRecordedDrainedAndHeld) {

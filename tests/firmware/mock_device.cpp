@@ -78,8 +78,8 @@ void MockDevice::send_msi(uint32_t vector) {
 
 void MockDevice::program_started() { steps_started.push_back(seq_reg(TPU_SEQ_STEP_OFFSET)); }
 
-void MockDevice::abort_sent(uint32_t tag, uint32_t mask, uint32_t code) {
-  aborts_sent.push_back({tag, mask, code});
+void MockDevice::abort_sent(uint32_t tag, uint32_t root, const spec::CoreSet& gang, uint32_t code) {
+  aborts_sent.push_back({tag, root, gang, code});
   echo_pending = tag == gsync_reg(TPU_GSYNC_TAG_OFFSET) && gsync_reg(TPU_GSYNC_MASK_OFFSET) != 0 &&
                  (gsync_reg(TPU_GSYNC_STATE_OFFSET) & TPU_GSYNC_STATE_ABORTED_MASK) == 0;
 }

@@ -43,7 +43,8 @@ class MockDevice : private firmware::FakeSurroundings, public firmware::FakeCore
   unsigned completion_msis = 0;
   struct Abort {
     uint32_t tag;
-    uint32_t mask;
+    uint32_t root;
+    spec::CoreSet gang;
     uint32_t code;
   };
   std::vector<Abort> aborts_sent;
@@ -62,7 +63,7 @@ class MockDevice : private firmware::FakeSurroundings, public firmware::FakeCore
   void send_msi(uint32_t vector) override;
   void program_started() override;
   void arrived(uint32_t /*kind*/) override {}
-  void abort_sent(uint32_t tag, uint32_t mask, uint32_t code) override;
+  void abort_sent(uint32_t tag, uint32_t root, const spec::CoreSet& gang, uint32_t code) override;
 };
 
 }  // namespace tpu::test

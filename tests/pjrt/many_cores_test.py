@@ -1,15 +1,17 @@
-"""A board of 4 x 4 chips, 32 cores, in one process: JAX sees 32 devices, and programs over all of them equal those on
-as many devices of its CPU backend. Collectives over all devices and over groups are exact; a jitted training step stays
-within the bound of one bf16 pass of the matrix units.
+"""A board of many chips in one process: JAX sees all of its cores as devices, and programs over all of them equal those
+on as many devices of its CPU backend. Collectives over all devices and over groups are exact; a jitted training step
+stays within the bound of one bf16 pass of the matrix units.
 
-TPU_LIBRARY_PATH names the plugin, TPUBOARD_BOARD the board.
+TPU_LIBRARY_PATH names the plugin, TPUBOARD_BOARD the board. Usage: many_cores_test.py [CHIPS OF A ROW, ROWS]
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
-CORES = 32
+TORUS = tuple(int(size) for size in sys.argv[1:]) or (4, 4)
+CORES = 2 * TORUS[0] * TORUS[1]
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={CORES}"
 
 import jax  # noqa: E402, reads the environment
@@ -27,17 +29,17 @@ def devices_of_the_board() -> None:
     assert len(devices) == jax.local_device_count() == CORES, devices
     assert [d.id for d in devices] == list(range(CORES))
     places = [(d.coords[0], d.coords[1], d.core_on_chip) for d in devices]
-    assert places == [(x, y, core) for y in range(4) for x in range(4) for core in range(2)], places
+    assert places == [(x, y, core) for y in range(TORUS[1]) for x in range(TORUS[0]) for core in range(2)], places
 
 
 def collectives(kind: str) -> list[np.ndarray]:
-    """Of all devices of a backend, and of groups of 8 and of 4."""
-    mesh = Mesh(np.array(jax.devices(kind)).reshape(8, 4), ("a", "b"))
+    """Of all devices of a backend, of groups of 4, and of groups of the others."""
+    mesh = Mesh(np.array(jax.devices(kind)).reshape(CORES // 4, 4), ("a", "b"))
     random = np.random.default_rng(1)
 
     def body(v: jax.Array) -> list[jax.Array]:
         out = []
-        for axes, size in ((("a", "b"), CORES), ("a", 8), ("b", 4)):
+        for axes, size in ((("a", "b"), CORES), ("a", CORES // 4), ("b", 4)):
             out += [lax.psum(v, axes), lax.pmax(v, axes), lax.all_gather(v, axes, axis=1, tiled=True),
                     lax.psum_scatter(v, axes, scatter_dimension=1, tiled=True),
                     lax.all_to_all(v, axes, 1, 0, tiled=True),
@@ -86,7 +88,7 @@ def main() -> None:
         np.testing.assert_array_equal(got, expected)
     for got, expected in zip(training(board), training("cpu"), strict=True):
         np.testing.assert_allclose(got, expected, rtol=0, atol=BF16 * np.abs(expected).max())
-    print("32 devices: collectives equal, three steps within the bound")
+    print(f"{CORES} devices: collectives equal, three steps within the bound")
 
 
 if __name__ == "__main__":

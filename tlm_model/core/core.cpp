@@ -260,13 +260,13 @@ bool Core::work_in_flight() const {
 
 GangWork Core::gang_work() {
   GangWork work{.done = work_done(), .in_flight = work_in_flight()};
-  for (uint32_t core = 0; core < ici_port->cores(); ++core) {
-    if (core != core_id_ && (launch_.mask >> core & 1) != 0) {
+  launch_.gang.for_each([&](uint32_t core) {
+    if (core != core_id_ && core < ici_port->cores()) {
       const RemoteIf& peer = ici_port->peer(core);
       work.done += peer.work_done();
       work.in_flight = work.in_flight || peer.work_in_flight();
     }
-  }
+  });
   return work;
 }
 

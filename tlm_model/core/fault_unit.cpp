@@ -76,11 +76,11 @@ void FaultUnit::raise(const FaultInfo& info, std::string text) {
 void FaultUnit::fill(const FaultInfo& info) {
   record_ = {};
   record_.fault_seq = reg(spec::fault::kCount);
-  record_.code = info.code;
+  record_.code = static_cast<uint8_t>(info.code);
   record_.engine =
       static_cast<uint8_t>(info.unit == kSequencerUnit ? spec::fault::kEngineSequencer
                                                        : static_cast<uint32_t>(info.unit));
-  record_.core = static_cast<uint8_t>(core_id_);
+  record_.core = static_cast<uint16_t>(core_id_);
   record_.launch_id = launch_.launch;
   record_.step = launch_.step;
   record_.cycle = now_cycles();
@@ -90,8 +90,8 @@ void FaultUnit::fill(const FaultInfo& info) {
   record_.length = info.length;
   record_.slot = info.slot;
   record_.detail = info.detail;
-  record_.origin = static_cast<uint8_t>(core_id_);
-  record_.mask = launch_.mask;
+  record_.origin = static_cast<uint16_t>(core_id_);
+  record_.mask = launch_.place >> spec::seq::kReplicaGangRowsShift == 0 ? launch_.mask : 0;
   for (size_t i = 0; i < heads_.size(); ++i) {
     const QueueHead head = heads_[i] != nullptr ? heads_[i]->head() : QueueHead{};
     if (head.command != nullptr) {

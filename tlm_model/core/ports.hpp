@@ -9,6 +9,7 @@
 
 #include "command/operands.hpp"
 #include "file/archive.hpp"
+#include "gang/core_set.hpp"
 #include "probe/events.hpp"
 #include "tpu/spec/isa.hpp"
 #include "tpu/spec/rings.h"
@@ -113,9 +114,10 @@ struct LaunchState {
   uint32_t step = 0;           // of the launch
   uint64_t job_step = 0;       // of the board (kernel/step_counter.hpp)
   uint64_t issued_before = 0;  // commands of the core before this step
-  uint32_t replica = 0;
+  uint32_t place = 0;          // as the register REPLICA
   uint32_t cores = 0;
-  uint32_t mask = 0;
+  uint32_t mask = 0;  // as the register MASK
+  spec::CoreSet gang{};
   uint32_t tag = 0;
   uint32_t launch = 0;
   uint32_t slot_bank = 0;
@@ -124,8 +126,10 @@ struct LaunchState {
   uint32_t first_open_step = 0;  // those of earlier steps not
   uint32_t inbound = 0;          // writes of peers that were taken and have not landed yet
 
+  uint32_t replica() const { return place & spec::seq::kReplicaIdMask; }
+
   void visit_state(spec::Archive& archive) {
-    archive(step, job_step, replica, cores, mask, tag, launch, slot_bank, slot_count, tag_open,
+    archive(step, job_step, place, cores, mask, gang, tag, launch, slot_bank, slot_count, tag_open,
             first_open_step, inbound);
     archive.need(slot_bank < spec::seq::kSlotBanks && slot_count <= spec::seq::kSlotEntries,
                  "a launch has slots that its core has not");

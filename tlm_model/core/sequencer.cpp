@@ -47,7 +47,7 @@ Sequencer::Sequencer(sc_core::sc_module_name name, uint32_t core_id,
                      const spec::BoardParams& params, Activity& activity, CoreProbe& probe,
                      LaunchState& launch)
     : sc_module(name),
-      registers_(*this, launch, figures_),
+      registers_(*this, launch, figures_, core_id, static_cast<uint32_t>(spec::core_count(params))),
       core_id_(core_id),
       params_(params),
       probe_(probe),
@@ -169,7 +169,7 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
       }
       break;
     case Op::kRid:
-      scalar_.set(insn.rd, launch_.replica);
+      scalar_.set(insn.rd, launch_.replica());
       time_ += 1;
       break;
     case Op::kNrep:

@@ -52,7 +52,7 @@ void Sequencer::start() {
   figures_.commands = 0;
   launch_.issued_before = issued_ever_;
   marks_.clear();
-  launch_.job_step = parts_.steps->begin(core_id_, launch_.mask, launch_.launch, launch_.step);
+  launch_.job_step = parts_.steps->begin(core_id_, launch_.gang, launch_.launch, launch_.step);
   std::vector<AccessRange> fresh;
   probe_.program_begin(now, [&] {
     ProgramEvent event = program_event(true, false);
@@ -150,7 +150,7 @@ void Sequencer::on_landed() {
 ProgramEvent Sequencer::program_event(bool begin, bool complete) const {
   return {.cycle = now_cycles(),
           .core = core_id_,
-          .mask = launch_.mask,
+          .gang = launch_.gang,
           .launch = launch_.launch,
           .launch_step = launch_.step,
           .step = launch_.job_step,

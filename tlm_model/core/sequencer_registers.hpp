@@ -32,7 +32,9 @@ struct SequencerFigures {
 
 class SequencerRegisters : public RegisterBlock {
  public:
-  SequencerRegisters(SequencerControl& control, LaunchState& launch, SequencerFigures& figures);
+  // `core`: on its board, which has `cores`.
+  SequencerRegisters(SequencerControl& control, LaunchState& launch, SequencerFigures& figures,
+                     uint32_t core, uint32_t cores);
 
   void connect(const Slots& slots) { slots_ = &slots; }
   void raise(uint32_t causes) {
@@ -66,10 +68,16 @@ class SequencerRegisters : public RegisterBlock {
   void bank_written() { launch_.slot_bank %= spec::seq::kSlotBanks; }
   void count_written();
   void check_slots(uint32_t value);
+  void check_gang(uint32_t value);
+  uint32_t replica_register() const;
+  void replica_written(uint32_t value);
+  void mask_written();
   void tag_written();
 
   SequencerControl& control_;
   LaunchState& launch_;
+  const uint32_t core_;
+  const uint32_t cores_;
   const Slots* slots_ = nullptr;
 };
 

@@ -37,7 +37,7 @@ void SignalSender::send(const QueuedCommand& queued, uint64_t done_at) {
 // False: faulted.
 bool SignalSender::send_remote(const QueuedCommand& queued, const spec::Signal& signal,
                                uint32_t peer, uint64_t done_at) {
-  if (peer >= ici_->cores() || (context_.launch.mask >> peer & 1) == 0) {
+  if (peer >= ici_->cores() || !context_.launch.gang.has(peer)) {
     FaultInfo info = fault_of(*queued.command, TPU_FAULT_REMOTE_STRAY, unit_);
     info.detail = spec::fault::kDetailPeerOutside;
     info.address = peer;

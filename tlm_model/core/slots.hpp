@@ -3,6 +3,7 @@
 // spec/formats/rings.toml.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -56,6 +57,20 @@ class Slots : public LocalMemory {
       }
     }
     return ranges;
+  }
+
+  // The gang whose rows begin at entry `row`; nothing beyond the bank.
+  spec::CoreSet gang(uint32_t bank, uint32_t row, uint32_t rows) const {
+    std::vector<uint32_t> words(size_t{std::min(rows, TPU_GANG_ROWS)} * TPU_GANG_ROW_BYTES /
+                                sizeof(uint32_t));
+    if (row + uint64_t{rows} > spec::seq::kSlotEntries) {
+      return {};
+    }
+    std::memcpy(words.data(),
+                data() + uint64_t{bank} * spec::seq::kSlotBankBytes +
+                    uint64_t{row} * spec::seq::kSlotEntryBytes,
+                words.size() * sizeof(uint32_t));
+    return spec::CoreSet(words);
   }
 
   // First bad entry of [0, count), or count.

@@ -5,33 +5,36 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "file/archive.hpp"
+#include "gang/core_set.hpp"
 
 namespace tpu::model {
 
 class StepCounter {
  public:
-  // Core `core` of the gang `mask` begins step `step` of launch `launch`; its number.
-  uint64_t begin(uint32_t core, uint32_t mask, uint32_t launch, uint32_t step) {
-    const uint32_t bit = uint32_t{1} << core;
+  // Core `core` of the gang begins step `step` of launch `launch`; its number.
+  uint64_t begin(uint32_t core, const spec::CoreSet& gang, uint32_t launch, uint32_t step) {
     for (size_t i = 0; i < open_.size(); ++i) {
       Open& open = open_[i];
-      if (open.launch == launch && open.step == step && (open.missing & bit) != 0) {
+      if (open.launch == launch && open.step == step && open.missing.has(core)) {
         const uint64_t number = open.number;
-        open.missing &= ~bit;
-        if (open.missing == 0) {
+        open.missing.erase(core);
+        if (open.missing.empty()) {
           open_.erase(open_.begin() + static_cast<ptrdiff_t>(i));
         }
         return number;
       }
     }
-    if ((mask & ~bit) != 0) {
+    spec::CoreSet missing = gang;
+    missing.erase(core);
+    if (!missing.empty()) {
       if (open_.size() == kMostOpen) {  // gangs that a fault ended before all cores had begun
         open_.erase(open_.begin());
       }
-      open_.push_back({launch, step, mask & ~bit, begun_});
+      open_.push_back({launch, step, std::move(missing), begun_});
     }
     return begun_++;
   }
@@ -46,7 +49,7 @@ class StepCounter {
   static constexpr size_t kMostOpen = 64;
   struct Open {
     uint32_t launch, step;
-    uint32_t missing;  // cores that have not begun it
+    spec::CoreSet missing;  // cores that have not begun it
     uint64_t number;
     void visit_state(spec::Archive& archive) { archive(launch, step, missing, number); }
   };

@@ -19,9 +19,10 @@ RegisterMap CorePage::registers() {
 
 CorePage::CorePage(const Identity& identity, CorePageOwner& owner, const RegisterProbe& probe)
     : RegisterBlock(registers()), owner_(owner), probe_(probe), host_(*this) {
-  cell(sysctl::kCoreId) =
-      identity.core << sysctl::kCoreIdCoreShift | identity.chip << sysctl::kCoreIdChipShift |
-      identity.local << sysctl::kCoreIdLocalShift | identity.cores << sysctl::kCoreIdCoresShift;
+  cell(sysctl::kCoreId) = identity.core << sysctl::kCoreIdCoreShift |
+                          identity.local << sysctl::kCoreIdLocalShift |
+                          identity.cores << sysctl::kCoreIdCoresShift;
+  cell(sysctl::kChipId) = identity.chip;
   cell(sysctl::kClockKhz) = identity.clock_khz;
   set_wide(sysctl::kHbmLo, sysctl::kHbmHi, identity.hbm_bytes);
   set_wide(sysctl::kBoardHashLo, sysctl::kBoardHashHi, identity.board_hash);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "file/archive.hpp"
+#include "gang/core_set.hpp"
 #include "hart/hart_code.hpp"
 #include "hart/hart_debugger.hpp"
 #include "kernel/activity.hpp"
@@ -16,20 +17,21 @@
 
 namespace tpu::model {
 
-// Packet of the control channel: 32 bytes on the link, priority over data, so only latency counts.
+// Packet of the control channel, with priority over data on the links, so only latency counts: 32
+// bytes, and the rows of a gang that has them.
 struct ControlPacket {
   enum class Type : uint8_t { kArrive, kRelease, kAbortRequest, kAbort };
   void visit_state(spec::Archive& archive) {
     archive.choice(type, Type::kAbort);
-    archive(kind, code, origin, tag, mask, step);
+    archive(kind, code, origin, tag, gang, step);
   }
 
   Type type;
-  uint8_t kind;    // gsync KIND_*
-  uint8_t code;    // gsync CODE_*
-  uint8_t origin;  // core that began the abort
-  uint32_t tag;    // launch id
-  uint32_t mask;
+  uint8_t kind;     // gsync KIND_*
+  uint8_t code;     // gsync CODE_*
+  uint16_t origin;  // core that began the abort
+  uint32_t tag;     // launch id
+  spec::CoreSet gang;
   uint32_t step;
 };
 

@@ -1,8 +1,6 @@
 // Gang barrier and abort: registers, root, packets.
 #include "mgmt/gsync.hpp"
 
-#include <bit>
-
 #include "kernel/cycles.hpp"
 #include "tpu/spec/gsync_table.hpp"
 #include "tpu/spec/irq_regs.hpp"
@@ -33,6 +31,7 @@ Gsync::Gsync(sc_core::sc_module_name name, uint32_t core, Fabric& fabric, Irq& i
 
 void Gsync::reset() {
   reset_registers();
+  gang_ = {};
   waiting_ = released_ = aborted_ = peer_lost_ = false;
   root_.reset();
   timeout_event_.cancel();
@@ -40,18 +39,17 @@ void Gsync::reset() {
 
 void Gsync::visit_state(spec::Archive& archive) {
   visit_registers(archive);
-  archive(waiting_kind_, released_, aborted_, peer_lost_);
-  root_.visit_state(archive, all_cores());
+  archive(gang_, waiting_kind_, released_, aborted_, peer_lost_);
+  root_.visit_state(archive, cores());
   archive(packets_);
-  const auto in_board = [this](uint32_t mask) { return (mask & ~all_cores()) == 0; };
   std::vector<Arrival> arrivals(inbox_.begin(), inbox_.end());
   archive(arrivals);
   for (const Arrival& arrival : arrivals) {
-    archive.need(is_ahead(arrival.at) && arrival.from < fabric_.control.size() &&
-                     in_board(arrival.packet.mask),
-                 "a packet between cores comes from nowhere");
+    archive.need(
+        is_ahead(arrival.at) && arrival.from < cores() && arrival.packet.gang.end() <= cores(),
+        "a packet between cores comes from nowhere");
   }
-  archive.need(in_board(mask_) && in_board(abort_mask_), "a gang has cores that are not there");
+  archive.need(gang_.end() <= cores(), "a gang has cores that are not there");
   if (archive.loading() && !arrivals.empty()) {
     inbox_.insert(arrivals.begin(), arrivals.end());
     for (size_t i = 0; i < inbox_.size(); ++i) {
@@ -59,15 +57,6 @@ void Gsync::visit_state(spec::Archive& archive) {
     }
     inbox_event_.notify(from_cycles(inbox_.begin()->at - now_cycles()));
   }
-}
-
-uint32_t Gsync::all_cores() const {
-  const uint32_t cores = static_cast<uint32_t>(fabric_.control.size());
-  return cores >= 32 ? ~0U : (1U << cores) - 1;
-}
-
-uint32_t Gsync::root_of(uint32_t mask) const {
-  return mask == 0 ? core_ : static_cast<uint32_t>(std::countr_zero(mask));
 }
 
 uint32_t Gsync::state() const {
@@ -80,7 +69,6 @@ RegisterMap Gsync::registers() {
       regs::kTable,
       {on_write<&Gsync::tag_written>(regs::kTag), on_write<&Gsync::mask_written>(regs::kMask),
        on_value<&Gsync::root>(regs::kRoot), on_write<&Gsync::arrive>(regs::kArrive),
-       on_write<&Gsync::abort_mask_written>(regs::kAbortMask),
        on_write<&Gsync::abort_written>(regs::kAbort), on_value<&Gsync::state>(regs::kState)});
   return kMap.view();
 }
@@ -90,18 +78,42 @@ void Gsync::tag_written() {
   cell(regs::kAbortInfo) = 0;
 }
 
-void Gsync::mask_written() { mask_ &= all_cores(); }
+void Gsync::mask_written() {
+  const uint32_t mask = reg(regs::kMask);
+  gang_ = {};
+  if (mask != 0) {
+    gang_ = owner_.gang_of_rows();
+    if (gang_.empty()) {
+      gang_ = in_board(mask);
+    }
+  }
+}
 
-void Gsync::abort_mask_written() { abort_mask_ &= all_cores(); }
+spec::CoreSet Gsync::in_board(uint32_t mask) const {
+  return spec::CoreSet(cores() < 32 ? mask & ((1U << cores()) - 1) : mask);
+}
 
-void Gsync::abort_written(uint32_t code) { send_abort(reg(regs::kAbortTag), abort_mask_, code); }
+void Gsync::abort_written(uint32_t code) {
+  const uint32_t tag = reg(regs::kAbortTag);
+  const uint32_t mask = reg(regs::kAbortMask);
+  if (mask != 0) {
+    const spec::CoreSet gang = in_board(mask);
+    if (!gang.empty()) {
+      send_abort(gang.lowest(), tag, gang, code);
+    }
+  } else if (!gang_.empty() && tag == tag_) {
+    abort_running(code);
+  } else if (reg(regs::kAbortRoot) < cores()) {
+    send_abort(reg(regs::kAbortRoot), tag, {}, code);
+  }
+}
 
 void Gsync::arrive(uint32_t kind) {
   waiting_ = true;
   waiting_kind_ = kind;
   released_ = peer_lost_ = false;
-  send(root_of(mask_), {ControlPacket::Type::kArrive, static_cast<uint8_t>(kind), 0, 0, tag_, mask_,
-                        reg(regs::kStep)});
+  send(root(), {ControlPacket::Type::kArrive, static_cast<uint8_t>(kind), 0, 0, tag_, gang_,
+                reg(regs::kStep)});
   const uint32_t peer_timeout = reg(regs::kPeerTimeout);
   if (kind == regs::kKindDrain && peer_timeout != 0) {
     timeout_event_.cancel();
@@ -117,7 +129,11 @@ void Gsync::timeout_method() {
   }
 }
 
-void Gsync::abort_running(uint32_t code) { send_abort(tag_, mask_, code); }
+void Gsync::abort_running(uint32_t code) {
+  if (!gang_.empty()) {
+    send_abort(root(), tag_, gang_, code);
+  }
+}
 
 void Gsync::abort_if_tag(uint32_t tag, uint32_t code) {
   if (tag == tag_) {
@@ -125,12 +141,9 @@ void Gsync::abort_if_tag(uint32_t tag, uint32_t code) {
   }
 }
 
-void Gsync::send_abort(uint32_t tag, uint32_t mask, uint32_t code) {
-  if (mask == 0) {
-    return;
-  }
-  send(root_of(mask), {ControlPacket::Type::kAbortRequest, 0, static_cast<uint8_t>(code),
-                       static_cast<uint8_t>(core_), tag, mask, 0});
+void Gsync::send_abort(uint32_t root, uint32_t tag, const spec::CoreSet& gang, uint32_t code) {
+  send(root, {ControlPacket::Type::kAbortRequest, 0, static_cast<uint8_t>(code),
+              static_cast<uint16_t>(core_), tag, gang, 0});
 }
 
 // A packet to the core itself does not leave it.
@@ -161,10 +174,10 @@ void Gsync::inbox_method() {
 void Gsync::handle(uint32_t from, const ControlPacket& packet) {
   switch (packet.type) {
     case ControlPacket::Type::kArrive:
-      deliver(root_.arrive(from, {packet.tag, packet.kind, packet.step, packet.mask}));
+      deliver(root_.arrive(from, {packet.tag, packet.kind, packet.step, packet.gang}));
       break;
     case ControlPacket::Type::kAbortRequest:
-      deliver(root_.abort({packet.tag, packet.origin, packet.code, packet.mask}));
+      deliver(root_.abort({packet.tag, packet.origin, packet.code, packet.gang}));
       break;
     case ControlPacket::Type::kRelease:
       released(packet);
@@ -179,11 +192,11 @@ void Gsync::deliver(const std::vector<spec::GangMessage>& messages) {
   for (const spec::GangMessage& message : messages) {
     if (const auto* full = std::get_if<spec::GangArrival>(&message.what)) {
       send(message.core,
-           {ControlPacket::Type::kRelease, full->kind, 0, 0, full->tag, full->mask, full->step});
+           {ControlPacket::Type::kRelease, full->kind, 0, 0, full->tag, full->gang, full->step});
     } else {
       const auto& abort = std::get<spec::GangAbort>(message.what);
       send(message.core,
-           {ControlPacket::Type::kAbort, 0, abort.code, abort.origin, abort.tag, abort.mask, 0});
+           {ControlPacket::Type::kAbort, 0, abort.code, abort.origin, abort.tag, abort.gang, 0});
     }
   }
 }
@@ -200,13 +213,13 @@ void Gsync::released(const ControlPacket& packet) {
 
 void Gsync::aborted(const ControlPacket& packet) {
   ++cell(regs::kAbortCount);
-  switch (spec::answer_to_abort(packet.tag, tag_, mask_, aborted_)) {
+  switch (spec::answer_to_abort(packet.tag, tag_, !gang_.empty(), aborted_)) {
     case spec::AbortAnswer::kIgnore:
       break;
     case spec::AbortAnswer::kDrain:
-      send(root_of(packet.mask),
+      send(root_of(packet.gang),
            {ControlPacket::Type::kArrive, static_cast<uint8_t>(regs::kKindDrain), 0, 0, packet.tag,
-            packet.mask, 0});
+            packet.gang, 0});
       break;
     case spec::AbortAnswer::kStop:
       stop(packet);

@@ -1,5 +1,5 @@
 // Gang barrier and abort of a core: registers, packets of the control channel, and what they cost
-// (its latency). Arrivals and aborts go to the root, the lowest core of the mask, whose rules are
+// (its latency). Arrivals and aborts go to the root, the lowest core of the gang, whose rules are
 // spec/gang/gang_root.hpp. Specification: spec/regs/gsync.toml.
 #pragma once
 
@@ -22,6 +22,8 @@ class GsyncOwner {
  public:
   virtual ~GsyncOwner() = default;
   virtual void stop_sequencer() = 0;
+  // The gang that the sequencer has, if it has rows.
+  virtual spec::CoreSet gang_of_rows() = 0;
 };
 
 class Gsync : public sc_core::sc_module, public RegisterBlock, public ControlIf {
@@ -58,19 +60,19 @@ class Gsync : public sc_core::sc_module, public RegisterBlock, public ControlIf 
   void timeout_method();
   void tag_written();
   void mask_written();
-  void abort_mask_written();
   void arrive(uint32_t kind);
   void abort_written(uint32_t code);
   void send(uint32_t to, const ControlPacket& packet);
-  void send_abort(uint32_t tag, uint32_t mask, uint32_t code);
+  void send_abort(uint32_t root, uint32_t tag, const spec::CoreSet& gang, uint32_t code);
   void handle(uint32_t from, const ControlPacket& packet);
   void deliver(const std::vector<spec::GangMessage>& messages);
   void released(const ControlPacket& packet);
   void aborted(const ControlPacket& packet);
   void stop(const ControlPacket& packet);
-  uint32_t all_cores() const;  // a bit each
-  uint32_t root_of(uint32_t mask) const;
-  uint32_t root() const { return root_of(mask_); }
+  uint32_t cores() const { return static_cast<uint32_t>(fabric_.control.size()); }
+  uint32_t root_of(const spec::CoreSet& gang) const { return gang.empty() ? core_ : gang.lowest(); }
+  spec::CoreSet in_board(uint32_t mask) const;
+  uint32_t root() const { return root_of(gang_); }
   uint32_t state() const;
 
   const uint32_t core_;
@@ -79,8 +81,7 @@ class Gsync : public sc_core::sc_module, public RegisterBlock, public ControlIf 
   GsyncOwner& owner_;
 
   uint32_t& tag_ = cell(spec::gsync::kTag);
-  uint32_t& mask_ = cell(spec::gsync::kMask);
-  uint32_t& abort_mask_ = cell(spec::gsync::kAbortMask);
+  spec::CoreSet gang_;
   uint32_t waiting_kind_ = 0;
   bool waiting_ = false;
   bool released_ = false;

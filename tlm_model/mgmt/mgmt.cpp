@@ -252,7 +252,7 @@ void Mgmt::hart_died() {
   record.fault_seq = number;
   record.code = TPU_FAULT_FW_TRAP;
   record.engine = static_cast<uint8_t>(spec::fault::kEngineHart);
-  record.core = static_cast<uint8_t>(place_.core);
+  record.core = static_cast<uint16_t>(place_.core);
   record.cycle = now_cycles();
   record.op_id = TPU_OP_NONE;
   record.launch_id = core_register(seq_isock, spec::seq::kLaunch);
@@ -324,6 +324,22 @@ std::span<std::byte> Mgmt::tcm(uint64_t address, uint64_t bytes) {
 
 void Mgmt::tcm_changed(uint64_t address, uint64_t bytes) {
   hart_unit_.hart().memory_changed(static_cast<uint32_t>(address), static_cast<uint32_t>(bytes));
+}
+
+spec::CoreSet Mgmt::gang_of_rows() {
+  namespace seq = spec::seq;
+  const uint32_t rows = std::min(
+      core_register(seq_isock, seq::kReplica) >> seq::kReplicaGangRowsShift, TPU_GANG_ROWS);
+  const uint32_t row = core_register(seq_isock, seq::kSlotCount);
+  if (rows == 0 || row + rows > seq::kSlotEntries) {
+    return {};
+  }
+  std::vector<uint32_t> words(size_t{rows} * TPU_GANG_ROW_BYTES / sizeof(uint32_t));
+  const uint64_t at = uint64_t{core_register(seq_isock, seq::kSlotBank)} * seq::kSlotBankBytes +
+                      uint64_t{row} * seq::kSlotEntryBytes;
+  forward(slots_isock, at,
+          {reinterpret_cast<uint8_t*>(words.data()), words.size() * sizeof(uint32_t)}, false);
+  return spec::CoreSet(words);
 }
 
 bool Mgmt::write_slots(uint64_t offset, std::span<const std::byte> data) {

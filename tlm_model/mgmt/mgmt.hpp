@@ -114,6 +114,7 @@ class Mgmt : public sc_core::sc_module,
   void send_msi(uint32_t vector) override;
   // GsyncOwner.
   void stop_sequencer() override;
+  spec::CoreSet gang_of_rows() override;
   // HostDmaOwner.
   std::span<std::byte> tcm(uint64_t address, uint64_t bytes) override;
   void tcm_changed(uint64_t address, uint64_t bytes) override;

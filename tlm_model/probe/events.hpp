@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 
+#include "gang/core_set.hpp"
 #include "tpu/spec/isa.hpp"
 
 namespace tpu::model {
@@ -42,10 +43,10 @@ enum class ProbeEvent : uint8_t {
 };
 inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kLog) + 1;
 
-// Cores of a board, one bit each (a board has at most 16).
-using CoreMask = uint32_t;
+// Cores of a board, one bit each; the last one stands for all cores from there on.
+using CoreMask = uint64_t;
 inline constexpr CoreMask kAllCores = ~CoreMask{0};
-constexpr CoreMask core_bit(uint32_t core) { return CoreMask{1} << core; }
+constexpr CoreMask core_bit(uint32_t core) { return CoreMask{1} << (core < 63 ? core : 63); }
 
 // Who: a command of a queue, or the sequencer itself.
 struct ProbeSource {
@@ -76,7 +77,7 @@ using RangeVisitor = std::function<void(const AccessRange&)>;
 struct ProgramEvent {
   uint64_t cycle = 0;
   uint32_t core = 0;
-  uint32_t mask = 0;    // cores of the gang
+  spec::CoreSet gang{};
   uint32_t launch = 0;  // id
   uint32_t launch_step = 0;
   uint64_t step = 0;  // of the board

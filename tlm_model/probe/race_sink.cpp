@@ -57,10 +57,12 @@ void RaceSink::program(const ProgramEvent& event) {
   }
   steps_[event.core] = {event.launch, event.step};
   const uint64_t epoch = static_cast<uint64_t>(event.launch) << 32 | event.launch_step;
-  for (uint32_t member = 0; member < cores_ && epoch_[event.core] != epoch; ++member) {
-    if (member != event.core && (event.mask >> member & 1) != 0) {
-      begin_step(member, epoch);
-    }
+  if (epoch_[event.core] != epoch) {
+    event.gang.for_each([&](uint32_t member) {
+      if (member != event.core) {
+        begin_step(member, epoch);
+      }
+    });
   }
   begin_step(event.core, epoch);
   if (event.launch_step == 0) {

@@ -62,11 +62,11 @@ RecordSink::RecordSink(const spec::BoardParams& board, const RecordOptions& opti
 
 void RecordSink::program(const ProgramEvent& event) {
   if (event.begin && begins(event)) {
-    mask_ = event.mask;
+    gang_ = event.gang;
     record_.step = event.step;
     describe(event.launch);
   }
-  if (mask_ != 0 && event.step == record_.step) {
+  if (!gang_.empty() && event.step == record_.step) {
     event.begin ? begin_step(event) : end_step(event);
   }
 }
@@ -75,7 +75,7 @@ void RecordSink::program(const ProgramEvent& event) {
 bool RecordSink::begins(const ProgramEvent& event) {
   const bool fresh = event.step >= next_step_;
   next_step_ = std::max(next_step_, event.step + 1);
-  return fresh && mask_ == 0 && event.step >= options_.first_step && event.step < end_step_;
+  return fresh && gang_.empty() && event.step >= options_.first_step && event.step < end_step_;
 }
 
 void RecordSink::begin_step(const ProgramEvent& event) {
@@ -101,12 +101,12 @@ void RecordSink::end_step(const ProgramEvent& event) {
   add_item(core, event.cycle, {.kind = spec::SequencerItem::Kind::kHalt});
   core.in_step = false;
   core.record.end = event.cycle;
-  ended_ |= uint32_t{1} << event.core;
+  ended_.insert(event.core);
   if (event.core == seen_core_) {
     record_.vmem = vmem_.finish(event.cycle);
     record_.hbm = hbm_.finish(event.cycle);
   }
-  if (ended_ == mask_) {
+  if (ended_ == gang_) {
     complete();
   }
 }
@@ -119,7 +119,7 @@ void RecordSink::complete() {
   }
   uint64_t begin = UINT64_MAX, end = 0;
   for (Core& core : cores_) {
-    if ((mask_ >> core.record.core & 1) == 0 || core.record.items.empty()) {
+    if (!gang_.has(core.record.core) || core.record.items.empty()) {
       continue;
     }
     begin = std::min(begin, core.record.begin);
@@ -142,7 +142,7 @@ void RecordSink::complete() {
 void RecordSink::forget() {
   record_ = {};
   cores_.assign(cores_.size(), Core());
-  mask_ = ended_ = 0;
+  gang_ = ended_ = {};
   commands_ = 0;
   seen_core_ = UINT32_MAX;
 }

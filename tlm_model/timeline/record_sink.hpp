@@ -83,8 +83,8 @@ class RecordSink final : public ProbeSink {
   uint64_t next_step_ = 0;  // the least number that no core has begun
   std::unique_ptr<spec::OutputFile> file_;
   std::string error_;
-  uint32_t mask_ = 0;   // cores of the gang
-  uint32_t ended_ = 0;  // of them
+  spec::CoreSet gang_;
+  spec::CoreSet ended_;  // of it
   uint64_t commands_ = 0;
   uint32_t seen_core_ = UINT32_MAX;  // whose memory is followed
   LivePages vmem_, hbm_;

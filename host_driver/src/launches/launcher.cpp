@@ -307,17 +307,39 @@ std::vector<std::shared_ptr<Allocation>> Launcher::bind_slots(
   return slots;
 }
 
+// How LAUNCH tells the firmware who is in the gang.
+Launcher::Gang Launcher::gang_of(const Residence& residence) {
+  spec::CoreSet cores;
+  for (const Residence::Part& part : residence.parts) {
+    cores.insert(static_cast<uint32_t>(part.device));
+  }
+  Gang gang;
+  if (cores.end() <= TPU_MASK_CORES) {
+    cores.for_each([&](uint32_t core) { gang.core_mask |= uint32_t{1} << core; });
+    return gang;
+  }
+  gang.core_mask = cores.lowest() + 1;
+  constexpr uint32_t kRowCores = TPU_GANG_ROW_BYTES * 8;
+  gang.rows.resize(size_t{(cores.end() + kRowCores - 1) / kRowCores} * TPU_GANG_ROW_BYTES);
+  cores.for_each([&](uint32_t core) { gang.rows[core / 8] |= std::byte{1} << core % 8; });
+  return gang;
+}
+
 // The LAUNCH command of one core, with its slot table staged.
 std::shared_ptr<Command> Launcher::launch_command(
-    const Operation& op, size_t p, const std::vector<std::shared_ptr<Allocation>>& slots) {
+    const Operation& op, size_t p, const Gang& gang,
+    const std::vector<std::shared_ptr<Allocation>>& slots) {
   const exe::ExecutableT& exe = op.program->exe;
   const Residence::Part& part = op.residence->parts[p];
   auto command = std::make_shared<Command>();
   command->device = part.device;
   command->reads.reserve(slots.size() + 1);
   command->reads.push_back(part.code);
-  const auto staged = memory_.stage(std::max<size_t>(1, slots.size()) * sizeof(tpu_slot_entry_t));
-  const auto table = staged->bytes().first(slots.size() * sizeof(tpu_slot_entry_t));
+  const size_t slot_bytes = slots.size() * sizeof(tpu_slot_entry_t);
+  const size_t bytes = slot_bytes + gang.rows.size();
+  const auto staged = memory_.stage(std::max(bytes, sizeof(tpu_slot_entry_t)));
+  const auto table = staged->bytes().first(bytes);
+  std::ranges::copy(gang.rows, table.begin() + static_cast<ptrdiff_t>(slot_bytes));
   for (size_t s = 0; s < slots.size(); ++s) {
     tpu_slot_entry_t row{};
     row.mode = slots[s] ? TPU_SLOT_FIXED : TPU_SLOT_NULL;
@@ -353,9 +375,8 @@ std::shared_ptr<Command> Launcher::launch_command(
   wire.program_id = part.id;
   wire.slots = static_cast<uint16_t>(slots.size());
   wire.steps = op.steps;
-  for (const Residence::Part& each : op.residence->parts) {
-    wire.core_mask |= uint32_t{1} << each.device;
-  }
+  wire.core_mask = gang.core_mask;
+  wire.gang_rows = static_cast<uint16_t>(gang.rows.size() / TPU_GANG_ROW_BYTES);
   wire.replica = static_cast<uint16_t>(p);
   wire.table_crc = spec::crc32c(table);
   set_payload(*command, TPU_OP_LAUNCH, TPU_TRACK_LAUNCH, wire);
@@ -392,6 +413,13 @@ RunResult Launcher::launch(const std::shared_ptr<LoadedProgram>& program,
     parts.reserve(cores);
   }
   std::vector<std::shared_ptr<BufferState>> donated;
+  const Gang gang = gang_of(*residence);
+  if (exe.slots.size() + gang.rows.size() / TPU_GANG_ROW_BYTES > TPU_MAX_SLOTS) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: {} slots leave no room for a gang of {} cores in the table of a "
+                            "launch, which has {} entries; give fewer arguments and results",
+                            exe.name, exe.slots.size(), cores, TPU_MAX_SLOTS));
+  }
   op->inputs.reserve(cores * (1 + arguments.size()));
   op->commands.reserve(cores);
   for (size_t p = 0; p < cores; ++p) {
@@ -413,7 +441,7 @@ RunResult Launcher::launch(const std::shared_ptr<LoadedProgram>& program,
       }
     }
     auto slots = bind_slots(*op, p, arguments, labels, outputs);
-    op->commands.push_back(launch_command(*op, p, slots));
+    op->commands.push_back(launch_command(*op, p, gang, slots));
     if (!exe.host_calls.empty()) {
       op->calls.emplace_back().slots = std::move(slots);
     }

@@ -2,12 +2,14 @@
 // each core of the gang. Guarded by the board lock.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "gang/core_set.hpp"
 #include "src/feeds/feeds.hpp"
 #include "src/lock/board_lock.hpp"
 #include "src/operations/board_handles.hpp"
@@ -62,7 +64,12 @@ class Launcher {
                                                       const std::vector<std::string>& labels,
                                                       std::vector<std::vector<Buffer>>& outputs)
       TPU_REQUIRES(board_lock);
-  std::shared_ptr<Command> launch_command(const Operation& op, size_t p,
+  struct Gang {
+    uint32_t core_mask = 0;       // of LAUNCH
+    std::vector<std::byte> rows;  // of its table
+  };
+  static Gang gang_of(const Residence& residence);
+  std::shared_ptr<Command> launch_command(const Operation& op, size_t p, const Gang& gang,
                                           const std::vector<std::shared_ptr<Allocation>>& slots)
       TPU_REQUIRES(board_lock);
   void submit(const std::shared_ptr<Operation>& op,

@@ -154,7 +154,7 @@ void Transfers::add_copy(const std::shared_ptr<Operation>& op,
   copy.dst = to->address() + first;
   copy.bytes = bytes;
   copy.kind = TPU_COPY_D2D;
-  copy.peer = static_cast<uint8_t>(to->device());
+  copy.peer = static_cast<uint16_t>(to->device());
   set_payload(*command, TPU_OP_COPY, TPU_TRACK_UP, copy);
   operations_.add(op, command);
 }

@@ -243,9 +243,9 @@ void NullCore::arrived(uint32_t kind) {
   }
 }
 
-void NullCore::abort_sent(uint32_t tag, uint32_t mask, uint32_t code) {
+void NullCore::abort_sent(uint32_t tag, uint32_t root, const spec::CoreSet& gang, uint32_t code) {
   if (!trapped_) {
-    board_.gangs.abort(place.core, tag, mask, code);
+    board_.gangs.abort(place.core, tag, root, gang, code);
   }
 }
 

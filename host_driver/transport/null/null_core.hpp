@@ -80,7 +80,7 @@ class NullCore : private firmware::FakeSurroundings, public firmware::FakeCore {
   void send_msi(uint32_t vector) override;
   void program_started() override;
   void arrived(uint32_t kind) override;
-  void abort_sent(uint32_t tag, uint32_t mask, uint32_t code) override;
+  void abort_sent(uint32_t tag, uint32_t root, const spec::CoreSet& gang, uint32_t code) override;
   void entry_on_the_way(std::span<std::byte> entry) override;
   void completion_on_the_way(std::span<std::byte> completion) override;
 

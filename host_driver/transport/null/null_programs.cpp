@@ -19,7 +19,7 @@ bool hangs(const NullCore& core) { return core.program_running && core.stuck != 
 NullLaunchPart part_of(NullCore& core) {
   NullLaunchPart part;
   part.core = static_cast<int>(core.place.core);
-  part.replica = core.seq_reg(TPU_SEQ_REPLICA_OFFSET);
+  part.replica = core.seq_reg(TPU_SEQ_REPLICA_OFFSET) & TPU_SEQ_REPLICA_ID_MASK;
   part.hbm = &core.hbm;
   part.slots = core.slots();
   const uint32_t step = core.seq_reg(TPU_SEQ_STEP_OFFSET);
@@ -44,10 +44,9 @@ NullLaunchPart part_of(NullCore& core) {
 
 // Its cores, if all are at the same step; else none.
 NullPrograms::Gang NullPrograms::gang_of(const NullCore& core) const {
-  const uint32_t mask = core.seq_reg(TPU_SEQ_MASK_OFFSET);
   Gang gang;
   for (const auto& other : board_.all) {
-    if ((mask >> other->place.core & 1) == 0) {
+    if (!core.gang().has(other->place.core)) {
       continue;
     }
     if (!other->program_running || hangs(*other) || launch_of(*other) != launch_of(core) ||

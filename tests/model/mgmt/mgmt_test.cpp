@@ -77,7 +77,7 @@ TEST(Mgmt, HartStartsInRomAndSendsAnEvent) {
   EXPECT_TRUE(bench.run());
   EXPECT_EQ(bench.take_msi(2), 1U << 3);  // chip 2, its core 1, event
   EXPECT_EQ(bench.read_page(5, core_page::kFwState), core_page::kStateHandshake);
-  EXPECT_EQ(bench.read_page(5, core_page::kFwBuild), 5U | 2U << 8 | 1U << 16 | 8U << 24);
+  EXPECT_EQ(bench.read_page(5, core_page::kFwBuild), 5U | 8U << 12 | 1U << 24);
   EXPECT_FALSE(bench.run());  // asleep: quiescent
 }
 
@@ -464,7 +464,7 @@ TEST(Mgmt, DeadHartLeavesARecordAndTellsTheChip) {
   bench.run();
   EXPECT_EQ(bench.read_page(4, core_page::kFwState), core_page::kStateDead);
   EXPECT_EQ(bench.read_page(4, core_page::kFaultSeq), 1U);
-  EXPECT_EQ(bench.read_page(4, core_page::kFaultRecord + 4) & 0xFFFF, TPU_FAULT_FW_TRAP);
+  EXPECT_EQ(bench.read_page(4, core_page::kFaultRecord + 4) & 0xFF, TPU_FAULT_FW_TRAP);
   EXPECT_EQ(bench.read_page(4, core_page::kFaultRecord + 28), TPU_OP_NONE);  // op_id
   EXPECT_EQ(bench.take_msi(2), 1U << chip_page::kMsiEvent | 1U << chip_page::kMsiChip);
 }

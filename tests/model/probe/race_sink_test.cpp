@@ -67,7 +67,7 @@ class RaceSinkTest : public ::testing::Test {
     const AccessRange fresh{.owner = core, .memory = ProbeMemory::kHbm, .bytes = 64};
     set.tell<ProgramEvent>(kAllCores, ProbeEvent::kProgram, &ProbeSink::program, [&] {
       return ProgramEvent{.core = core,
-                          .mask = 3,
+                          .gang = spec::CoreSet(3),
                           .launch = launch,
                           .launch_step = step,
                           .begin = begin,

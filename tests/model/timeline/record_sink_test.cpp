@@ -44,7 +44,7 @@ class Record : public ::testing::Test {
   void step(bool begin, uint64_t cycle, uint64_t number = 4, bool complete = true) {
     sink_.program({.cycle = cycle,
                    .core = 2,
-                   .mask = 1U << 2,
+                   .gang = spec::CoreSet(1U << 2),
                    .launch = 9,
                    .step = number,
                    .begin = begin,
@@ -141,10 +141,17 @@ TEST_F(Record, TheLongestOfAllSteps) {
   RecordSink longest(spec::load_board("v3_8"), {.steps = UINT64_MAX}, programs_);
   const auto step = [&](uint64_t number, uint64_t begin, uint64_t end, uint32_t core, uint32_t mask,
                         bool complete = true) {
-    longest.program(
-        {.cycle = begin, .core = core, .mask = mask, .launch = 9, .step = number, .begin = true});
-    longest.program(
-        {.cycle = end, .core = core, .mask = mask, .step = number, .complete = complete});
+    longest.program({.cycle = begin,
+                     .core = core,
+                     .gang = spec::CoreSet(mask),
+                     .launch = 9,
+                     .step = number,
+                     .begin = true});
+    longest.program({.cycle = end,
+                     .core = core,
+                     .gang = spec::CoreSet(mask),
+                     .step = number,
+                     .complete = complete});
   };
   EXPECT_EQ(longest.take(), "");
   step(0, 100, 200, 2, 4);
@@ -165,7 +172,7 @@ TEST_F(Record, AStepBesideTheRecordedOneIsLeftOut) {
                            bool begin) {
     longest.program({.cycle = cycle,
                      .core = core,
-                     .mask = mask,
+                     .gang = spec::CoreSet(mask),
                      .launch = 9,
                      .step = step,
                      .begin = begin,
@@ -186,8 +193,9 @@ TEST_F(Record, AFileGetsItsStepAtTheEndOfIt) {
   std::filesystem::remove(path);
   RecordSink sink(spec::load_board("v3_8"), {.first_step = 4, .path = path}, programs_);
   EXPECT_FALSE(std::filesystem::exists(path));
-  sink.program({.cycle = 1, .core = 2, .mask = 4, .launch = 9, .step = 4, .begin = true});
-  sink.program({.cycle = 7, .core = 2, .mask = 4, .step = 4, .complete = true});
+  sink.program(
+      {.cycle = 1, .core = 2, .gang = spec::CoreSet(4), .launch = 9, .step = 4, .begin = true});
+  sink.program({.cycle = 7, .core = 2, .gang = spec::CoreSet(4), .step = 4, .complete = true});
   std::ifstream file(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), {});
   EXPECT_EQ(spec::read_record(std::as_bytes(std::span(bytes))).step, 4u);
@@ -200,11 +208,15 @@ TEST_F(Record, AWindowEndsWithItsLastStep) {
   RecordSink sink(spec::load_board("v3_8"), {.first_step = 1, .steps = 2, .path = path}, programs_);
   for (uint64_t step = 0; step < 4; ++step) {
     EXPECT_EQ(std::filesystem::exists(path), step > 2);
-    sink.program(
-        {.cycle = 1000 * step, .core = 2, .mask = 4, .launch = 9, .step = step, .begin = true});
+    sink.program({.cycle = 1000 * step,
+                  .core = 2,
+                  .gang = spec::CoreSet(4),
+                  .launch = 9,
+                  .step = step,
+                  .begin = true});
     sink.program({.cycle = 1000 * step + 100 * (4 - step),
                   .core = 2,
-                  .mask = 4,
+                  .gang = spec::CoreSet(4),
                   .step = step,
                   .complete = true});
   }
@@ -218,8 +230,8 @@ TEST_F(Record, AFileOfTheLongestStepIsWrittenAtTheEnd) {
   const std::string path = testing::TempDir() + "record_sink_longest.tpurec";
   std::filesystem::remove(path);
   RecordSink sink(spec::load_board("v3_8"), {.steps = UINT64_MAX, .path = path}, programs_);
-  sink.program({.cycle = 1, .core = 2, .mask = 4, .launch = 9, .begin = true});
-  sink.program({.cycle = 7, .core = 2, .mask = 4, .complete = true});
+  sink.program({.cycle = 1, .core = 2, .gang = spec::CoreSet(4), .launch = 9, .begin = true});
+  sink.program({.cycle = 7, .core = 2, .gang = spec::CoreSet(4), .complete = true});
   EXPECT_FALSE(std::filesystem::exists(path));
   EXPECT_EQ(sink.finish(), "");
   EXPECT_TRUE(std::filesystem::exists(path));

@@ -36,13 +36,17 @@ ProbeSource command(uint64_t sequence, uint64_t step) {
 // A step in which two transfers overlap.
 void run_step(TimelineSink& sink, uint64_t step) {
   const uint64_t at = 1000 * step + 100;
-  sink.program({.cycle = at, .mask = 1, .launch = 1, .step = step, .begin = true});
+  sink.program({.cycle = at, .gang = spec::CoreSet(1), .launch = 1, .step = step, .begin = true});
   sink.start({.cycle = at + 10, .source = command(2 * step, step)});
   sink.start({.cycle = at + 20, .source = command(2 * step + 1, step)});
   sink.done({.cycle = at + 60, .source = command(2 * step, step), .start = at + 10});
   sink.done({.cycle = at + 90, .source = command(2 * step + 1, step), .start = at + 20});
-  sink.program(
-      {.cycle = at + 100, .mask = 1, .launch = 1, .step = step, .begin = false, .complete = true});
+  sink.program({.cycle = at + 100,
+                .gang = spec::CoreSet(1),
+                .launch = 1,
+                .step = step,
+                .begin = false,
+                .complete = true});
 }
 
 std::string content(const std::string& path) {

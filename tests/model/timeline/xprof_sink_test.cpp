@@ -33,10 +33,11 @@ void run_step(XprofSink& sink, uint64_t step) {
                            .op_id = 41,
                            .opcode = static_cast<uint8_t>(spec::Opcode::kMatmul)};
   const uint64_t at = 1000 * step;
-  sink.program({.cycle = at, .core = 2, .mask = 4, .launch = 1, .step = step, .begin = true});
+  sink.program(
+      {.cycle = at, .core = 2, .gang = spec::CoreSet(4), .launch = 1, .step = step, .begin = true});
   sink.start({.cycle = at + 10, .source = source, .flops = 2000});
   sink.done({.cycle = at + 500, .source = source, .start = at + 10});
-  sink.program({.cycle = at + 900, .core = 2, .mask = 4, .launch = 1, .step = step});
+  sink.program({.cycle = at + 900, .core = 2, .gang = spec::CoreSet(4), .launch = 1, .step = step});
 }
 
 TEST(XprofSink, TakesWhatIsOverAndForgetsIt) {
@@ -201,7 +202,7 @@ TEST(XprofSink, OperationsTellTheirCategoryAndWhatTheySend) {
   }
   programs.name(1, program);
   XprofSink sink(spec::load_board("v3_8"), 0, UINT64_MAX, programs);
-  sink.program({.cycle = 0, .core = 2, .mask = 4, .launch = 1, .begin = true});
+  sink.program({.cycle = 0, .core = 2, .gang = spec::CoreSet(4), .launch = 1, .begin = true});
   const ProbeSource source{.core = 2,
                            .unit = static_cast<uint32_t>(spec::Queue::kDmaRemote),
                            .sequence = 1,
@@ -210,7 +211,7 @@ TEST(XprofSink, OperationsTellTheirCategoryAndWhatTheySend) {
   sink.flow({.cycle = 10, .source = source, .bytes = 4096, .from = {2}, .to = {3}});
   sink.start({.cycle = 10, .source = source});
   sink.done({.cycle = 500, .source = source, .start = 10});
-  sink.program({.cycle = 900, .core = 2, .mask = 4, .launch = 1});
+  sink.program({.cycle = 900, .core = 2, .gang = spec::CoreSet(4), .launch = 1});
   const std::string space = sink.take_xspace();
   EXPECT_THAT(space, HasSubstr("all-reduce"));
   EXPECT_THAT(space, HasSubstr("jit_step/all_reduce:all_reduce"));
@@ -221,7 +222,7 @@ TEST(XprofSink, OperationsTellTheirCategoryAndWhatTheySend) {
 TEST(XprofSink, AStepThatIsNotOverIsLeftOut) {
   const LaunchPrograms programs;
   XprofSink sink(spec::load_board("v3_8"), 0, UINT64_MAX, programs);
-  sink.program({.cycle = 5, .core = 1, .mask = 2, .launch = 1, .begin = true});
+  sink.program({.cycle = 5, .core = 1, .gang = spec::CoreSet(2), .launch = 1, .begin = true});
   EXPECT_THAT(sink.take_xspace(), Not(HasSubstr("/device:TPU:1")));
 }
 

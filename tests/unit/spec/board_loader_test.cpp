@@ -238,7 +238,8 @@ TEST(BoardLoader, KeepsTheLimitsOfEveryKey) {
 }
 
 TEST(BoardLoader, TakesTorusesOfAnyShapeUpToTheLimit) {
-  for (const char* shape : {"1 1", "2 1", "3 3", "5 1", "6 3", "8 4", "8 8", "16 4"}) {
+  for (const char* shape :
+       {"1 1", "2 1", "3 3", "5 1", "6 3", "8 4", "8 8", "16 4", "1024 32", "64 1"}) {
     const std::string text = shape;
     const size_t gap = text.find(' ');
     EXPECT_EQ(error_of("v3_8", {"board.chips=" + text.substr(0, gap),
@@ -247,9 +248,12 @@ TEST(BoardLoader, TakesTorusesOfAnyShapeUpToTheLimit) {
   }
   EXPECT_THAT(error_of("v3_8", {"board.chips=8", "board.torus_x=3"}),
               HasSubstr("multiple of board.torus_x"));
-  EXPECT_THAT(error_of("v3_8", {"board.chips=20", "board.torus_x=4"}),
-              HasSubstr("40 cores; a board has at most 32"));
-  EXPECT_THAT(error_of("v3_8", {"board.chips=33"}), HasSubstr("board.chips = 33 is out of range"));
+  EXPECT_THAT(error_of("v3_8", {"board.chips=1056", "board.torus_x=32"}),
+              HasSubstr("2112 cores; a board has at most 2048"));
+  EXPECT_THAT(error_of("v3_8", {"board.chips=66", "board.torus_x=1"}),
+              HasSubstr("a torus of 1 x 66 chips has ways of 33 links; a board has at most 32"));
+  EXPECT_THAT(error_of("v3_8", {"board.chips=2049"}),
+              HasSubstr("board.chips = 2049 is out of range"));
   EXPECT_THAT(error_of("v3_8", {"board.cores_per_chip=3"}), HasSubstr("out of range"));
   EXPECT_THAT(error_of("v3_8", {"core.mxus=5"}), HasSubstr("out of range"));
   EXPECT_THAT(error_of("v3_8", {"mxu.cols=257"}), HasSubstr("out of range"));

@@ -2,7 +2,6 @@
 #include "core/engines/dma.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "core/operand_check.hpp"
 #include "core/overlap.hpp"
@@ -185,7 +184,7 @@ bool Dma::place_remote(const Flight& flight, size_t index, const DmaPlan& plan, 
                        Place* place) {
   using Status = RemoteAnswer::Status;
   const uint32_t peer = flight.queued.peer;
-  if (peer >= ici_port->cores() || (context().launch.mask >> peer & 1) == 0) {
+  if (peer >= ici_port->cores() || !context().launch.gang.has(peer)) {
     FaultInfo info = fault_at(flight, TPU_FAULT_REMOTE_STRAY);
     info.detail = spec::fault::kDetailPeerOutside;
     info.address = peer;
@@ -398,9 +397,8 @@ bool Dma::defer(const DmaPlan& plan, const Place& src, const Place& dst) {
 
 // Whether other cores may write the same pages: from one place of VMEM to one of the own HBM.
 bool Dma::may_share(const DmaPlan& plan, const Place& src, const Place& dst) const {
-  return !plan.remote && src.vmem && dst.hbm != nullptr &&
-         std::popcount(context().launch.mask) > 1 && plan.box.total_bytes >= PageSet::kPageBytes &&
-         moves_one_run(plan);
+  return !plan.remote && src.vmem && dst.hbm != nullptr && context().launch.gang.size() > 1 &&
+         plan.box.total_bytes >= PageSet::kPageBytes && moves_one_run(plan);
 }
 
 // Before the command reads or writes an operand: nothing but the queue orders what earlier ones
@@ -493,7 +491,7 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
                   : transfer.shares ? open_shared(plan, src, dst, transfer)
                                     : view(dst, plan, BoxSide::kDst, transfer.dst_pages);
   if (dst.hbm == nullptr && !plan.remote) {
-    const auto cores = static_cast<uint64_t>(std::popcount(context().launch.mask));
+    const uint64_t cores = context().launch.gang.size();
     to.reused = vmem_end_ * cores <= cached_vmem();
   }
   transfer.dst_hbm = dst.hbm;
