@@ -7,6 +7,7 @@
 #include <set>
 
 #include "vpu/vpu_build.hpp"
+#include "vpu/vpu_sums.hpp"
 
 namespace tpu::compiler {
 
@@ -91,13 +92,32 @@ class Generator {
       }
     }
     VpuGenResult out;
-    out.program = allocate_registers(sections_, next_);
+    out.program = allocate();
     out.roles = roles_;
     out.uses_partition = uses_partition_;
     return out;
   }
 
  private:
+  // With sums outside of the body, unless it would make more again for want of registers.
+  VpuProgram allocate() const {
+    constexpr int kMostSums = 16;
+    VpuSections moved = sections_;
+    int next = next_;
+    VpuProgram plain = allocate_registers(sections_, next_);
+    if (move_invariant_sums(moved, next, kMostSums)) {
+      try {
+        VpuProgram program = allocate_registers(moved, next);
+        if (program.header.section[kBody] < plain.header.section[kBody]) {
+          return program;
+        }
+      } catch (const OutOfRegisters&) {  // the body keeps them
+        return plain;
+      }
+    }
+    return plain;
+  }
+
   void mark_live() {
     std::vector<int> work(options_.stores);
     while (!work.empty()) {
