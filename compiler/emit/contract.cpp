@@ -211,6 +211,11 @@ static void bring_right(EmitContext& ctx, const Step& step, const DotPlan& p, Bl
                    box_loops(c.n, r.n, c.k, r.k, &CDim::rhs), c.n.size(), step.op_id);
 }
 
+// Bytes in VMEM between the batches of an operand: of a group, or of the whole.
+static int64_t side_stride(bool grouped, const Tile& tile, const Value* v, int64_t stride) {
+  return grouped ? tile.batch : stride * elem_bytes(v->type.elem);
+}
+
 void emit_contraction(EmitContext& ctx, const Step& step, const DotPlan& p) {
   const std::vector<CDim>& batch = p.w.c.batch;
   const std::vector<Block> batches = blocks_of(batch, {batch.empty() ? 0 : batch.size() - 1, 1});
@@ -218,14 +223,38 @@ void emit_contraction(EmitContext& ctx, const Step& step, const DotPlan& p) {
   // The transpose unit works in order, and sums that it turns wait for their matmul. So the rows
   // of the next round pass it before the sums of this one.
   const bool rows_first = p.w.transpose_out && (p.w.transposes() || p.w.transposes_box());
+  const auto beside = static_cast<size_t>(p.beside.n);
   BlockState state;
   state.epilogues.resize(p.epilogues.size());
   HeldTile left, right;
+  Tile first_left, first_right;
   for (size_t i = 0; i < rounds.size(); ++i) {
     const Round& r = rounds[i];
     bring_left(ctx, step, p, state, r, left);
     bring_right(ctx, step, p, state, r, right);
-    const int64_t out_base = offset_of(p.w.c.batch, r.batch, &CDim::out);
+    const auto base_of = [&](const Round& of) {
+      return offset_of(p.w.c.batch, of.batch, &CDim::out);
+    };
+    if (beside > 1) {
+      if (i % beside == 0) {
+        first_left = left.tile;
+        first_right = right.tile;
+        first_left.batch = side_stride(p.group.lhs, left.tile, p.w.c.lhs, batch.back().lhs);
+        first_right.batch = side_stride(p.group.rhs, right.tile, p.w.c.rhs, batch.back().rhs);
+      }
+      if ((i + 1) % beside != 0) {
+        continue;
+      }
+      matmul(ctx, p, first_left, first_right, sum_tile(p, state.out, r.m, r.n, 0), r.m, r.n, r.k,
+             false, 0, step.op_id);
+      for (size_t member = i + 1 - beside; member <= i; ++member, ++state.out) {
+        const Round& of = rounds[member];
+        finish_block(ctx, step, p, state, sum_tile(p, state.out, of.m, of.n, 0), of.m, of.n,
+                     base_of(of));
+      }
+      continue;
+    }
+    const int64_t out_base = base_of(r);
     const Tile out = sum_tile(p, state.out, r.m, r.n, out_base);
     const auto turn = static_cast<size_t>(&r.batch - batches.data());
     matmul(ctx, p, left.tile, right.tile, out, r.m, r.n, r.k, &r.k != &p.k.front(), turn,

@@ -64,6 +64,10 @@ Walks walks_of(const DotPlan& p, const Tile& left, const Tile& right, const Tile
                const Block& m, const Block& n, const Block& k) {
   const Contraction& c = p.w.c;
   Walks w;
+  if (p.beside.n > 1) {
+    w.rows.push_back({p.beside.n, left.batch, p.beside.out_rows});
+    w.cols.push_back({p.beside.n, right.batch, p.beside.out_cols});
+  }
   for (size_t i = 0; i < c.m.size(); ++i) {
     w.rows.push_back({m.count[i], left.free[i], out.free[i]});
   }

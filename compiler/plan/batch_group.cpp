@@ -37,6 +37,21 @@ struct Side {
   }
 };
 
+// How many batches should be one command; 1: their sums do not wait, or do not go through tiles.
+int64_t wanted_beside(const DotPlan& p, const spec::BoardParams& board) {
+  constexpr int64_t kOfUnit = 2;
+  const Contraction& c = p.w.c;
+  const int64_t n = kOfUnit * board.core.mxus;
+  const bool simple = p.w.rows == Mapping::Rows::kDirect && p.w.run == 1 && c.k.size() == 1 &&
+                      c.n.size() == 1 && c.m.size() <= 2 && !p.w.transpose_out;
+  const bool in_tiles = p.limits.narrow_out && !p.limits.direct_out && p.epilogues.empty();
+  if (!simple || !in_tiles || c.batch.empty() || c.batch.back().n % n != 0 || p.m.size() != 1 ||
+      p.n.size() != 1 || p.k.size() != 1) {
+    return 1;
+  }
+  return p.m[0].iterations() <= kFewRows && c.k[0].n > board.mxu.rows ? n : 1;
+}
+
 }  // namespace
 
 BatchGroup choose_batch_group(const DotPlan& p, int64_t out_bytes, const spec::BoardParams& board) {
@@ -81,11 +96,26 @@ BatchGroup choose_batch_group(const DotPlan& p, int64_t out_bytes, const spec::B
   if (least >= found.front().first * kWorth) {
     return {};
   }
-  return std::find_if(found.begin(), found.end(),
-                      [&](const auto& f) {
-                        return f.first <= least * kEqual;  // the smallest of equal ones
-                      })
-      ->second;
+  const auto smallest = [&](int64_t multiple) {  // of equal ones
+    return std::ranges::find_if(found, [&](const auto& f) {
+      return f.first <= least * kEqual && f.second.n % multiple == 0;
+    });
+  };
+  const auto beside = smallest(wanted_beside(p, board));
+  return (beside != found.end() ? beside : smallest(1))->second;
+}
+
+BatchesBeside batches_beside(const DotPlan& p, const spec::BoardParams& board) {
+  const int64_t n = wanted_beside(p, board);
+  const auto in_reach = [&](bool whole, bool grouped) {
+    return whole || (grouped && p.group.n % n == 0);
+  };
+  if (n == 1 || p.group.out || !in_reach(p.limits.lhs_whole, p.group.lhs) ||
+      !in_reach(p.limits.rhs_whole, p.group.rhs)) {
+    return {};
+  }
+  const int64_t bytes = p.m[0].iterations() * p.n[0].iterations() * 4;
+  return {n, n * bytes, bytes};
 }
 
 }  // namespace tpu::compiler

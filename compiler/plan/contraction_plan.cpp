@@ -424,7 +424,8 @@ UnitShare share_units(const std::vector<int64_t>& m, const std::vector<int64_t>&
 }
 
 int64_t slots_of_blocks(const TileLimits& limits, int64_t bytes) {
-  return std::max<int64_t>(2, limits.stream_bytes / std::max<int64_t>(bytes, 1));
+  const int64_t most = std::max(limits.stream_bytes, limits.batch_bytes);
+  return std::max<int64_t>(2, most / std::max<int64_t>(bytes, 1));
 }
 
 std::optional<TileChoice> choose_tiles(const Mapping& w, const TileLimits& limits,

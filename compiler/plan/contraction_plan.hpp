@@ -44,6 +44,8 @@ struct TileLimits {
   // Of weights that meet a few rows: their blocks may take so much VMEM together. 0: there are
   // none.
   int64_t stream_bytes = 0;
+  // The same of an operand that is another one for each batch.
+  int64_t batch_bytes = 0;
 };
 
 inline constexpr int64_t kFewRows = 8;  // the load of the weights takes longer than their product

@@ -46,7 +46,7 @@ Tile sum_tile(const DotPlan& p, size_t number, const Block& m, const Block& n, i
   }
   const bool grouped = p.group.out && !p.w.transpose_out;
   const auto group = static_cast<size_t>(grouped ? p.group.n : 1);
-  t.address = p.sum[number / group & 1];
+  t.address = p.sum[number / group / static_cast<size_t>(p.beside.n) & 1];
   t.free.assign(c.m.size(), 0);
   t.k.assign(c.n.size(), 0);
   // Dense in the order of the output's memory, but columns stay inside when it wants rows there.
@@ -78,6 +78,10 @@ Tile sum_tile(const DotPlan& p, size_t number, const Block& m, const Block& n, i
     pitch *= (row != 0 ? m : n).count[i];
   }
   t.address += static_cast<int64_t>(number % group) * t.batch;
+  if (p.beside.n > 1) {  // on the diagonal
+    t.address +=
+        static_cast<int64_t>(number) % p.beside.n * (p.beside.out_rows + p.beside.out_cols);
+  }
   return t;
 }
 
@@ -178,9 +182,11 @@ static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t
                              : w.transposes_box() ? box(w.c.m, p.m, &CDim::lhs) * l
                                                   : 0;
   const int64_t of_out = together(p.group.out), of_sums = w.transpose_out ? 1 : of_out;
+  const int64_t of_tile = of_sums * p.beside.n;
   return (!w.gathers() || slots(p.gathered, row_bytes, count(p.m, p.k))) &&
          (transposed == 0 || slots(p.transposed, transposed, count(p.m, p.k))) &&
-         (p.limits.direct_out || slots(p.sum, results * 4 * of_sums, count(p.m, p.n) / of_sums)) &&
+         (p.limits.direct_out ||
+          slots(p.sum, results * 4 * of_tile * p.beside.n, count(p.m, p.n) / of_tile)) &&
          (!p.limits.narrow_out ||
           slots(p.narrow, results * 2 * of_sums, count(p.m, p.n) / of_sums)) &&
          (!w.transpose_out ||
@@ -195,6 +201,7 @@ static bool place_blocks(const Kernel& k, Residency& memory, const spec::BoardPa
   p.n = blocks_of(p.w.c.n, p.choice.n);
   p.k = blocks_of(p.w.c.k, p.choice.k);
   p.group = choose_batch_group(p, elem_bytes(k.out->type.elem), board);
+  p.beside = batches_beside(p, board);
   if (p.group.n > 1) {
     Reservation attempt(memory);
     if (place_tiles(k, memory, p, id)) {
@@ -203,6 +210,7 @@ static bool place_blocks(const Kernel& k, Residency& memory, const spec::BoardPa
     }
     p.temporary.clear();
     p.group = {};
+    p.beside = batches_beside(p, board);
   }
   return place_tiles(k, memory, p, id);
 }
@@ -218,7 +226,7 @@ static bool is_streamed(const Buffer& weights, const std::vector<CDim>& batch,
 }
 
 static void find_streamed(const Mapping& w, Residency& memory, int64_t vmem, TileLimits& t) {
-  constexpr int64_t kShare = 4;  // of VMEM
+  constexpr int64_t kShare = 4, kBatchShare = 2;  // of VMEM
   const Buffer &lhs = memory.at(w.c.lhs), &rhs = memory.at(w.c.rhs);
   if (w.rows != Mapping::Rows::kDirect || &lhs == &rhs) {
     return;
@@ -228,6 +236,12 @@ static void find_streamed(const Mapping& w, Residency& memory, int64_t vmem, Til
   } else if (is_streamed(lhs, w.c.batch, w.c.n, memory)) {
     t.lhs_whole = false;
     t.stream_bytes = vmem / kShare;
+  }
+  const auto differs = [&](const Buffer& b, bool whole, const std::vector<CDim>& rows) {
+    return !whole && !w.c.batch.empty() && b.vmem < 0 && Contraction::count(rows) <= kFewRows;
+  };
+  if (differs(rhs, t.rhs_whole, w.c.m) || differs(lhs, t.lhs_whole, w.c.n)) {
+    t.batch_bytes = vmem / kBatchShare;
   }
 }
 

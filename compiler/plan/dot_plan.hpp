@@ -32,6 +32,7 @@ struct DotPlan {
   TileChoice choice;
   std::vector<Block> m, n, k;
   BatchGroup group;
+  BatchesBeside beside;
   std::vector<int64_t> lhs, rhs;  // two slots, more of a streamed operand; empty: it is whole
   std::array<int64_t, 2> gathered{-1, -1}, transposed{-1, -1}, sum{-1, -1}, narrow{-1, -1},
       transposed_out{-1, -1};  // transposed: of rows or of their box

@@ -57,7 +57,7 @@ def zoo(name: str) -> Callable[[], bytes]:
 CASES: dict[str, tuple[Callable[[], bytes], float]] = {
     "f32_1": (chain(1, jnp.float32), 0.88), "bf16_1": (chain(1, jnp.bfloat16), 0.55),
     "bf16_8": (chain(8, jnp.bfloat16), 0.55), "bf16_1_transposed": (chain(1, jnp.bfloat16, True), 0.55),
-    "llama2_7b_decode": (zoo("llama2_7b_decode"), 0.88),
+    "llama2_7b_decode": (zoo("llama2_7b_decode"), 0.88), "llama2_7b_decode_8": (zoo("llama2_7b_decode_8"), 0.86),
 }
 
 

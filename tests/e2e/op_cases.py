@@ -191,6 +191,12 @@ def dots() -> list[Case]:
                    (_random(50, 30), _random(20, 50, seed=1), _random(30, seed=2)), l2=1e-5),
               Case("attention", lambda q, k, v: jax.nn.softmax(q @ k.transpose(0, 2, 1) / 8) @ v,
                    (_random(3, 20, 64), _random(3, 20, 64, seed=1), _random(3, 20, 64, seed=2)), l2=1e-5)]
+    # Values of attention with a few queries: the products of four heads are one command.
+    for batch, heads, queries, keys, features in ((2, 8, 1, 512, 128), (3, 4, 2, 300, 64), (1, 12, 8, 700, 80)):
+        p, v = (jnp.asarray(_random(*shape, seed=i), jnp.bfloat16) for i, shape in
+                enumerate(((batch, heads, queries, keys), (batch, keys, heads, features))))
+        cases.append(Case(f"few_rows_{heads}_{queries}_{keys}_{features}",
+                          lambda p, v: jnp.einsum("bhqk,bkhd->bqhd", p, v), (p, v), l2=1e-3))
     return cases
 
 
