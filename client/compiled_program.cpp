@@ -294,8 +294,20 @@ namespace {
 
 using Programs = std::vector<std::shared_ptr<const CompiledProgram>>;
 
+// The first lines that differ, for whoever has launched the programs; empty: what is compared is
+// not in the text, or there is no text without the callbacks of the process that compiled.
+std::string lines_that_differ(const CompiledProgram& one, const CompiledProgram& other) {
+  try {
+    const auto lines = first_difference(program_text(one), program_text(other));
+    return lines ? fmt::format(", first {} and {}", lines->first, lines->second) : "";
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
 // How they differ; nothing: all run the same, and the first does for all.
-std::optional<std::string> difference(const Programs& programs) {
+std::optional<std::string> difference(const Programs& programs,
+                                      const std::function<std::string(size_t partition)>& who) {
   std::optional<ProgramParts> first;
   for (size_t p = 1; p < programs.size(); ++p) {
     if (programs[p]->executable == programs[0]->executable) {
@@ -305,8 +317,13 @@ std::optional<std::string> difference(const Programs& programs) {
       first.emplace(*programs[0]->executable);
     }
     if (const auto what = first->difference(ProgramParts(*programs[p]->executable))) {
-      return fmt::format("those of partition 0 ({}) and of partition {} ({}) have different {}",
-                         programs[0]->executable->name, p, programs[p]->executable->name, *what);
+      const auto name = [&](size_t partition) {
+        return who ? who(partition) : fmt::format("partition {}", partition);
+      };
+      return fmt::format(
+          "those of {} ({}) and of {} ({}) have different {}{}", name(0),
+          programs[0]->executable->name, name(p), programs[p]->executable->name, *what,
+          programs[0]->import.partitions > 1 ? lines_that_differ(*programs[0], *programs[p]) : "");
     }
   }
   return std::nullopt;
@@ -349,8 +366,9 @@ std::shared_ptr<const exe::ExecutableT> joined_executable(const std::string& key
 
 }  // namespace
 
-JoinedPrograms join_programs(const Programs& programs, const std::vector<int>& cores) {
-  const auto what = difference(programs);
+JoinedPrograms join_programs(const Programs& programs, const std::vector<int>& cores,
+                             const std::function<std::string(size_t partition)>& who) {
+  const auto what = difference(programs, who);
   if (!what) {
     return first_for_all(programs);
   }

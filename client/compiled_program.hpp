@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -73,9 +74,10 @@ struct JoinedPrograms {
 };
 // `cores`: of the board, by replica. Throws driver::Error (InvalidArgument) with the first
 // difference that one program cannot have; partitions must run the same. What is compiled for them
-// is kept in the folder of the cache.
+// is kept in the folder of the cache. `who`: names a partition in errors; empty: by its number.
 JoinedPrograms join_programs(const std::vector<std::shared_ptr<const CompiledProgram>>& programs,
-                             const std::vector<int>& cores);
+                             const std::vector<int>& cores,
+                             const std::function<std::string(size_t partition)>& who = {});
 
 // From the bytes of an executable file and what it was made from. Throws driver::Error
 // (InvalidArgument).

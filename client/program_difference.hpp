@@ -27,4 +27,10 @@ class ProgramParts {
   std::vector<std::pair<std::string, Digest>> digests_;  // by part
 };
 
+/// The first lines of two texts of programs in StableHLO that say different things, each with the
+/// line of the source that it comes from: what is only said of a program is no difference. Nothing:
+/// there are no such lines.
+std::optional<std::pair<std::string, std::string>> first_difference(const std::string& one,
+                                                                    const std::string& other);
+
 }  // namespace tpu::client

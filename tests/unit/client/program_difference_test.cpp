@@ -105,5 +105,27 @@ TEST(ProgramDifference, PartitionsMustRunTheSame) {
   }
 }
 
+TEST(ProgramDifference, TheFirstLinesThatDifferAreShownWithTheirSources) {
+  const std::string one =
+      "module @\"jit_a\" {\n  func.func public @main(%0: tensor<4xf32> loc(\"x (1)\")) {\n"
+      "    %1 = \"stablehlo.add\"(%0, %0) : tensor<4xf32> loc(#loc1)\n  }\n}\n"
+      "#loc1 = loc(\"jit(a)/add\"(\"f\"(\"a.py\":3:9)))\n";
+  std::string same = one;
+  same.replace(same.find("jit_a"), 5, "jit_b");
+  same.replace(same.find("x (1)"), 5, "other");
+  same.replace(same.find("a.py"), 4, "b.py");
+  EXPECT_EQ(first_difference(one, same), std::nullopt);
+  std::string other = same;
+  other.replace(other.find("stablehlo.add"), 13, "stablehlo.sub");
+  const auto lines = first_difference(one, other);
+  ASSERT_TRUE(lines.has_value());
+  EXPECT_EQ(lines->first, "'%1 = \"stablehlo.add\"(%0, %0) : tensor<4xf32>' at a.py:3");
+  EXPECT_EQ(lines->second, "'%1 = \"stablehlo.sub\"(%0, %0) : tensor<4xf32>' at b.py:3");
+  const auto shorter = first_difference(one, one.substr(0, one.find("  }")));
+  ASSERT_TRUE(shorter.has_value());
+  EXPECT_EQ(shorter->second, "the end of the program");
+  EXPECT_EQ(first_difference("", ""), std::nullopt);
+}
+
 }  // namespace
 }  // namespace tpu::client
