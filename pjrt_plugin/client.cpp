@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <optional>
+#include <string_view>
 
 #include "buffers.hpp"
 #include "call_log.hpp"
@@ -14,6 +16,7 @@
 #include "errors.hpp"
 #include "objects.hpp"
 #include "process_board.hpp"
+#include "processes/job_store.hpp"
 #include "processes/place.hpp"
 #include "python_callbacks.hpp"
 #include "runtime/process_runtime.hpp"
@@ -48,13 +51,41 @@ void add_memories(PJRT_Client& client, PJRT_Device& device, size_t devices) {
   }
 }
 
-std::shared_ptr<PJRT_Client> make_client() {
+std::optional<int> integer_option(const PJRT_Client_Create_Args& args, const char* name) {
+  for (size_t i = 0; i < args.num_options; ++i) {
+    const PJRT_NamedValue& option = args.create_options[i];
+    if (std::string_view(option.name, option.name_size) != name) {
+      continue;
+    }
+    constexpr int64_t kMost = 1 << 20;
+    if (option.type != PJRT_NamedValue_kInt64 || option.int64_value < 0 ||
+        option.int64_value > kMost) {
+      throw_invalid(std::string("the option ") + name +
+                    " of the client: expected an integer of 0 to " + std::to_string(kMost));
+    }
+    return static_cast<int>(option.int64_value);
+  }
+  return std::nullopt;
+}
+
+// JAX says so to plugins of other names than `tpu`.
+std::optional<ToldProcess> process_in_options(const PJRT_Client_Create_Args& args) {
+  const std::optional<int> node = integer_option(args, "node_id");
+  const std::optional<int> nodes = integer_option(args, "num_nodes");
+  if (node.has_value() != nodes.has_value()) {
+    throw_invalid("the options node_id and num_nodes of the client go together: one is missing");
+  }
+  return node ? std::optional<ToldProcess>({*node, *nodes}) : std::nullopt;
+}
+
+std::shared_ptr<PJRT_Client> make_client(const PJRT_Client_Create_Args& args) {
   auto client = std::make_shared<PJRT_Client>();
-  client->runtime = &process_runtime();
-  const ProcessPlace& place = process_place();
+  const ProcessPlace& place = process_place(process_in_options(args));
+  const std::optional<JobStore> store = JobStore::of(args, place);
+  client->runtime = &process_runtime(store ? &*store : nullptr);
   client->process = place.process;
   client->topology.topology = make_topology(client::ProcessBoard::options().platform,
-                                            client::ProcessBoard::params(), place.processes);
+                                            client::ProcessBoard::params(), place.owners);
   for (PJRT_DeviceDescription* description : client->topology.topology->devices) {
     auto device = std::make_unique<PJRT_Device>();
     *device = {description->id, client.get(), description, {}};
@@ -108,12 +139,12 @@ void call(PJRT_Plugin_Attributes_Args& args) {
   args.num_attributes = std::size(attributes);
 }
 
-// Options of other plugins that a framework may pass are of no meaning here; ours are variables of
-// the environment.
+// Of the options, node_id and num_nodes alone have a meaning here: others are those of other
+// plugins, and ours are variables of the environment.
 void call(PJRT_Client_Create_Args& args) {
   start_or_say_why([&args] {
     CallLog::open(client::ProcessBoard::options().call_log);
-    auto client = make_client();
+    auto client = make_client(args);
     args.client = client.get();
     args.client->of_caller = std::move(client);
     ++clients_of_callers;

@@ -57,7 +57,8 @@ PJRT_NamedValue named_float(const char* name, float value) {
 }
 
 std::shared_ptr<const Topology> make_topology(const std::string& platform,
-                                              const spec::BoardParams& board, int processes) {
+                                              const spec::BoardParams& board,
+                                              const std::vector<int>& owners) {
   auto topology = std::make_shared<Topology>();
   topology->platform = platform;
   topology->version = fmt::format("tpuboard {} ({})", driver::kVersion, board.board.name);
@@ -67,8 +68,7 @@ std::shared_ptr<const Topology> make_topology(const std::string& platform,
     auto device = std::make_unique<PJRT_DeviceDescription>();
     const int64_t chip = id / per_chip;
     device->id = static_cast<int>(id);
-    device->process = ProcessPlace{0, processes, {}}.process_of(
-        device->id, static_cast<int>(spec::core_count(board)));
+    device->process = owners.empty() ? 0 : owners.at(static_cast<size_t>(id));
     device->kind = spec::chip_kind(board);
     device->coords[0] = chip % board.board.torus_x;
     device->coords[1] = chip / board.board.torus_x;
@@ -88,7 +88,7 @@ std::shared_ptr<const Topology> make_topology(const std::string& platform,
 static PJRT_TopologyDescription* topology_of_process() {
   return new PJRT_TopologyDescription{make_topology(client::ProcessBoard::options().platform,
                                                     client::ProcessBoard::params(),
-                                                    process_place().processes)};
+                                                    process_place().owners)};
 }
 
 void call(PJRT_TopologyDescription_Create_Args& args) { args.topology = topology_of_process(); }

@@ -30,9 +30,10 @@ struct Topology {
   std::vector<PJRT_NamedValue> attributes;
 };
 
-/// `processes` share the board.
+/// `owners`: the processes that share the board, by device; empty: one has it.
 std::shared_ptr<const Topology> make_topology(const std::string& platform,
-                                              const spec::BoardParams& board, int processes = 1);
+                                              const spec::BoardParams& board,
+                                              const std::vector<int>& owners = {});
 
 PJRT_NamedValue named_integer(const char* name, int64_t value);
 PJRT_NamedValue named_integers(const char* name, const int64_t* values, size_t count);

@@ -4,18 +4,19 @@
 #pragma once
 
 #include "abi/base.h"
+#include "abi/key_value.h"
 
 struct PJRT_Client_Create_Args {
   size_t struct_size;
   PJRT_Extension_Base* extension_start;
   const PJRT_NamedValue* create_options;
   size_t num_options;
-  void* kv_get_callback;
+  PJRT_KeyValueGetCallback kv_get_callback;
   void* kv_get_user_arg;
-  void* kv_put_callback;
+  PJRT_KeyValuePutCallback kv_put_callback;
   void* kv_put_user_arg;
   PJRT_Client* client;
-  void* kv_try_get_callback;
+  PJRT_KeyValueTryGetCallback kv_try_get_callback;
   void* kv_try_get_user_arg;
 };
 TPU_PJRT_STRUCT(PJRT_Client_Create_Args, kv_try_get_user_arg);

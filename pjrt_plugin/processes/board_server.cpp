@@ -3,19 +3,18 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <iterator>
 #include <system_error>
 #include <thread>
 #include <utility>
 
-#include "board/board_loader.hpp"
 #include "process_board.hpp"
 #include "processes/greeting.hpp"
 #include "processes/meeting.hpp"
@@ -43,12 +42,13 @@ BoardServer::BoardServer(Descriptor listening, int processes, std::string folder
     : listening_(std::move(listening)),
       folder_(std::move(folder)),
       opened_folder_(open_folder(folder_)),
-      host_(hello_of_process({0, processes, folder_})),
+      owners_(owners_of_environment(client::ProcessBoard::params(), processes)),
+      host_(hello_of_process({.processes = processes, .folder = folder_, .owners = owners_})),
       members_(static_cast<size_t>(processes)) {}
 
 void BoardServer::run() {
   try {
-    runtime_ = &own_runtime();
+    runtime_ = &own_runtime([this](int device) { return owner_text(device); });
   } catch (const driver::Error& error) {
     not_open_ = error;
   }
@@ -60,7 +60,7 @@ void BoardServer::run() {
     std::erase_if(sessions_, [](const Session& session) { return session.over(); });
     if (!is_empty()) {
       busy = Clock::now();
-    } else if (Clock::now() - busy >= patience() && close_door()) {
+    } else if (folder_is_gone() || (Clock::now() - busy >= patience() && close_door())) {
       return;
     }
   }
@@ -99,18 +99,22 @@ void BoardServer::wait_for_room(const std::string& why) {
 // Until all have come, the next of them may be on its way.
 std::chrono::seconds BoardServer::patience() const {
   const base::MutexLock lock(mutex_);
-  const bool all = std::ranges::all_of(members_, [](const Member& each) { return each.came; });
+  const bool all =
+      std::ranges::all_of(members_, [](const Member& each) { return each.last.has_value(); });
   return all || not_open_ ? std::chrono::seconds(all ? 0 : 1) : kStartPatience;
+}
+
+// Nobody can find the socket any more. By the name there may be the folder of another server.
+bool BoardServer::folder_is_gone() const {
+  struct stat here {};
+  struct stat own {};
+  return ::stat(folder_.c_str(), &here) != 0 || ::fstat(opened_folder_.number(), &own) != 0 ||
+         here.st_dev != own.st_dev || here.st_ino != own.st_ino;
 }
 
 bool BoardServer::is_empty() const { return sessions_.empty(); }
 
 bool BoardServer::close_door() {
-  // The lock makes the folder. Nobody finds a server whose folder was removed, or replaced by one
-  // with another server.
-  if (std::error_code error; !std::filesystem::exists(folder_, error)) {
-    return true;
-  }
   const MeetingLock lock(folder_);
   if (!lock.is_folder(opened_folder_)) {
     return true;
@@ -129,23 +133,15 @@ std::vector<int> BoardServer::greet(const wire::HelloT& hello) {
   }
   const base::MutexLock lock(mutex_);
   Member& member = members_.at(static_cast<size_t>(hello.process));
-  if (member.there) {
+  if (member.is_there) {
     throw driver::Error(ErrorCode::kFailedPrecondition,
                         fmt::format("{} cannot share the board: {} is there already",
-                                    process_text(hello), process_text(*member.there)));
+                                    process_text(hello), process_text(*member.last)));
   }
-  member.there = hello;
-  member.came = true;
+  member.is_there = true;
+  member.last = hello;
   std::erase_if(lost_, [&](const Lost& each) { return each.process == hello.process; });
-  std::vector<int> devices;
-  const ProcessPlace place{hello.process, hello.processes, {}};
-  const auto all = static_cast<int>(spec::core_count(client::ProcessBoard::params()));
-  for (int device = 0; device < all; ++device) {
-    if (place.process_of(device, all) == hello.process) {
-      devices.push_back(device);
-    }
-  }
-  return devices;
+  return devices_of_process(owners_, hello.process);
 }
 
 driver::Error BoardServer::lose(const wire::HelloT& hello, const std::vector<int>& devices,
@@ -165,9 +161,18 @@ driver::Error BoardServer::lose(const wire::HelloT& hello, const std::vector<int
   return error;
 }
 
+// Of a process that has left too: launches wait for it all the same.
+std::string BoardServer::owner_text(int device) const {
+  const int process = owners_.at(static_cast<size_t>(device));
+  const base::MutexLock lock(mutex_);
+  const Member& member = members_.at(static_cast<size_t>(process));
+  return member.last ? process_text(*member.last)
+                     : fmt::format("process {}, which has never come", process);
+}
+
 void BoardServer::leave(const wire::HelloT& hello) {
   const base::MutexLock lock(mutex_);
-  members_.at(static_cast<size_t>(hello.process)).there.reset();
+  members_.at(static_cast<size_t>(hello.process)).is_there = false;
 }
 
 void BoardServer::end_lost(const std::vector<int>& devices) {

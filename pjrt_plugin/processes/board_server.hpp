@@ -37,8 +37,8 @@ class BoardServer : public SessionHost {
  private:
   using Clock = std::chrono::steady_clock;
   struct Member {
-    std::optional<wire::HelloT> there;
-    bool came = false;
+    bool is_there = false;
+    std::optional<wire::HelloT> last;  // of those with its number
   };
   // A process that has ended.
   struct Lost {
@@ -47,17 +47,20 @@ class BoardServer : public SessionHost {
     driver::Error error;
   };
 
+  std::string owner_text(int device) const;
   void accept_one();
   void wait_for_room(const std::string& why);
   /// How long nobody may be there until the server ends.
   std::chrono::seconds patience() const;
   bool is_empty() const;
+  bool folder_is_gone() const;
   /// Nobody is connecting, and from here on nobody can.
   bool close_door();
 
   const Descriptor listening_;
   const std::string folder_;
   const Descriptor opened_folder_;  // by its name there may be another one
+  const DeviceOwners owners_;
   wire::HelloT host_;
   const Runtime* runtime_ = nullptr;
   SharedProfile profile_;

@@ -1,6 +1,7 @@
 #include "processes/greeting.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -101,6 +102,8 @@ wire::HelloT hello_of_process(const ProcessPlace& place) {
       hello.options.push_back(fmt::format("{}={}", name, value));
     }
   }
+  // Both sides have read it from variables of their own.
+  hello.options.push_back(fmt::format("the process of each core={}", fmt::join(place.owners, ",")));
   return hello;
 }
 

@@ -1,6 +1,7 @@
 // JAX hands its key-value store to a plugin, but not the number of the process: libtpu has that
 // from the machine. So it is looked up where JAX keeps it (`distributed.global_state`). With any
-// other JAX, where these names are missing, nothing is found.
+// other JAX, where these names are missing, nothing is found. Older ones keep the store, too, and
+// leave its callbacks unset: what their function for a client of a TPU uses tells.
 #include "processes/jax_process.hpp"
 
 #include <sstream>
@@ -15,9 +16,11 @@ constexpr int kStatements = 257;  // Py_file_input: statements
 constexpr const char* kLookUp = R"(
 import sys
 state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+make = getattr(sys.modules.get("jax._src.xla_bridge"), "make_tpu_client", None)
 found = ""
 if state is not None and state.client is not None:
-    found = f"{state.process_id} {state.num_processes} {state.coordinator_address}"
+    passes = "global_state" in getattr(getattr(make, "__code__", None), "co_names", ())
+    found = f"{state.process_id} {state.num_processes} {state.coordinator_address} {int(passes)}"
 )";
 
 using Object = PythonObject;
@@ -47,13 +50,13 @@ std::string jax_text() {
 
 }  // namespace
 
-std::optional<JaxProcess> jax_process() {
+std::optional<ToldProcess> jax_process() {
   if (!has_python()) {
     return std::nullopt;
   }
   std::istringstream text(jax_text());
-  JaxProcess process;
-  if (text >> process.process >> process.processes >> process.coordinator) {
+  ToldProcess process;
+  if (text >> process.process >> process.processes >> process.coordinator >> process.passes_store) {
     return process;
   }
   return std::nullopt;

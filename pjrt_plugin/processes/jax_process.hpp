@@ -7,6 +7,6 @@
 
 namespace tpu::pjrt {
 
-std::optional<JaxProcess> jax_process();
+std::optional<ToldProcess> jax_process();
 
 }  // namespace tpu::pjrt

@@ -46,17 +46,23 @@ struct Gangs::Gang {
     }
     return fmt::format("launch {} of {} on {}", number, launch->name(), fmt::join(names, ", "));
   }
-  std::string late_text(double limit) const {
-    std::vector<std::string> names;
+  std::string late_text(double limit, const OwnerText& owner) const {
+    std::vector<std::string> names, owners;
     for (const size_t p : missing()) {
       names.push_back(fmt::format("{} {} (TPU:{})",
                                   program.compiled->import.partitions > 1 ? "partition" : "replica",
                                   p, program.devices[p]));
+      const std::string of = owner ? owner(program.devices[p]) : "";
+      if (!of.empty() && std::ranges::find(owners, of) == owners.end()) {
+        owners.push_back(of);
+      }
     }
     return fmt::format(
-        "{}: {} did not launch it within {:g} s, for which the others have waited; each of them "
-        "must launch the same programs in the same order (TPUBOARD_REPLICA_LIMIT sets the time)",
-        text(), fmt::join(names, ", "), limit);
+        "{}: {} did not launch it within {:g} s, for which the others have waited{}{}; each of "
+        "them must launch the same programs in the same order (TPUBOARD_REPLICA_LIMIT sets the "
+        "time)",
+        text(), fmt::join(names, ", "), limit, owners.empty() ? "" : "; they belong to ",
+        fmt::join(owners, ", "));
   }
 };
 

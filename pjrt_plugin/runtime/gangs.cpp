@@ -77,12 +77,13 @@ void give_failed(const driver::Board& board, const Gangs::Program& program,
 }  // namespace
 
 Gangs::Gangs(driver::Board board, LaunchQueue& queue, std::chrono::duration<double> limit,
-             JoinPrograms join)
+             JoinPrograms join, OwnerText owner)
     : board_(std::move(board)),
       queue_(queue),
       limit_(limit),
       noted_(board_.devices().size()),
-      join_(std::move(join)) {}
+      join_(std::move(join)),
+      owner_(std::move(owner)) {}
 
 Gangs::~Gangs() {
   Failed failed;
@@ -299,7 +300,7 @@ std::optional<Gangs::Clock::time_point> Gangs::look(Failed& failed) {
       }
       const Clock::time_point end = waiting_since(*gang) + limit;
       if (end <= Clock::now()) {
-        fail(*gang, {driver::ErrorCode::kTimeout, gang->late_text(limit_.count())}, failed);
+        fail(*gang, {driver::ErrorCode::kTimeout, gang->late_text(limit_.count(), owner_)}, failed);
       } else {
         earliest = std::min(earliest.value_or(end), end);
       }

@@ -29,10 +29,11 @@ class Gangs {
   /// Makes one program of those of the replicas, on these cores (client::join_programs).
   using JoinPrograms = std::function<client::JoinedPrograms(
       const std::vector<std::shared_ptr<const client::CompiledProgram>>& programs,
-      const std::vector<int>& cores)>;
-  /// `limit`: how long launches wait for a device that does nothing; zero: for ever.
+      const std::vector<int>& cores, const std::function<std::string(size_t partition)>& who)>;
+  /// `limit`: how long launches wait for a device that does nothing; zero: for ever. `owner`: names
+  /// in errors who works with a device; empty: nobody needs a name.
   Gangs(driver::Board board, LaunchQueue& queue, std::chrono::duration<double> limit,
-        JoinPrograms join);
+        JoinPrograms join, OwnerText owner = {});
   Gangs(const Gangs&) = delete;
   Gangs& operator=(const Gangs&) = delete;
   /// Ends what waits.
@@ -116,6 +117,7 @@ class Gangs {
   std::atomic<Clock::rep> host_work_ended_{0};
 
   const JoinPrograms join_;
+  const OwnerText owner_;
   std::map<JoinedKey, std::shared_ptr<Joined>> joined_ TPU_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Joined>> forgotten_ TPU_GUARDED_BY(mutex_);  // for the call to drop
   // Launches whose program a thread makes, with their texts; and threads that have made one.

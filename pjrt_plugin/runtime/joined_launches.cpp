@@ -42,7 +42,11 @@ std::shared_ptr<Gangs::Joined> Gangs::make_joined(const Programs& programs,
   }
   auto joined = std::make_shared<Joined>();
   joined->sources.assign(programs.begin(), programs.end());
-  joined->programs = join_(programs, devices);
+  joined->programs = join_(programs, devices, [&](size_t partition) {
+    const int device = devices.at(partition);
+    return owner_ ? fmt::format("{} (TPU:{})", owner_(device), device)
+                  : fmt::format("partition {}", partition);
+  });
   std::vector<std::vector<GivenArgument>> arguments;
   for (size_t p = 0; p < devices.size(); ++p) {
     std::vector<GivenArgument>& own = arguments.emplace_back();

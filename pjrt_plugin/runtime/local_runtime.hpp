@@ -13,11 +13,11 @@ namespace tpu::pjrt {
 class LocalRuntime : public Runtime {
  public:
   /// `limit`: how long launches wait for a replica that does nothing; zero: for ever.
-  /// `join`: makes one program of those of replicas that differ.
+  /// `join`: makes one program of those of replicas that differ. `owner`: who works with a device.
   explicit LocalRuntime(const driver::Board& board,
                         std::chrono::duration<double> limit = std::chrono::duration<double>(0),
-                        Gangs::JoinPrograms join = {})
-      : board_(board), gangs_(board, queue_, limit, std::move(join)) {}
+                        Gangs::JoinPrograms join = {}, OwnerText owner = {})
+      : board_(board), gangs_(board, queue_, limit, std::move(join), std::move(owner)) {}
 
   driver::DeviceInfo device_info(int device) const override;
   DeviceArrayPtr put(int device, const driver::HostView& host) const override;

@@ -6,11 +6,14 @@
 
 namespace tpu::pjrt {
 
-/// Opens the board at the first call. Throws driver::Error; a call that failed can be repeated.
-const Runtime& process_runtime();
+class JobStore;
 
-/// With the board in this process, whatever others there are.
-const Runtime& own_runtime();
+/// Opens the board at the first call. Throws driver::Error; a call that failed can be repeated.
+/// `store`: where several processes agree where to meet; null: their variables say it.
+const Runtime& process_runtime(const JobStore* store = nullptr);
+
+/// With the board in this process, whatever others there are, who are named by `owner`.
+const Runtime& own_runtime(OwnerText owner = {});
 
 /// Null before the first of these calls.
 const Runtime* open_runtime();

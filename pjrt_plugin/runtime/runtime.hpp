@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -94,6 +95,9 @@ class DeviceProgram {
   /// Launches in flight are not disturbed.
   virtual void unload() const = 0;
 };
+
+/// Names in errors who works with a device: "process 1 (pid 1234: python3 train.py)".
+using OwnerText = std::function<std::string(int device)>;
 
 class Runtime {
  public:

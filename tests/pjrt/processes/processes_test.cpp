@@ -274,12 +274,32 @@ TEST(PjrtProcesses, ABadPlaceIsRefusedWithBothValues) {
       {with({{"CLOUD_TPU_TASK_ID", "1"}, {"TPU_VISIBLE_CHIPS", "3"}}),
        "TPU_VISIBLE_CHIPS is 3; process 1 of 4"},
       {with({{"CLOUD_TPU_TASK_ID", "1"}, {"TPU_CHIPS_PER_PROCESS_BOUNDS", "2,2,1"}}),
-       "16 chips; the board has 4"},
+       "4x4 chips; the board has 2x2"},
       {with({{"CLOUD_TPU_TASK_ID", "1"},
              {"TPUBOARD_PROCESS_ID", "0"},
              {"TPUBOARD_PROCESS_COUNT", "2"}}),
        "process 0 of 2, TPU_PROCESS_BOUNDS says process 1 of 4"},
       {{{"TPU_PROCESS_BOUNDS", "two"}}, "found 'two'"},
+      {{{"TPU_PROCESS_BOUNDS", "2,1,2"}, {"CLOUD_TPU_TASK_ID", "0"}}, "expected X,Y,1"},
+      {{{"TPU_PROCESS_BOUNDS", "4,1,1"}, {"CLOUD_TPU_TASK_ID", "0"}},
+       "4x2 chips; the board has 2x2"},
+      {with({{"CLOUD_TPU_TASK_ID", "1"}, {"TPU_PROCESS_ADDRESSES", "a:1,a:2"}}),
+       "TPU_PROCESS_BOUNDS is 2,2,1: 4 processes; TPU_PROCESS_ADDRESSES has 2: a:1,a:2"},
+      {{{"TPU_PROCESS_ADDRESSES", "a:8476,a:8477,a:8478"}}, "3 processes; the board has 8 cores"},
+      {{{"TPU_PROCESS_ADDRESSES", "a:8476,b:8476"}, {"TPU_WORKER_ID", "0"}},
+       "on the hosts a and b"},
+      {{{"TPU_WORKER_HOSTNAMES", "localhost,b"}, {"TPU_WORKER_ID", "0"}},
+       "TPU_WORKER_HOSTNAMES names processes on the hosts localhost and b"},
+      {{{"TPU_PROCESS_ADDRESSES", "a:8476,a:8477"},
+        {"TPU_WORKER_ID", "1"},
+        {"TPU_PROCESS_PORT", "8476"}},
+       "TPU_PROCESS_PORT is 8476; TPU_PROCESS_ADDRESSES has a:8477 for process 1"},
+      {{{"TPU_PROCESS_ADDRESSES", "a:8476,a:8477"}},
+       "TPU_PROCESS_ADDRESSES is a:8476,a:8477; CLOUD"},
+      {{{"TPUBOARD_PROCESS_COUNT", "2"},
+        {"OMPI_COMM_WORLD_RANK", "1"},
+        {"OMPI_COMM_WORLD_SIZE", "4"}},
+       "TPUBOARD_PROCESS_COUNT says 2 processes, OMPI_COMM_WORLD_SIZE says 4"},
       {{{"TPUBOARD_PROCESS_ID", "0"},
         {"TPUBOARD_PROCESS_COUNT", "2"},
         {"TPUBOARD_PROCESS_DIR", "/dev/null/no"}},
@@ -403,15 +423,16 @@ TEST(PjrtProcesses, TheServerKeepsNothingOpenOfTheProcessThatStartsIt) {
   ::close(ends[0]);
 }
 
-// A server whose folder was removed leaves the one that has come after it alone.
+// A server whose folder was removed ends without processes, and leaves the one that has come after
+// it alone.
 TEST(PjrtProcesses, AServerOfARemovedFolderDoesNotSplitTheNextJob) {
   Job job(2);
   EXPECT_EQ(job.start(0, stay).line(), "there");
   job.at(0).send_signal(SIGKILL);
   std::filesystem::remove_all(job.folder());
   EXPECT_EQ(job.start(0, stay).line(), "there");
-  EXPECT_EQ(job.servers(), 2);
-  std::this_thread::sleep_for(std::chrono::seconds(11));  // the patience of the first
+  std::this_thread::sleep_for(std::chrono::seconds(2));  // less than a server's patience
+  EXPECT_EQ(job.servers(), 1);
   EXPECT_EQ(job.start(1, stay).line(), "there");
   EXPECT_EQ(job.servers(), 1);
 }
@@ -426,6 +447,17 @@ TEST(PjrtProcesses, CoresThatNeverLaunchAreNamed) {
   EXPECT_NE(error.find("partition 4 (TPU:4), partition 5 (TPU:5), partition 6 (TPU:6), partition 7 "
                        "(TPU:7) did not launch it within 0.5 s"),
             std::string::npos)
+      << error;
+  const std::string owner = "they belong to process 1 (pid " + std::to_string(job.at(0).pid());
+  EXPECT_NE(error.find(owner), std::string::npos) << error;
+}
+
+TEST(PjrtProcesses, AProcessThatNeverComesIsNamed) {
+  Job job(2);
+  job.start(0, [](int, const Reporter& reporter) { reporter.say(Sum().run()); },
+            {{"TPUBOARD_REPLICA_LIMIT", "0.5"}});
+  const std::string error = job.at(0).line();
+  EXPECT_NE(error.find("they belong to process 1, which has never come"), std::string::npos)
       << error;
 }
 
