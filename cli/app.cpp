@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "cli/commands.hpp"
+#include "cli/exit_code.hpp"
 #include "cli/options.hpp"
 #include "cli/stop_signals.hpp"
 #include "sim/option_names.hpp"
@@ -56,6 +57,8 @@ int run(CLI::App& app, int argc, const char* const* argv) {
     return kWrongUsage;
   } catch (const StoppedBySignal& stopped) {
     return stopped.exit_code();
+  } catch (const EndedWithCode& ended) {
+    return ended.exit_code();
   } catch (const std::filesystem::filesystem_error& error) {
     return failed(fmt::format("{}: {}", error.path1().string(), error.code().message()));
   } catch (const std::bad_alloc&) {
@@ -83,6 +86,7 @@ int tpuboard_main(int argc, const char* const* argv) {
   add_convert_command(app);
   add_monitor_command(app);
   add_tpu_worker_command(app);
+  add_pod_command(app);
   add_objdump_command(app);
   add_serve_command(app);
   add_bench_command(app);

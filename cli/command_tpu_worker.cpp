@@ -16,6 +16,7 @@
 
 #include "cli/become_program.hpp"
 #include "cli/commands.hpp"
+#include "cli/plugin_library.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -24,8 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kPort = 8470;  // of Cloud TPU nodes
-constexpr char kLibrary[] = "libtpuboard_pjrt.so";
-constexpr char kLibraryVariable[] = "TPU_LIBRARY_PATH";
 constexpr char kOther[] = "name another Python with --python";
 
 struct WorkerArguments {
@@ -37,8 +36,6 @@ std::string variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
-
-fs::path folder_of_this_program() { return fs::read_symlink("/proc/self/exe").parent_path(); }
 
 // The source tree whose build/PRESET/bin this program is in; empty for an installed one.
 fs::path source_tree() {
@@ -57,17 +54,14 @@ std::string chosen_python(const WorkerArguments& arguments, const fs::path& sour
   return !sources.empty() && fs::exists(made) ? made.string() : "python3";
 }
 
-// A source tree has the module, and a build or an installation the library beside its programs.
+// A source tree has the module.
 void set_variables(const fs::path& sources) {
   if (!sources.empty()) {
     const std::string before = variable("PYTHONPATH");
     const std::string path = (sources / "python").string() + (before.empty() ? "" : ":") + before;
     setenv("PYTHONPATH", path.c_str(), 1);
   }
-  const fs::path library = folder_of_this_program().parent_path() / "lib" / kLibrary;
-  if (fs::path(variable(kLibraryVariable)).filename() != kLibrary && fs::exists(library)) {
-    setenv(kLibraryVariable, library.c_str(), 1);
-  }
+  set_plugin_library();
 }
 
 // Exit codes of the look at an interpreter.

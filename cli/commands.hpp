@@ -15,6 +15,7 @@ void add_sweep_command(CLI::App& app);
 void add_convert_command(CLI::App& app);
 void add_monitor_command(CLI::App& app);
 void add_tpu_worker_command(CLI::App& app);
+void add_pod_command(CLI::App& app);
 void add_objdump_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
