@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -21,6 +22,8 @@
 #include "tests/driver/program_builder.hpp"
 #include "tests/driver/worker_process.hpp"
 #include "transport/worker/address.hpp"
+#include "transport/worker/byte_stream.hpp"
+#include "transport/worker/frame.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -125,6 +128,11 @@ TEST(Worker, BoardOptionsAndTransportsThatDifferAreRefusedWithBothValues) {
   options.preset = "v2_8";
   EXPECT_THAT(refusal(options), AllOf(HasSubstr("FailedPrecondition"), HasSubstr("v3_8"),
                                       HasSubstr("v2_8"), HasSubstr("OpenOptions::preset")));
+  options = worker.options(null_board());
+  options.overrides = {"hbm.gbps_per_chip=450"};  // compiled programs do not depend on it
+  EXPECT_THAT(refusal(options),
+              AllOf(HasSubstr("hbm.gbps_per_chip: the worker has 900, this program asks for 450"),
+                    HasSubstr("OpenOptions::overrides")));
   options = worker.options(null_board());
   options.transport = "sim";
   EXPECT_THAT(refusal(options), AllOf(HasSubstr("FailedPrecondition: OpenOptions::transport"),
@@ -345,6 +353,39 @@ TEST(Worker, SharedMemoryThatDoesNotSufficeIsAnErrorOfOpen) {
               AllOf(HasSubstr("ResourceExhausted: no shared memory of"), HasSubstr("bytes")));
 }
 
+// What says nothing has no lease, and ends after some seconds.
+TEST(Worker, ConnectionsThatSayNothingAreInNobodysWay) {
+  const WorkerProcess worker(null_worker());
+  std::vector<std::unique_ptr<base::Descriptor>> silent;
+  for (int i = 0; i < 20; ++i) {
+    silent.push_back(std::make_unique<base::Descriptor>(
+        worker::connect_to(worker::read_address(worker.address()))));
+    worker::Preamble preamble{};
+    std::memcpy(preamble.magic, worker::Preamble::kMagic, sizeof preamble.magic);
+    const size_t bytes = i % 2 == 0 ? sizeof preamble : 5;  // its greeting is missing, or all
+    EXPECT_EQ(::send(silent.back()->number(), &preamble, bytes, MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  use(Board::open(worker.options(null_board())), 4);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s);
+}
+
+TEST(Worker, AnEndThatReadsNothingLosesItsConnection) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const base::Descriptor other(ends[1]);
+  worker::SocketStream stream(base::Descriptor(ends[0]), true);
+  const timeval soon{0, 100'000};  // instead of 30 seconds
+  ::setsockopt(stream.socket(), SOL_SOCKET, SO_SNDTIMEO, &soon, sizeof soon);
+  try {
+    stream.write(std::vector<std::byte>(size_t{16} << 20), -1);
+    ADD_FAILURE() << "all was sent";
+  } catch (const worker::ConnectionLost& lost) {
+    EXPECT_THAT(lost.what(), HasSubstr("the other end has read nothing for"));
+  }
+}
+
 TEST(Worker, RefusesWhatItCannotDoInWords) {
   const WorkerProcess worker(null_worker());
   const Board board = Board::open(worker.options(null_board()));
@@ -451,6 +492,38 @@ TEST(Worker, AConnectionThatStaysAwayIsANamedError) {
   OpenOptions patient = worker.options(null_board());
   patient.connect_wait = 20;
   use(Board::open(patient), 3);  // the lease ended too
+}
+
+// With TPUBOARD_TEST_SPEED=1 it says how fast: the host decides, so nothing is required.
+TEST(Worker, CopiesLargeArraysOnEveryCarrier) {
+  const bool tells = times("TPUBOARD_TEST_SPEED", 0) > 0;
+  const HostArray sent = counting(DType::kI32, {(tells ? 64 : 5) << 18});
+  for (const char* listen : {"", "unix:", "tcp:"}) {
+    OpenOptions options = null_board();
+    std::unique_ptr<WorkerProcess> worker;
+    if (*listen != '\0') {
+      worker = std::make_unique<WorkerProcess>(null_worker(listen));
+      options = worker->options(options);
+    }
+    const Board board = Board::open(options);
+    Buffer buffer;
+    double up = 1e9;
+    double down = 1e9;
+    for (int turn = 0; turn < (tells ? 5 : 1); ++turn) {
+      const auto begin = std::chrono::steady_clock::now();
+      buffer = board.put(0, sent);
+      board.synchronize();
+      const auto middle = std::chrono::steady_clock::now();
+      EXPECT_EQ(buffer.to_host().bytes, sent.bytes) << listen;
+      up = std::min(up, std::chrono::duration<double>(middle - begin).count());
+      down = std::min(
+          down, std::chrono::duration<double>(std::chrono::steady_clock::now() - middle).count());
+    }
+    if (tells) {
+      const auto gigabytes = static_cast<double>(sent.bytes.size()) * 1e-9;
+      std::printf("%-5s up %.2f GB/s, down %.2f GB/s\n", listen, gigabytes / up, gigabytes / down);
+    }
+  }
 }
 
 #ifdef TPUC

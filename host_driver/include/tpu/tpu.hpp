@@ -14,6 +14,7 @@
 #include "tpu/transport.hpp"
 #include "tpu/types.hpp"
 #include "tpu/version.hpp"
+#include "tpu/worker.hpp"
 
 namespace tpu {
 
@@ -95,5 +96,8 @@ using driver::Transport;
 using driver::TransportDebugPort;
 using driver::TransportRequest;
 using driver::TransportStats;
+// worker.hpp
+using driver::serve_boards;
+using driver::ServeOptions;
 
 }  // namespace tpu

@@ -21,6 +21,17 @@ namespace {
       fmt::format("{}: the worker has {}, this program asks for {}{}", what, here, there, advice));
 }
 
+void check_numbers(const std::vector<std::string>& here, const std::vector<std::string>& there) {
+  for (size_t i = 0; i < here.size(); ++i) {
+    const std::string other = i < there.size() ? there[i] : "nothing";
+    if (here[i] != other) {
+      const spec::BoardKey& key = spec::kBoardKeys.at(i);
+      differs(fmt::format("the board's {}.{}", key.section, key.name), here[i], other,
+              "; both need the same OpenOptions::preset and OpenOptions::overrides");
+    }
+  }
+}
+
 bool is_answered(Kind kind) {
   return kind == Kind::kAttach || kind == Kind::kRead || kind == Kind::kRun ||
          kind == Kind::kCall || kind == Kind::kClose;
@@ -69,11 +80,7 @@ Transport& BoardService::board() {
 
 void BoardService::attach(const Attach& attach) {
   const spec::BoardParams params = spec::load_board(options_.preset, options_.overrides);
-  if (const uint64_t hash = spec::board_hash(params); hash != attach.hash) {
-    differs("OpenOptions::preset", fmt::format("the board {} ({:016x})", params.board.name, hash),
-            fmt::format("{} ({:016x})", attach.board, attach.hash),
-            "; both need the same OpenOptions::preset and OpenOptions::overrides");
-  }
+  check_numbers(board_numbers(params), attach.numbers);
   if (attach.transport != options_.transport) {
     differs("OpenOptions::transport", options_.transport, attach.transport, "");
   }
@@ -81,7 +88,13 @@ void BoardService::attach(const Attach& attach) {
   request.params = params;
   request.sim = merged_options(options_.sim, attach.sim);
   const FirmwareImage image = firmware_of(options_);
-  if (spec::crc32c(image.bytes) == attach.firmware) {
+  const uint32_t firmware = spec::crc32c(image.bytes);
+  if (firmware != attach.firmware &&
+      (!options_.firmware_file.empty() || !request.sim.firmware_log.empty())) {
+    differs("the firmware", fmt::format("{:08x}", firmware), fmt::format("{:08x}", attach.firmware),
+            "; both need the same OpenOptions::firmware_file and SimOptions::firmware_log");
+  }
+  if (firmware == attach.firmware) {
     request.firmware = image.names;
     request.sim.waves_trigger =
         trigger_with_address(*image.names, image.build, request.sim.waves_trigger);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -17,8 +16,6 @@ namespace {
 
 // An end that reads nothing for so long is taken for gone.
 constexpr int kPatienceSeconds = 30;
-constexpr std::chrono::microseconds kSoon{50};
-using Clock = std::chrono::steady_clock;
 
 template <class Value>
 void set(int socket, int level, int option, Value value) {
@@ -34,6 +31,9 @@ SocketStream::SocketStream(base::Descriptor socket, bool local)
     return;
   }
   set(socket_.number(), IPPROTO_TCP, TCP_NODELAY, 1);
+  constexpr int kBufferBytes = 4 << 20;
+  set(socket_.number(), SOL_SOCKET, SO_SNDBUF, kBufferBytes);
+  set(socket_.number(), SOL_SOCKET, SO_RCVBUF, kBufferBytes);
   // A host that has gone away without a word is noticed after some 30 seconds.
   set(socket_.number(), SOL_SOCKET, SO_KEEPALIVE, 1);
   set(socket_.number(), IPPROTO_TCP, TCP_KEEPIDLE, 15);
@@ -42,24 +42,8 @@ SocketStream::SocketStream(base::Descriptor socket, bool local)
   set(socket_.number(), IPPROTO_TCP, TCP_USER_TIMEOUT, kPatienceSeconds * 1000);
 }
 
-// To sleep and to be woken takes longer than what the other end does in between, mostly.
-// Only behind a short wait.
-void SocketStream::wait_awake() {
-  const auto end = Clock::now() + kSoon;
-  while (patient_ && Clock::now() < end) {
-    char byte = 0;
-    if (::recv(socket_.number(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
-      return;
-    }
-    ::sched_yield();
-  }
-}
-
 size_t SocketStream::read(std::span<std::byte> bytes, base::Descriptor* descriptor) {
-  const auto begin = Clock::now();
-  wait_awake();
   const ptrdiff_t got = base::receive_some(socket_.number(), bytes, descriptor);
-  patient_ = Clock::now() - begin < 2 * kSoon;
   if (got < 0) {
     throw ConnectionLost(errno == EAGAIN ? "nothing came in time"
                                          : std::string(std::strerror(errno)));

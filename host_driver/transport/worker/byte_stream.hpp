@@ -42,12 +42,9 @@ class SocketStream : public Stream {
   void limit_reads(std::chrono::milliseconds limit) override;
 
  private:
-  void wait_awake();
-
   base::Descriptor socket_;
   base::ParentOnly parent_only_;
   const bool local_;
-  bool patient_ = true;  // what the last read waited for came soon
 };
 
 }  // namespace tpu::driver::worker

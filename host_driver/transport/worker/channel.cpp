@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kMostDescriptors = 4;  // on their way
 constexpr uint64_t kBytesToAcknowledge = uint64_t{4} << 20;
 // A connection on which nothing arrives that could be used is given up after so many others.
+constexpr size_t kMostSpares = 16;
 constexpr int kMostAttempts = 16;
 
 }  // namespace
@@ -47,20 +48,27 @@ void FrameReader::take(std::span<std::byte> bytes) {
   }
 }
 
-Frame FrameReader::next(size_t most_bytes) {
+Frame FrameReader::next(size_t most_bytes, std::span<std::byte> place,
+                        std::vector<std::byte> reuse) {
   fill(kHeadBytes);
   std::array<std::byte, kHeadBytes> head_bytes{};
   take(head_bytes);
   Frame frame;
   const FrameHead head = read_head(head_bytes, most_bytes, frame);
-  frame.payload.resize(head.bytes);
-  if (head.bytes <= buffer_.size()) {
-    if (head.bytes != 0) {
-      fill(head.bytes);
-    }
+  std::span<std::byte> to = place;
+  if (frame.kind == Kind::kDmaData && head.bytes <= place.size()) {
+    frame.placed = head.bytes;
+    to = place.first(head.bytes);
+  } else {
+    frame.payload = std::move(reuse);
+    frame.payload.resize(head.bytes);
+    to = frame.payload;
   }
-  take(frame.payload);
-  check_frame(head, head_bytes, frame.payload);
+  if (head.bytes <= buffer_.size() && head.bytes != 0) {
+    fill(head.bytes);
+  }
+  take(to);
+  check_frame(head, head_bytes, to);
   if (frame.has_descriptor) {
     if (descriptors_.empty()) {
       throw ConnectionLost(fmt::format("frame {} came without its descriptor", frame.number));
@@ -77,21 +85,43 @@ Channel::Channel(NextConnection first, Recover recover)
       stream_(std::move(first.stream)),
       reader_(std::move(first.reader)) {}
 
-void Channel::post_frame(Kind kind, bool more, std::span<const std::byte> bytes, int descriptor) {
+void Channel::post_frame(Kind kind, bool more, std::span<const std::byte> bytes,
+                         std::span<const std::byte> rest, int descriptor) {
   Frame frame;
   frame.kind = kind;
   frame.more = more;
   frame.has_descriptor = descriptor >= 0;
   frame.number = ++last_number_;
   frame.acknowledged = received_;
-  sent_.push_back({frame.number, write_frame(frame, bytes), descriptor});
+  std::vector<std::byte> reuse;
+  if (bytes.size() + rest.size() > kPieceBytes / 2 && !spare_.empty()) {
+    reuse = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  sent_.push_back({frame.number, write_frame(frame, bytes, rest, std::move(reuse)), descriptor});
+}
+
+void Channel::drop_first() {
+  if (sent_.front().bytes.size() > kPieceBytes / 2 && spare_.size() < kMostSpares) {
+    spare_.push_back(std::move(sent_.front().bytes));
+  }
+  sent_.pop_front();
+}
+
+void Channel::post_joined(Kind kind, std::span<const std::byte> head,
+                          std::span<const std::byte> rest) {
+  const base::MutexLock lock(mutex_);
+  post_frame(kind, false, head, rest, -1);
+  if (rest.size() >= kPieceBytes) {
+    write_rest();
+  }
 }
 
 void Channel::post(Kind kind, std::span<const std::byte> bytes, int descriptor) {
   const base::MutexLock lock(mutex_);
   do {
     const size_t piece = std::min(bytes.size(), kPieceBytes);
-    post_frame(kind, piece < bytes.size(), bytes.first(piece), descriptor);
+    post_frame(kind, piece < bytes.size(), bytes.first(piece), {}, descriptor);
     descriptor = -1;
     bytes = bytes.subspan(piece);
     if (piece == kPieceBytes) {
@@ -146,11 +176,11 @@ void Channel::shut_down() {
 void Channel::acknowledge(const Frame& frame) {
   const base::MutexLock lock(mutex_);
   while (!sent_.empty() && written_ > 0 && sent_.front().number <= frame.acknowledged) {
-    sent_.pop_front();
+    drop_first();
     --written_;
   }
   unacknowledged_bytes_ = told_.exchange(false) ? 0 : unacknowledged_bytes_;
-  unacknowledged_bytes_ += frame.payload.size();
+  unacknowledged_bytes_ += frame.payload.size() + frame.placed;
   if (unacknowledged_bytes_ >= kBytesToAcknowledge && broken_.empty()) {
     Frame answer;
     answer.acknowledged = received_;
@@ -163,11 +193,11 @@ void Channel::acknowledge(const Frame& frame) {
   }
 }
 
-Frame Channel::receive_frame() {
+Frame Channel::receive_frame(std::span<std::byte> place) {
   for (;;) {
     try {
       flush();
-      Frame frame = reader_->next();
+      Frame frame = reader_->next(kMostFrameBytes, place, std::move(spare_payload_));
       if (frame.kind == Kind::kAck && frame.number == 0) {
         acknowledge(frame);
         continue;
@@ -206,7 +236,7 @@ void Channel::connect_again(const std::string& why) {
   NextConnection next = recover_(reason, received_);
   const base::MutexLock lock(mutex_);
   while (!sent_.empty() && sent_.front().number <= next.received) {
-    sent_.pop_front();
+    drop_first();
   }
   if (next.received > last_number_ ||
       (!sent_.empty() && sent_.front().number != next.received + 1)) {
@@ -224,26 +254,31 @@ void Channel::connect_again(const std::string& why) {
   written_ = 0;
 }
 
-Message Channel::receive() {
+Message Channel::receive() { return receive_into({}); }
+
+Message Channel::receive_into(std::span<std::byte> place) {
   Message message;
-  for (;;) {
-    Frame frame = receive_frame();
-    if (message.bytes.empty() && !frame.more) {
-      return {frame.kind, std::move(frame.payload), std::move(frame.descriptor)};
+  for (bool first = true;; first = false) {
+    Frame frame = receive_frame(place);
+    place = place.subspan(frame.placed);
+    if (first) {
+      message = {frame.kind, std::move(frame.payload), frame.placed, std::move(frame.descriptor)};
+    } else {
+      if (frame.kind != message.kind ||
+          message.bytes.size() + frame.payload.size() > kMostMessageBytes) {
+        throw Error(ErrorCode::kUnavailable,
+                    fmt::format("frame {} does not continue the message that it is a part of",
+                                frame.number));
+      }
+      message.placed += frame.placed;
+      message.bytes.insert(message.bytes.end(), frame.payload.begin(), frame.payload.end());
     }
-    if (message.bytes.empty()) {
-      message.kind = frame.kind;
-      message.descriptor = std::move(frame.descriptor);
-    }
-    if (frame.kind != message.kind || (frame.more && frame.payload.empty()) ||
-        message.bytes.size() + frame.payload.size() > kMostMessageBytes) {
-      throw Error(
-          ErrorCode::kUnavailable,
-          fmt::format("frame {} does not continue the message that it is a part of", frame.number));
-    }
-    message.bytes.insert(message.bytes.end(), frame.payload.begin(), frame.payload.end());
     if (!frame.more) {
       return message;
+    }
+    if (frame.payload.empty() && frame.placed == 0 && !first) {
+      throw Error(ErrorCode::kUnavailable,
+                  fmt::format("frame {} of a message is empty", frame.number));
     }
   }
 }

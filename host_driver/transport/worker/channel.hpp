@@ -24,7 +24,9 @@ class FrameReader {
  public:
   explicit FrameReader(Stream& stream) : stream_(stream) {}
   /// Throws ConnectionLost, and as read_head().
-  Frame next(size_t most_bytes = kMostFrameBytes);
+  /// The payload of a kDmaData that fits goes to `place`; `reuse`: room for others.
+  Frame next(size_t most_bytes = kMostFrameBytes, std::span<std::byte> place = {},
+             std::vector<std::byte> reuse = {});
   /// Bytes have been taken from the connection and not been returned.
   bool has_rest() const { return begin_ != end_; }
 
@@ -49,6 +51,7 @@ struct NextConnection {
 struct Message {
   Kind kind = Kind::kAck;
   std::vector<std::byte> bytes;
+  size_t placed = 0;  ///< of Channel::receive_into()
   base::Descriptor descriptor;
 };
 
@@ -63,12 +66,19 @@ class Channel {
   /// Keeps a message that flush() sends, and receive() again if need be. Any thread. Waits only for
   /// the other end to take the pieces of a long one.
   void post(Kind kind, std::span<const std::byte> bytes, int descriptor = -1);
+  /// As post(), of two parts that make one frame.
+  void post_joined(Kind kind, std::span<const std::byte> head, std::span<const std::byte> rest);
   /// Any thread. A connection that is broken is found by receive().
   void flush();
 
   /// Sends what was posted and waits for a message. One thread at a time. Throws what Recover
   /// throws, Error (FailedPrecondition) for another protocol.
   Message receive();
+  /// The same; bytes of kDmaData go to `place`, if the message has not more, and message.placed
+  /// says how many.
+  Message receive_into(std::span<std::byte> place);
+  /// Room for messages to come.
+  void give_back(std::vector<std::byte> bytes) { spare_payload_ = std::move(bytes); }
 
   /// Any thread: ends the connection that is there now.
   void shut_down();
@@ -84,10 +94,11 @@ class Channel {
     std::vector<std::byte> bytes;
     int descriptor;
   };
-  void post_frame(Kind kind, bool more, std::span<const std::byte> bytes, int descriptor)
-      TPU_REQUIRES(mutex_);
+  void post_frame(Kind kind, bool more, std::span<const std::byte> bytes,
+                  std::span<const std::byte> rest, int descriptor) TPU_REQUIRES(mutex_);
+  void drop_first() TPU_REQUIRES(mutex_);
   void write_rest() TPU_REQUIRES(mutex_);
-  Frame receive_frame();
+  Frame receive_frame(std::span<std::byte> place);
   void acknowledge(const Frame& frame);
   void connect_again(const std::string& why);
 
@@ -99,6 +110,9 @@ class Channel {
   base::Mutex mutex_;
   std::deque<Sent> sent_ TPU_GUARDED_BY(mutex_);  // not acknowledged
   size_t written_ TPU_GUARDED_BY(mutex_) = 0;     // of these
+  // Room of large frames that were acknowledged: fresh memory is slow.
+  std::vector<std::vector<std::byte>> spare_ TPU_GUARDED_BY(mutex_);
+  std::vector<std::byte> spare_payload_;  // of the thread that receives
   uint64_t last_number_ TPU_GUARDED_BY(mutex_) = 0;
   std::string broken_ TPU_GUARDED_BY(mutex_);  // why writing failed; empty: it did not
   std::atomic<uint64_t> received_ = 0;

@@ -78,22 +78,25 @@ void check_frame(const FrameHead& head, std::span<const std::byte> head_bytes,
   }
 }
 
-std::vector<std::byte> write_frame(const Frame& frame, std::span<const std::byte> payload) {
+std::vector<std::byte> write_frame(const Frame& frame, std::span<const std::byte> payload,
+                                   std::span<const std::byte> rest, std::vector<std::byte> reuse) {
   Head head{};
   head.magic = kMagic;
   head.version = kProtocolVersion;
   head.kind = static_cast<uint8_t>(frame.kind);
   head.flags =
       static_cast<uint8_t>((frame.more ? kMore : 0) | (frame.has_descriptor ? kDescriptor : 0));
-  head.bytes = static_cast<uint32_t>(payload.size());
+  head.bytes = static_cast<uint32_t>(payload.size() + rest.size());
   head.number = frame.number;
   head.acknowledged = frame.acknowledged;
-  head.crc = checksum(head, payload);
+  head.crc = spec::crc32c(rest, checksum(head, payload));
   const auto head_bytes = std::as_bytes(std::span(&head, 1));
-  std::vector<std::byte> bytes;
-  bytes.reserve(kHeadBytes + payload.size());
+  std::vector<std::byte> bytes = std::move(reuse);
+  bytes.clear();
+  bytes.reserve(kHeadBytes + payload.size() + rest.size());
   bytes.insert(bytes.end(), head_bytes.begin(), head_bytes.end());
   bytes.insert(bytes.end(), payload.begin(), payload.end());
+  bytes.insert(bytes.end(), rest.begin(), rest.end());
   return bytes;
 }
 

@@ -64,6 +64,7 @@ struct Frame {
   uint64_t number = 0;
   uint64_t acknowledged = 0;
   std::vector<std::byte> payload;
+  size_t placed = 0;  ///< bytes of the payload that went where the reader was told
   base::Descriptor descriptor;
 };
 
@@ -85,7 +86,9 @@ FrameHead read_head(std::span<const std::byte> head, size_t most_bytes, Frame& f
 void check_frame(const FrameHead& head, std::span<const std::byte> head_bytes,
                  std::span<const std::byte> payload);
 
-/// Head and payload.
-std::vector<std::byte> write_frame(const Frame& frame, std::span<const std::byte> payload);
+/// Head and payload, which can be in two parts; in the room of `reuse`.
+std::vector<std::byte> write_frame(const Frame& frame, std::span<const std::byte> payload,
+                                   std::span<const std::byte> rest = {},
+                                   std::vector<std::byte> reuse = {});
 
 }  // namespace tpu::driver::worker

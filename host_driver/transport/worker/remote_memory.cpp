@@ -2,20 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "tpu/error.hpp"
-#include "transport/worker/worker_messages.hpp"
 
 namespace tpu::driver::worker {
 namespace {
 
 constexpr uint64_t kMostRangeBytes = uint64_t{1} << 30;  // that the board asks for at a time
 constexpr size_t kMostRanges = 16;
-// Spans are used before simulated time goes on, and each unit of the board has one at a time.
-constexpr size_t kKeptReads = 64;
+// A span is used before the next one is taken.
+constexpr size_t kKeptReads = 4;
 
 }  // namespace
 
@@ -53,19 +52,27 @@ std::span<std::byte> RemoteMemory::mapped(uint64_t iova, uint64_t bytes) {
 }
 
 void RemoteMemory::flush() {
-  for (const std::vector<std::byte>& each : written_) {
-    channel_.post(Kind::kDmaWrite, each);
+  for (Written& each : written_) {
+    for (std::span<const std::byte> rest = each.bytes; !rest.empty();) {
+      const std::span<const std::byte> piece = rest.first(std::min(rest.size(), kPieceBytes));
+      channel_.post_joined(Kind::kDmaWrite, std::as_bytes(std::span(&each.iova, 1)), piece);
+      each.iova += piece.size();
+      rest = rest.subspan(piece.size());
+    }
+  }
+  if (!written_.empty()) {
+    spare_ = std::move(written_.back().bytes);
   }
   written_.clear();
 }
 
-Message RemoteMemory::ask(uint64_t iova, uint64_t bytes, bool write, bool only_ask) {
+Message RemoteMemory::ask(const Range& range, std::span<std::byte> place) {
   flush();
-  channel_.post(Kind::kDmaRead, pack(Range{iova, bytes, write, only_ask}));
+  channel_.post(Kind::kDmaRead, pack(range));
   before_();
   try {
     for (;;) {
-      Message message = channel_.receive();
+      Message message = channel_.receive_into(place);
       if (message.kind == Kind::kDmaData) {
         behind_();
         return message;
@@ -88,7 +95,7 @@ bool RemoteMemory::is_there(uint64_t iova, uint64_t bytes, bool write) {
   if (!trouble_.empty() || bytes > kMostRangeBytes) {
     return false;
   }
-  const Message answer = ask(iova, bytes, write, true);
+  const Message answer = ask({iova, bytes, write, true}, {});
   return trouble_.empty() && answer.bytes.size() == 1 && answer.bytes[0] == std::byte{1};
 }
 
@@ -107,20 +114,20 @@ std::span<std::byte> RemoteMemory::span(uint64_t iova, uint64_t bytes, bool writ
     if (!is_there(iova, bytes, true)) {
       return {};
     }
-    std::vector<std::byte> room(sizeof iova + bytes);
-    std::memcpy(room.data(), &iova, sizeof iova);
-    written_.push_back(std::move(room));
-    return std::span(written_.back()).subspan(sizeof iova);
+    written_.push_back({iova, std::move(spare_)});
+    written_.back().bytes.resize(bytes);
+    return written_.back().bytes;
   }
-  Message answer = ask(iova, bytes, false, false);
-  if (answer.bytes.size() != bytes) {
-    return {};
-  }
+  std::vector<std::byte> room;
   if (read_.size() == kKeptReads) {
+    room = std::move(read_.front());
     read_.pop_front();
   }
-  read_.push_back(std::move(answer.bytes));
-  return read_.back();
+  room.resize(bytes);
+  const Message answer = ask({iova, bytes, false, false}, room);
+  read_.push_back(std::move(room));
+  return answer.placed == bytes && answer.bytes.empty() ? std::span(read_.back())
+                                                        : std::span<std::byte>();
 }
 
 }  // namespace tpu::driver::worker

@@ -11,6 +11,7 @@
 #include "socket/shared_memory.hpp"
 #include "tpu/transport.hpp"
 #include "transport/worker/channel.hpp"
+#include "transport/worker/worker_messages.hpp"
 
 namespace tpu::driver::worker {
 
@@ -35,14 +36,18 @@ class RemoteMemory final : public HostMemory {
 
  private:
   std::span<std::byte> mapped(uint64_t iova, uint64_t bytes);
-  Message ask(uint64_t iova, uint64_t bytes, bool write, bool only_ask);
+  Message ask(const Range& range, std::span<std::byte> place);
 
   Channel& channel_;
   const std::function<void()> before_, behind_;
   std::map<uint64_t, base::SharedMemory> ranges_;
   uint64_t mapped_bytes_ = 0;
-  // Written by the board; their first bytes say where to.
-  std::deque<std::vector<std::byte>> written_;
+  struct Written {
+    uint64_t iova;
+    std::vector<std::byte> bytes;
+  };
+  std::deque<Written> written_;  // by the board, and not sent
+  std::vector<std::byte> spare_;
   std::deque<std::vector<std::byte>> read_;  // the latest: spans of them are in use
   std::string trouble_;
 };

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "sim/option_names.hpp"
 #include "sync/mutex.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
@@ -305,7 +306,7 @@ int run_session(const ServeOptions& options, base::Descriptor connection, bool t
     }
   } catch (const std::exception& error) {
     spec::print(stderr, "tpuboard serve: session {} ({}) has ended: {}\n", session, who,
-                error.what());
+                spec::name_options(error.what(), spec::OptionDoor::kCommandLine));
   }
   return 1;
 }

@@ -51,6 +51,7 @@ std::vector<std::byte> WorkerLink::ask(Kind kind, std::span<const std::byte> req
         break;
       case Kind::kDmaWrite:
         take_memory(message.bytes);
+        channel_.give_back(std::move(message.bytes));
         break;
       default:
         lose(fmt::format("{} sends a message of kind {}, which is not its part", connector_.name(),

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "board/board_loader.hpp"
 #include "options/option_wire.hpp"
 
 namespace tpu::driver::worker {
@@ -123,8 +124,16 @@ Error error_of(const Failure& failure) {
 }
 
 void Attach::visit_state(Archive& a) {
-  a(board, hash, transport, firmware);
+  a(numbers, transport, firmware);
   visit_options(a, sim);
+}
+
+std::vector<std::string> board_numbers(const spec::BoardParams& params) {
+  std::vector<std::string> numbers;
+  for (const spec::BoardKey& key : spec::kBoardKeys) {
+    numbers.push_back(spec::value_text(key, params));
+  }
+  return numbers;
 }
 
 void Attached::visit_state(Archive& a) { visit_options(a, sim); }

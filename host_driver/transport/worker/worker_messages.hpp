@@ -103,17 +103,19 @@ struct Queued {
 
 /// The board that a driver expects.
 struct Attach {
-  std::string board;      ///< its name
-  uint64_t hash = 0;      ///< of its numbers
-  std::string transport;  ///< "sim" or "null"
-  uint32_t firmware = 0;  ///< checksum of the image that names places; 0: of its own
-  SimOptions sim;         ///< what it asks for beside the worker's
+  std::vector<std::string> numbers;  ///< as board_numbers() has them
+  std::string transport;             ///< "sim" or "null"
+  uint32_t firmware = 0;             ///< checksum of the image that names places; 0: of its own
+  SimOptions sim;                    ///< what it asks for beside the worker's
   void visit_state(spec::Archive& a);
 };
 struct Attached {
   SimOptions sim;  ///< what the board has
   void visit_state(spec::Archive& a);
 };
+
+/// The values of all keys of a board file, in their order.
+std::vector<std::string> board_numbers(const spec::BoardParams& params);
 
 /// Host memory that both have.
 struct Map {

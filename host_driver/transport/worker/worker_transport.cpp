@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "board/board_loader.hpp"
 #include "exe/executable.hpp"
 #include "options/option_wire.hpp"
 #include "transport/worker/worker_link.hpp"
@@ -113,8 +112,7 @@ class WorkerTransport final : public WorkerDebugPort {
       }
     }
     Attach attach;
-    attach.board = request.params.board.name;
-    attach.hash = spec::board_hash(request.params);
+    attach.numbers = board_numbers(request.params);
     attach.transport = options.transport;
     attach.firmware = firmware;
     attach.sim = request.sim;

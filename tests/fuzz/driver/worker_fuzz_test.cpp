@@ -65,8 +65,7 @@ struct Sample {
 Attach attach() {
   const spec::BoardParams params = spec::load_board("v3_8");
   Attach attach;
-  attach.board = params.board.name;
-  attach.hash = spec::board_hash(params);
+  attach.numbers = board_numbers(params);
   attach.transport = "null";
   attach.sim.mxu = {{"board.*", "fast"}};
   return attach;
@@ -101,7 +100,7 @@ std::vector<Sample> samples() {
 }
 
 void damage(Bytes& bytes, std::mt19937& random) {
-  for (uint32_t turn = random() % 3; turn-- > 0 && !bytes.empty();) {
+  for (uint64_t turn = random() % 3; turn-- > 0 && !bytes.empty();) {
     switch (random() % 4) {
       case 0:
         bytes[random() % bytes.size()] ^= static_cast<std::byte>(1U << random() % 8);
