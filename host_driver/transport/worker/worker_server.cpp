@@ -177,7 +177,7 @@ class Server {
         child.who = std::string(note->text, strnlen(note->text, sizeof note->text));
         child.waits = true;
         queue_.push_back(child.session);
-        if (free_boards() == 0 || queue_.size() > 1) {
+        if (free_boards() < static_cast<int>(queue_.size())) {
           tell_taken(child);
           if (!note->waits) {
             child.waits = false;
