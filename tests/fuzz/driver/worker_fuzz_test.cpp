@@ -20,6 +20,7 @@ namespace {
 
 constexpr int kUsualFrames = 6000;
 constexpr int kFramesOfASession = 24;
+constexpr size_t kShortSession = 800;  // bytes of answers: the board was there, and was used
 constexpr uint32_t kSeed = 20261129;
 
 using Bytes = std::vector<std::byte>;
@@ -67,7 +68,6 @@ Attach attach() {
   Attach attach;
   attach.numbers = board_numbers(params);
   attach.transport = "null";
-  attach.sim.mxu = {{"board.*", "fast"}};
   return attach;
 }
 
@@ -99,8 +99,14 @@ std::vector<Sample> samples() {
   return all;
 }
 
+// Without an answer, and wrong as they are here.
+bool ends_sessions(Kind kind) {
+  return kind == Kind::kMap || kind == Kind::kProgram || kind == Kind::kHandled ||
+         kind == Kind::kDmaData;
+}
+
 void damage(Bytes& bytes, std::mt19937& random) {
-  for (uint64_t turn = random() % 3; turn-- > 0 && !bytes.empty();) {
+  for (uint64_t turn = 1 + random() % 3; turn-- > 0 && !bytes.empty();) {
     switch (random() % 4) {
       case 0:
         bytes[random() % bytes.size()] ^= static_cast<std::byte>(1U << random() % 8);
@@ -123,22 +129,26 @@ TEST(WorkerFuzz, DamagedFramesOfADriverAreUsedOrRejected) {
   std::mt19937 random(kSeed);
   OpenOptions options;
   options.transport = "null";
-  size_t answered = 0;
+  int used = 0;
   int ended = 0;
+  int sessions = 0;
   for (int sent = 0; sent < frames_to_send(); sent += kFramesOfASession) {
     Bytes bytes;
     for (uint64_t number = 1; number <= kFramesOfASession; ++number) {
       Sample sample = number == 1 ? all[0] : all[random() % all.size()];
-      if (number > 1 || random() % 4 == 0) {
+      if (ends_sessions(sample.kind) && random() % 8 != 0) {
+        sample = all[random() % all.size()];
+      }
+      if (random() % (number == 1 ? 16 : 4) == 0) {
         damage(sample.payload, random);
       }
       Frame frame;
-      frame.kind = random() % 16 == 0 ? static_cast<Kind>(random() % 32) : sample.kind;
-      frame.more = random() % 16 == 0;
-      frame.number = random() % 64 == 0 ? random() : number;
+      frame.kind = random() % 32 == 0 ? static_cast<Kind>(random() % 32) : sample.kind;
+      frame.more = random() % 64 == 0;
+      frame.number = random() % 128 == 0 ? random() : number;
       frame.acknowledged = random() % 8 == 0 ? random() : 0;
       Bytes made = write_frame(frame, sample.payload);
-      if (random() % 32 == 0) {
+      if (random() % 64 == 0) {
         damage(made, random);  // the checksum too
       }
       bytes.insert(bytes.end(), made.begin(), made.end());
@@ -158,10 +168,11 @@ TEST(WorkerFuzz, DamagedFramesOfADriverAreUsedOrRejected) {
       EXPECT_FALSE(error.message().empty());
       ++ended;
     }
-    answered += written;
+    ++sessions;
+    used += written > kShortSession ? 1 : 0;
   }
   EXPECT_GT(ended, 0);
-  EXPECT_GT(answered, 1000u);  // some were good
+  EXPECT_GT(used, sessions / 20);
 }
 
 TEST(WorkerFuzz, DamagedAnswersOfAWorkerAreReadOrRejected) {

@@ -54,6 +54,9 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
                                                      {"TPUBOARD_LOG", "stderr"},
                                                      {"TPUBOARD_CACHE", "/tmp/cache"},
                                                      {"TPUBOARD_MONITOR", "0"},
+                                                     {"TPUBOARD_CONNECT", "unix:/board"},
+                                                     {"TPUBOARD_CONNECT_TOKEN", "token"},
+                                                     {"TPUBOARD_CONNECT_WAIT", "1.5"},
                                                      {"TPUBOARD_PROCESS_ID", "3"},
                                                      {"TPUBOARD_PROCESS_COUNT", "4"},
                                                      {"TPUBOARD_PROCESS_DIR", "/tmp/meet"}});
@@ -73,6 +76,9 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
   EXPECT_EQ(options.open.sim.mmio_trace_path, "m.txt");
   EXPECT_EQ(options.open.sim.gdb, ":1234");
   EXPECT_TRUE(options.open.sim.gdb_wait);
+  EXPECT_EQ(options.open.connect, "unix:/board");
+  EXPECT_EQ(options.open.connect_token, "token");
+  EXPECT_EQ(options.open.connect_wait, 1.5);
   EXPECT_EQ(options.process, 3);
   EXPECT_EQ(options.processes, 4);
   EXPECT_EQ(options.process_folder, "/tmp/meet");
