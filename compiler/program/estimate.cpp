@@ -19,8 +19,6 @@ using spec::BoardParams;
 // Commands of all cores up to which each core is simulated, in less than a second of wall-clock
 // time; then, if it can be, one for all.
 constexpr uint64_t kExactCommands = 2'000'000;
-// With more cores one is simulated for all at once, so that time to compile does not grow with them.
-constexpr size_t kExactCores = 32;
 // Commands that are simulated at most, turns of loops that repeat not counted.
 constexpr uint64_t kMostCommands = 4'000'000;
 
@@ -101,16 +99,17 @@ ProgramEstimate estimate_program(std::span<const std::byte> image, const std::ve
                                  const BoardParams& board) {
   const auto code = image.subspan(sizeof(tpu_program_image_header_t));
   // Two cores of a chip fit into the list of what a folded transfer passes.
-  const bool folds = cores.size() > 1 &&
-                     static_cast<int64_t>(cores.size()) == spec::core_count(board) &&
-                     std::is_sorted(cores.begin(), cores.end()) && board.board.cores_per_chip <= 2;
+  const bool many = cores.size() > kExactCores;
+  const bool first_ones = cores.size() > 1 && std::is_sorted(cores.begin(), cores.end()) &&
+                          cores.back() + 1 == static_cast<int>(cores.size());
+  const bool folds = first_ones && board.board.cores_per_chip <= 2 &&
+                     (many || static_cast<int64_t>(cores.size()) == spec::core_count(board));
   const auto one_for_all = [&]() -> std::optional<ProgramEstimate> {
     TimedGang folded(code, cores, board, GangMode::kFolded);
     const auto found = folded.run(kMostCommands);
     return found ? std::optional(ProgramEstimate{*found, folded.work()}) : std::nullopt;
   };
-  const bool many = folds && cores.size() > kExactCores;
-  if (many) {
+  if (folds && many) {
     if (const auto found = one_for_all()) {
       return *found;
     }

@@ -64,8 +64,9 @@ void TimedGang::start(spec::Transfer& transfer) { transfers_.start(transfer, now
 bool TimedGang::symmetric(const TimedScalars& scalars, uint8_t peer_reg) {
   for (uint32_t core = 0; core < core_.size(); ++core) {
     const uint32_t twin = core % cores_per_chip_;
-    if ((scalars.value(peer_reg, core) ^ core) != (scalars.value(peer_reg, twin) ^ twin) ||
-        scalars.value(peer_reg, core) >= core_.size()) {
+    const bool alike =
+        (scalars.value(peer_reg, core) ^ core) == (scalars.value(peer_reg, twin) ^ twin);
+    if ((!alike && core_.size() <= kExactCores) || scalars.value(peer_reg, core) >= core_.size()) {
       return false;
     }
   }

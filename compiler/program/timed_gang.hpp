@@ -16,6 +16,10 @@
 
 namespace tpu::compiler {
 
+// With more cores one is simulated for all, so that time to compile does not grow with them. Their
+// partners need not lie alike then: the first chip's are thought to be as far away as any.
+inline constexpr size_t kExactCores = 32;
+
 // Which cores are simulated.
 enum class GangMode : uint8_t {
   kAll,    // each one

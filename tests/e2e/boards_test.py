@@ -3,7 +3,7 @@
 The MNIST multilayer perceptron (examples/mnist_mlp, 25 examples a core) takes two training steps, within the bounds of
 train_step_test.py: every output within relative L2 1e-3 of the same graph with dot operands rounded to bf16, the loss
 within 1e-4. Every matrix unit of every core must have worked. Collectives of all cores and of groups are exact, and
-the checker of unsynchronised accesses finds nothing. On 16 and 32 cores a step with sharded updates gives the same bits
+the checker of unsynchronised accesses finds nothing. From 16 cores on a step with sharded updates gives the same bits
 as one without.
 
 Adam starts from second moments as in the midst of a training: from zero moments its first update is the sign of the
@@ -23,8 +23,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-CORES = {"four_mxus": 4, "sixteen_cores": 16, "thirty_two_cores": 32, "three_chips": 6}
-UNITS = {"four_mxus": 4, "sixteen_cores": 2, "thirty_two_cores": 2, "three_chips": 2}  # matrix units of a core
+CORES = {"four_mxus": 4, "sixteen_cores": 16, "thirty_two_cores": 32, "sixty_four_cores": 64, "three_chips": 6}
+UNITS = dict.fromkeys(CORES, 2) | {"four_mxus": 4}  # matrix units of a core
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={max(CORES.values())}"
 
 import case_runner  # noqa: E402, reads the environment
@@ -38,6 +38,7 @@ from jax import lax  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES_A_CORE, STEPS = 25, 2
+MOST_TRAINED = 32  # cores; on more, tests/pjrt/many_cores_test.py trains, with batches that fit its bound
 SECOND_MOMENT = 1e-6  # of the order of a squared gradient
 jax.devices()  # before the example sets another number of them
 sys.path.insert(0, str(ROOT / "examples" / "mnist_mlp"))
@@ -206,7 +207,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(args.bin, args.board, Path(name))
         wrong = check_collectives(bench) + check_verilog(bench)
-        wrong += check_training(bench) + check_update_sharding(bench)
+        if bench.cores <= MOST_TRAINED:
+            wrong += check_training(bench)
+        wrong += check_update_sharding(bench)
     for problem in wrong:
         print(f"FAILED {args.board}: {problem}", file=sys.stderr)
     return 1 if wrong else 0

@@ -52,6 +52,22 @@ def collectives(kind: str) -> list[np.ndarray]:
     return [np.asarray(v) for v in step(jax.device_put(whole, NamedSharding(mesh, both)))]
 
 
+def sums(kind: str) -> list[np.ndarray]:
+    """Of arrays that are halved, in whole pieces and a rest, on devices in any order; of 64-bit integers."""
+    random = np.random.default_rng(3)
+    order = random.permutation(CORES)
+    out = []
+    for devices in (np.array(jax.devices(kind)), np.array(jax.devices(kind))[order]):
+        mesh = Mesh(devices, ("d",))
+        split = NamedSharding(mesh, P("d"))
+        add = jax.jit(jax.shard_map(lambda v: lax.psum(v[0], "d"), mesh=mesh, in_specs=P("d"), out_specs=P()))
+        for dtype, length in ((np.float32, 270_000), (jnp.bfloat16, 300_000), (np.int64, 1000)):
+            whole = random.integers(-1, 2, (CORES, length)) * (2**40 if dtype is np.int64 else 1)
+            with jax.enable_x64(dtype is np.int64):
+                out.append(np.asarray(add(jax.device_put(whole.astype(dtype), split))))
+    return out
+
+
 def training(kind: str) -> list[np.ndarray]:
     """Three steps of a perceptron, data parallel, with the loss of each."""
     mesh = Mesh(np.array(jax.devices(kind)), ("data",))
@@ -85,6 +101,8 @@ def main() -> None:
     devices_of_the_board()
     board = jax.devices()[0].platform
     for got, expected in zip(collectives(board), collectives("cpu"), strict=True):
+        np.testing.assert_array_equal(got, expected)
+    for got, expected in zip(sums(board), sums("cpu"), strict=True):
         np.testing.assert_array_equal(got, expected)
     for got, expected in zip(training(board), training("cpu"), strict=True):
         np.testing.assert_allclose(got, expected, rtol=0, atol=BF16 * np.abs(expected).max())
