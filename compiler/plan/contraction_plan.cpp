@@ -424,8 +424,11 @@ UnitShare share_units(const std::vector<int64_t>& m, const std::vector<int64_t>&
 }
 
 int64_t slots_of_blocks(const TileLimits& limits, int64_t bytes) {
-  const int64_t most = std::max(limits.stream_bytes, limits.batch_bytes);
-  return std::max<int64_t>(2, most / std::max<int64_t>(bytes, 1));
+  const int64_t each = std::max<int64_t>(bytes, 1);
+  // More of them share HBM until the first one is there, and the products wait for it.
+  constexpr int64_t kMostOfBatches = 5;
+  return std::max({int64_t{2}, limits.stream_bytes / each,
+                   std::min(kMostOfBatches, limits.batch_bytes / each)});
 }
 
 std::optional<TileChoice> choose_tiles(const Mapping& w, const TileLimits& limits,
