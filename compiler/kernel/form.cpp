@@ -341,9 +341,17 @@ class RegionFusion : public Fusion {
            });
   }
 
-  // Made of positions and keys, so that any place will do.
+  // Made of positions and keys, so that any place will do. What is made of keys alone goes where it
+  // is used.
   bool begins_generator(const Op& op) const {
     return is_word_step(op) && op.type().count() > kEagerElements &&
+           std::ranges::any_of(
+               op.operands,
+               [&](const Value* v) {
+                 const Value* root = view_root(v, context_);
+                 return root->type.count() > kEagerElements &&
+                        (root->def == nullptr || root->def->kind != Kind::kConstant);
+               }) &&
            std::all_of(op.operands.begin(), op.operands.end(), [&](const Value* v) {
              const Value* root = view_root(v, context_);
              return root->type.count() <= kEagerElements ||

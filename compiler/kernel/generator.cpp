@@ -21,11 +21,18 @@ bool is_word_step(const Op& op) {
   }
 }
 
+// Philox multiplies words where Threefry rotates them. A constant factor takes a register for the
+// length of one instruction.
+static bool is_word_product(const Op& op) {
+  return op.results.size() == 1 && op.type().elem == Elem::kU32 &&
+         (op.kind == Kind::kMultiply || op.kind == Kind::kMultiplyHigh);
+}
+
 size_t loop_weight(const std::vector<const Op*>& ops) {
   constexpr size_t kWord = 1, kOther = 4;
   size_t sum = 0;
   for (const Op* op : ops) {
-    sum += is_word_step(*op) ? kWord : kOther;
+    sum += is_word_step(*op) || is_word_product(*op) ? kWord : kOther;
   }
   return sum;
 }

@@ -79,34 +79,28 @@ class Generator {
         dims[dim] = (dims[dim] + 1) / 2;
       }
     }
-    Value* counter = spread(state_[1], dims);
-    int64_t pitch = 1;
-    for (size_t d = dims.size(); d-- > 0;) {
-      if (dims[d] >= 2) {
-        Value* i = b_.iota({Elem::kU64, dims}, static_cast<int64_t>(d));
-        counter = b_.add(counter, b_.mul(i, like(i, pitch)));
-        pitch *= dims[d];
-      }
-    }
-    const int64_t used = counter->type.count();
+    const int64_t count = Type{Elem::kU64, dims}.count();
+    Value* place = b_.reshape(b_.iota({Elem::kU64, {count}}, 0), dims);
+    Value* counter = b_.add(spread(state_[1], dims), place);
     const Words x = threefry(split(counter), split(state_[0]), dims);
-    Value* state = new_state({state_[0], b_.add(state_[1], scalar64(used))});
+    Value* state = new_state({state_[0], b_.add(state_[1], scalar64(count))});
     if (wide) {
       return {state, b_.convert(join(x[0], x[1]), out.elem)};
     }
+    Words drawn{finish(x[0], out.elem), finish(x[1], out.elem)};
     if (dims.empty()) {
-      return {state, finish(x[0], out)};
+      return {state, drawn[0]};
     }
     Dims one = dims, whole = dims;
     one.insert(one.begin() + static_cast<ptrdiff_t>(dim) + 1, 1);
     whole[dim] *= 2;
-    Value* bits = b_.concatenate({b_.reshape(x[0], one), b_.reshape(x[1], one)},
+    Value* bits = b_.concatenate({b_.reshape(drawn[0], one), b_.reshape(drawn[1], one)},
                                  static_cast<int64_t>(dim) + 1);
     bits = b_.reshape(bits, whole);
     if (whole != out.dims) {
       bits = b_.slice_dim(bits, static_cast<int64_t>(dim), 0, out.dims[dim]);
     }
-    return {state, finish(bits, out)};
+    return {state, bits};
   }
 
   Words threefry(Words x, const Words& key, const Dims& dims) {
@@ -142,59 +136,65 @@ class Generator {
     const Dims dims{count};
     Value* low = state_[1];
     Value* high = state_.size() == 3 ? state_[2] : state_[0];
-    Value* place = b_.iota({Elem::kU64, dims}, 0);
-    Value* first = spread(low, dims);
-    Value* counter = b_.add(first, place);
-    const auto above = [&](Value* sum, Value* from, Value* top) {  // with the carry of sum
-      Value* carried = b_.compare(CompareDirection::kLt, sum, from);
-      return b_.select(carried, b_.add(top, like(top, 1)), top);
-    };
-    Words x = split(counter);
-    const Words upper = split(above(counter, first, spread(high, dims)));
+    // A place is one word, so what passes from each word of the counter to the next is 0 or 1.
+    Words x = split(low);
+    const Words upper = split(high);
     x.insert(x.end(), upper.begin(), upper.end());
+    Value* added = b_.iota({Elem::kU32, dims}, 0);
+    for (Value*& word : x) {
+      word = b_.add(spread(word, dims), added);
+      added = b_.convert(b_.compare(CompareDirection::kLt, word, added), Elem::kU32);
+    }
     x = philox(std::move(x), split(state_[0]), dims);
 
     Value* next = b_.add(low, scalar64(count));
     Words state{state_[0], next};
     if (state_.size() == 3) {
-      state.push_back(above(next, low, high));
+      Value* carried = b_.compare(CompareDirection::kLt, next, low);
+      state.push_back(b_.select(carried, b_.add(high, like(high, 1)), high));
     }
     if (wide) {
       x = {join(x[0], x[1]), join(x[2], x[3])};
     }
     for (Value*& v : x) {
-      v = b_.reshape(v, {count, 1});
+      v = b_.reshape(finish(v, out.elem), {count, 1});
     }
     Value* bits = b_.reshape(b_.concatenate(x, 1), {count * each});
     if (count * each != out.count()) {
       bits = b_.slice_dim(bits, 0, 0, out.count());
     }
-    return {new_state(state), finish(b_.reshape(bits, out.dims), out)};
+    return {new_state(state), b_.reshape(bits, out.dims)};
   }
 
-  Words philox(Words x, Words key, const Dims& dims) {
+  // The keys of the rounds are made where they are used: twenty words would not be arguments of one
+  // kernel, and it makes them once for all its numbers.
+  Words philox(Words x, const Words& key, const Dims& dims) {
     constexpr std::array<int64_t, 2> kMultiplier = {0xd2511f53, 0xcd9e8d57};
     constexpr std::array<int64_t, 2> kWeyl = {0x9e3779b9, 0xbb67ae85};
-    for (int round = 0; round < 10; ++round) {
+    const Words first{spread(key[0], dims), spread(key[1], dims)};
+    for (int64_t round = 0; round < 10; ++round) {
       std::array<Value*, 2> low{}, high{};
       for (const size_t i : {0u, 1u}) {
         Value* factor = like(x[2 * i], kMultiplier[i]);
         low[i] = b_.mul(x[2 * i], factor);
         high[i] = b_.binary(Kind::kMultiplyHigh, x[2 * i], factor);
       }
-      x = {exclusive(exclusive(high[1], x[1]), spread(key[0], dims)), low[1],
-           exclusive(exclusive(high[0], x[3]), spread(key[1], dims)), low[0]};
-      key = {b_.add(key[0], like(key[0], kWeyl[0])), b_.add(key[1], like(key[1], kWeyl[1]))};
+      const auto round_key = [&](size_t i) {
+        const auto sum = static_cast<uint32_t>(round * kWeyl[i]);
+        return round == 0 ? first[i] : b_.add(first[i], like(first[i], sum));
+      };
+      x = {exclusive(exclusive(high[1], x[1]), round_key(0)), low[1],
+           exclusive(exclusive(high[0], x[3]), round_key(1)), low[0]};
     }
     return x;
   }
 
   // Narrow types keep the low bits; signed ones and f32 their bit pattern.
-  Value* finish(Value* bits, const Type& out) {
-    if (out.elem == Elem::kF32) {
-      return b_.bitcast(bits, out);
+  Value* finish(Value* bits, Elem elem) {
+    if (elem == Elem::kF32) {
+      return b_.bitcast(bits, {elem, bits->type.dims});
     }
-    return b_.convert(bits, out.elem);
+    return b_.convert(bits, elem);
   }
 
   Op& op_;

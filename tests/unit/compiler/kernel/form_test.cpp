@@ -97,6 +97,32 @@ TEST(Form, AGeneratorOfRandomBitsIsOneKernel) {
   EXPECT_EQ(k.kernels.front().ops.size(), 103u);
 }
 
+// Ten rounds of products as of Philox, each with keys of its own, which are no arguments.
+TEST(Form, AGeneratorOfProductsIsOneKernel) {
+  GraphBuilder b;
+  const Type type{Elem::kU32, {65536}};
+  const auto spread = [&](Value* v) { return b.op(Kind::kBroadcastInDim, {v}, type, DimsAttrs{}); };
+  const auto op = [&](Kind kind, Value* x, Value* y) { return b.op(kind, {x, y}, type); };
+  Value* keys[] = {spread(b.arg({Elem::kU32, {}})), spread(b.arg({Elem::kU32, {}}))};
+  Value* place = op(Kind::kAdd, b.op(Kind::kIota, {}, type, DimAttrs{0}), keys[0]);
+  std::vector<Value*> x = {place, keys[0], keys[1], keys[0]};
+  for (int round = 1; round <= 10; ++round) {
+    const auto times = [&](Kind kind, size_t word) {
+      return op(kind, x[word], b.constant(type, 0xd2511f53));
+    };
+    const auto mixed = [&](Value* high, Value* word, size_t k) {
+      Value* key = op(Kind::kAdd, keys[k], b.constant(type, 0x9e3779 * round));
+      return op(Kind::kXor, op(Kind::kXor, high, word), key);
+    };
+    x = {mixed(times(Kind::kMultiplyHigh, 2), x[1], 0), times(Kind::kMultiply, 2),
+         mixed(times(Kind::kMultiplyHigh, 0), x[3], 1), times(Kind::kMultiply, 0)};
+  }
+  const KernelProgram k = make_kernels(b.done(x), spec::load_board("v3_8"));
+  ASSERT_EQ(k.kernels.size(), 5u) << print(k);  // and the copies out
+  EXPECT_EQ(k.kernels.front().ops.size(), 101u);
+  EXPECT_EQ(k.kernels.front().reads.size(), 2u);
+}
+
 // Bits that depend on a key alone are made behind the contraction before them, block by block; the
 // sums of a layer norm, which would need whole rows, stay apart.
 TEST(Form, RandomBitsAreMadeBehindAContraction) {
