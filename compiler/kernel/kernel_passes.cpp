@@ -4,6 +4,7 @@
 #include "kernel/argument_stacks.hpp"
 #include "kernel/early_exchanges.hpp"
 #include "kernel/epilogue.hpp"
+#include "kernel/full_blocks.hpp"
 #include "kernel/kernel_index.hpp"
 #include "kernel/late_updates.hpp"
 #include "kernel/one_result.hpp"
@@ -108,6 +109,8 @@ constexpr PassRow kPasses[] = {
      [](KernelProgram& p, KernelContext&, PassLog&) {
        on_each_program(p, [](KernelProgram& part) { order_updates_late(part); });
      }},
+    {"full_blocks", 0,
+     [](KernelProgram& p, KernelContext&, PassLog&) { on_each_program(p, fill_blocks); }},
 };
 
 }  // namespace

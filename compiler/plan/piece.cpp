@@ -73,7 +73,11 @@ Piece make_piece(const View& view, const Dims& start, const Dims& count, bool ex
   p.elements = 1;
   for (const size_t l : loops) {
     p.stride[l] = p.elements;
-    p.dims.insert(p.dims.begin(), {count[l], view.stride[l], p.elements});
+    if (!p.dims.empty() && p.dims.front().src * p.dims.front().n == view.stride[l]) {
+      p.dims.front().n *= count[l];
+    } else {
+      p.dims.insert(p.dims.begin(), {count[l], view.stride[l], p.elements});
+    }
     p.elements *= count[l];
   }
   return p;
