@@ -8,6 +8,7 @@
 
 #include "analysis/for_all.hpp"
 #include "analysis/path.hpp"
+#include "board/board_loader.hpp"
 #include "command/links.hpp"
 #include "record/op_spans.hpp"
 
@@ -261,7 +262,7 @@ StepAccount account(const spec::StepRecord& record, unsigned threads) {
   StepAccount step;
   step.cycles = record.end() - record.begin();
   step.cores.resize(record.cores.size());
-  step.chip_hbm_bytes.resize(static_cast<size_t>(board.board.chips));
+  step.chip_hbm_bytes.resize(static_cast<size_t>(spec::chip_count(board)));
   std::vector<StepAccount> parts(record.cores.size(), step);  // what one core brings
   std::vector<LinkBytes> link_bytes(parts.size());
   for_all(parts.size(), threads, [&](size_t i) {

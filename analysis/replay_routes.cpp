@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "board/board_loader.hpp"
 #include "command/cost.hpp"
 
 namespace tpu::driver {
@@ -25,7 +26,7 @@ void add_times(spec::Transfer& transfer, spec::ResourceId resource, uint32_t tim
 ReplayRoutes::ReplayRoutes(const ReplayProgram& program, const spec::BoardParams& board,
                            spec::BandwidthShare& share)
     : program_(program), board_(board), links_(board, share) {
-  for (int64_t chip = 0; chip < board_.board.chips; ++chip) {
+  for (int64_t chip = 0; chip < spec::chip_count(board_); ++chip) {
     hbm_.push_back(share.add_resource_gbps(board_.hbm.gbps_per_chip, board_.hbm.efficiency_percent,
                                            board_.core.clock_mhz));
   }

@@ -120,7 +120,7 @@ class Report {
       const auto cycles = timing_->cycles();
       json["retimed"] = {{"cycles", cycles}, {"error", static_cast<double>(cycles) / recorded - 1}};
     }
-    json["torus_x"] = board_.board.torus_x;
+    json["torus_x"] = spec::chips_x(board_);
     json["cores_per_chip"] = board_.board.cores_per_chip;
     json["overrides"] = record_.board;
     return json;

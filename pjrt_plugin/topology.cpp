@@ -64,14 +64,14 @@ std::shared_ptr<const Topology> make_topology(const std::string& platform,
   topology->version = fmt::format("tpuboard {} ({})", driver::kVersion, board.board.name);
   topology->bytes = serialized(platform, board);
   const int64_t per_chip = board.board.cores_per_chip;
-  for (int64_t id = 0; id < board.board.chips * per_chip; ++id) {
+  for (int64_t id = 0; id < spec::chip_count(board) * per_chip; ++id) {
     auto device = std::make_unique<PJRT_DeviceDescription>();
     const int64_t chip = id / per_chip;
     device->id = static_cast<int>(id);
     device->process = owners.empty() ? 0 : owners.at(static_cast<size_t>(id));
     device->kind = spec::chip_kind(board);
-    device->coords[0] = chip % board.board.torus_x;
-    device->coords[1] = chip / board.board.torus_x;
+    device->coords[0] = chip % spec::chips_x(board);
+    device->coords[1] = chip / spec::chips_x(board);
     device->text = fmt::format("TPU:{}", id);
     device->debug = fmt::format("TPU:{} (chip {} at {},{}, core {})", id, chip, device->coords[0],
                                 device->coords[1], id % per_chip);

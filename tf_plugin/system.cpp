@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "board/board_loader.hpp"
 #include "call_log.hpp"
 #include "errors.hpp"
 #include "feed_queues.hpp"
@@ -31,11 +32,11 @@ void close_feeds() {
 }
 
 Places read_places() {
-  const auto& board = client::ProcessBoard::params().board;
-  Places places{static_cast<int>(board.chips),
-                static_cast<int>(board.torus_x),
-                static_cast<int>(board.chips / board.torus_x),
-                static_cast<int>(board.cores_per_chip),
+  const spec::BoardParams& board = client::ProcessBoard::params();
+  Places places{static_cast<int>(spec::chip_count(board)),
+                static_cast<int>(spec::chips_x(board)),
+                static_cast<int>(spec::chips_y(board)),
+                static_cast<int>(board.board.cores_per_chip),
                 {}};
   for (int id = 0; id < places.chips * places.cores_per_chip; ++id) {
     const int chip = id / places.cores_per_chip;

@@ -17,7 +17,7 @@ constexpr int kFirstPort = 8476;  // as PyTorch/XLA numbers them; nobody listens
 constexpr int64_t kHostSide = 2;  // of a host's chips
 
 ChipGrid torus_of(const spec::BoardParams& board) {
-  return {board.board.torus_x, board.board.chips / board.board.torus_x};
+  return {spec::chips_x(board), spec::chips_y(board)};
 }
 
 bool divides(const ChipGrid& part, const ChipGrid& whole) {

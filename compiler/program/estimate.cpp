@@ -98,12 +98,15 @@ uint64_t port_cycles(const BoardParams& board, int64_t bytes) {
 ProgramEstimate estimate_program(std::span<const std::byte> image, const std::vector<int>& cores,
                                  const BoardParams& board) {
   const auto code = image.subspan(sizeof(tpu_program_image_header_t));
-  // Two cores of a chip fit into the list of what a folded transfer passes.
+  // Two cores of a chip fit into the list of what a folded transfer passes. In rings all chips are
+  // alike; in a line, which only a pod has, those in the midst have more to carry.
   const bool many = cores.size() > kExactCores;
   const bool first_ones = cores.size() > 1 && std::is_sorted(cores.begin(), cores.end()) &&
                           cores.back() + 1 == static_cast<int>(cores.size());
-  const bool folds = first_ones && board.board.cores_per_chip <= 2 &&
-                     (many || static_cast<int64_t>(cores.size()) == spec::core_count(board));
+  const bool rings = (board.pod.boards_x == 1 || board.pod.wrap_x != 0) &&
+                     (board.pod.boards_y == 1 || board.pod.wrap_y != 0);
+  const bool whole = rings && static_cast<int64_t>(cores.size()) == spec::core_count(board);
+  const bool folds = first_ones && board.board.cores_per_chip <= 2 && (many || whole);
   const auto one_for_all = [&]() -> std::optional<ProgramEstimate> {
     TimedGang folded(code, cores, board, GangMode::kFolded);
     const auto found = folded.run(kMostCommands);

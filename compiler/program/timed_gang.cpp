@@ -21,7 +21,7 @@ TimedGang::TimedGang(std::span<const std::byte> code, const std::vector<int>& co
       mode_(mode),
       program_(code, board),
       links_(board, transfers_.share()) {
-  for (int64_t chip = 0; chip < board.board.chips; ++chip) {
+  for (int64_t chip = 0; chip < spec::chip_count(board); ++chip) {
     hbm_.push_back(transfers_.share().add_resource_gbps(
         board.hbm.gbps_per_chip, board.hbm.efficiency_percent, board.core.clock_mhz));
   }

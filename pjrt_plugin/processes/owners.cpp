@@ -20,7 +20,7 @@ struct Grid {
 };
 
 Grid torus_of(const spec::BoardParams& board) {
-  return {board.board.torus_x, board.board.chips / board.board.torus_x};
+  return {spec::chips_x(board), spec::chips_y(board)};
 }
 
 // "2,1,1" or "2,1"; the third dimension is 1 on this machine.
@@ -65,8 +65,8 @@ DeviceOwners in_rectangles(const spec::BoardParams& board, const Grid& processes
   DeviceOwners owners;
   for (int64_t core = 0; core < spec::core_count(board); ++core) {
     const int64_t chip = core / board.board.cores_per_chip;
-    const int64_t x = chip % board.board.torus_x / chips.x;
-    const int64_t y = chip / board.board.torus_x / chips.y;
+    const int64_t x = chip % spec::chips_x(board) / chips.x;
+    const int64_t y = chip / spec::chips_x(board) / chips.y;
     owners.push_back(static_cast<int>(x + processes.x * y));
   }
   return owners;

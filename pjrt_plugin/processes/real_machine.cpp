@@ -147,7 +147,7 @@ std::optional<ProcessNumber> number_of_tpus(const Variable& variable,
   if (!number) {
     return std::nullopt;
   }
-  const auto chips = static_cast<int>(board.board.chips);
+  const auto chips = static_cast<int>(spec::chip_count(board));
   const bool by_chips = number->source == kProcessBounds;
   const int parts = by_chips ? chips : static_cast<int>(spec::core_count(board));
   if (number->processes > parts || parts % number->processes != 0) {

@@ -96,10 +96,16 @@ void read_entry(BoardParams& params, const BoardKey& key, const toml::node& node
   }
 }
 
+BoardParams one_board() {
+  BoardParams params;
+  params.pod = {.boards_x = 1, .boards_y = 1, .wrap_x = 0, .wrap_y = 0};
+  return params;
+}
+
 // What board files have said so far, in the order in which they are read: the files that others
 // include come first.
 struct ReadBoard {
-  BoardParams params;
+  BoardParams params = one_board();
   std::set<const BoardKey*> seen;
   std::vector<std::string> open;  // files that are being read, each included by the one before it
 };
@@ -201,7 +207,7 @@ BoardParams whole_board(const std::string& name_or_path) {
   ReadBoard board;
   read_board(board, name_or_path);
   for (const BoardKey& key : kBoardKeys) {
-    if (!board.seen.contains(&key)) {
+    if (key.section != "pod" && !board.seen.contains(&key)) {
       throw BoardError(fmt::format(
           "{}: {}.{} is missing; give it, or include a board that has it: include = \"v3_8\"",
           is_path(name_or_path) ? name_or_path : name_or_path + ".toml", key.section, key.name));
@@ -252,15 +258,28 @@ void check_combinations(const BoardParams& params, const std::string& where) {
     refuse("board.chips must be a multiple of board.torus_x");
   }
   if (core_count(params) > kMaxCores) {
-    refuse(fmt::format("board.chips * board.cores_per_chip = {} cores; a board has at most {}",
-                       core_count(params), kMaxCores));
-  }
-  const int64_t rows = params.board.chips / params.board.torus_x;
-  if (params.board.torus_x / 2 + rows / 2 > kMostLinks) {
     refuse(
-        fmt::format("a torus of {} x {} chips has ways of {} links; a board has at most {}: "
-                    "bring board.torus_x and board.chips / board.torus_x closer to each other",
-                    params.board.torus_x, rows, params.board.torus_x / 2 + rows / 2, kMostLinks));
+        board_count(params) == 1
+            ? fmt::format("board.chips * board.cores_per_chip = {} cores; a board has at most {}",
+                          core_count(params), kMaxCores)
+            : fmt::format("pod.boards_x * pod.boards_y * board.chips * board.cores_per_chip = "
+                          "{} cores; a pod has at most {}: give it fewer boards",
+                          core_count(params), kMaxCores));
+  }
+  const auto longest = [](int64_t chips, bool closed) { return closed ? chips / 2 : chips - 1; };
+  const int64_t links =
+      longest(chips_x(params), params.pod.boards_x == 1 || params.pod.wrap_x != 0) +
+      longest(chips_y(params), params.pod.boards_y == 1 || params.pod.wrap_y != 0);
+  if (links > kMostLinks) {
+    refuse(board_count(params) == 1
+               ? fmt::format("a torus of {} x {} chips has ways of {} links; a board has at most "
+                             "{}: bring board.torus_x and board.chips / board.torus_x closer to "
+                             "each other",
+                             chips_x(params), chips_y(params), links, kMostLinks)
+               : fmt::format("a pod of {} x {} chips has ways of {} links; a pod has at most {}: "
+                             "bring pod.boards_x and pod.boards_y closer to each other, or set "
+                             "pod.wrap_x or pod.wrap_y to 1",
+                             chips_x(params), chips_y(params), links, kMostLinks));
   }
   if (params.mxu.rows % 32 != 0) {
     refuse("mxu.rows must be a multiple of 32");
@@ -317,7 +336,9 @@ uint64_t board_hash(const BoardParams& params) {
   };
   BoardParams copy = params;
   for (const BoardKey& key : kBoardKeys) {
-    if (!key.structural || key.number == nullptr) {
+    // Executables of one board say nothing of pods.
+    const bool of_pod = key.section == "pod";
+    if (!key.structural || key.number == nullptr || (of_pod && board_count(params) == 1)) {
       continue;
     }
     mix(fmt::format("{}.{}={};", key.section, key.name, key.number(copy)));

@@ -19,7 +19,7 @@ class BoardError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// `name_or_path` is a preset ("v3_8", "v2_8") or the path of a board file (recognised by a '/' or
+/// `name_or_path` is a preset ("v3_8", "v2_32") or the path of a board file (recognised by a '/' or
 /// ".toml"). A file may include another board and then has the keys that differ, with a board.name
 /// of its own (docs/boards.md). `overrides` are "section.key=value". Throws BoardError.
 BoardParams load_board(const std::string& name_or_path,
@@ -35,13 +35,30 @@ std::vector<std::string> board_preset_names();
 /// differ in speeds and latencies alone have the same hash and run each other's executables.
 uint64_t board_hash(const BoardParams& params);
 
-/// Most cores of a board (spec/formats/rings.toml: MAX_CORES), and links of a way between two.
+/// Most cores of a pod (spec/formats/rings.toml: MAX_CORES), and links of a way between two.
 inline constexpr int64_t kMaxCores = 2048;
 inline constexpr int64_t kMostLinks = 32;
 
-/// Total number of cores.
+/// Of the whole pod, which is one board unless the board file says otherwise (docs/pods.md).
+inline int64_t board_count(const BoardParams& params) {
+  return params.pod.boards_x * params.pod.boards_y;
+}
+inline int64_t chip_count(const BoardParams& params) {
+  return board_count(params) * params.board.chips;
+}
 inline int64_t core_count(const BoardParams& params) {
-  return params.board.chips * params.board.cores_per_chip;
+  return chip_count(params) * params.board.cores_per_chip;
+}
+/// Chips in the x direction: chip = x + chips_x * y.
+inline int64_t chips_x(const BoardParams& params) {
+  return params.pod.boards_x * params.board.torus_x;
+}
+inline int64_t chips_y(const BoardParams& params) { return chip_count(params) / chips_x(params); }
+/// The board that has this chip of the pod: board = x + boards_x * y.
+inline int64_t board_of_chip(const BoardParams& params, int64_t chip) {
+  const int64_t rows = params.board.chips / params.board.torus_x;
+  return chip % chips_x(params) / params.board.torus_x +
+         chip / chips_x(params) / rows * params.pod.boards_x;
 }
 
 /// Whether a core of the board has this queue of the ISA.

@@ -5,42 +5,57 @@
 
 namespace tpu::spec {
 
-Links::Links(const BoardParams& board, BandwidthShare& share)
+Links::Links(const BoardParams& board, std::span<BandwidthShare* const> shares)
     : cores_(static_cast<uint32_t>(core_count(board))),
       cores_per_chip_(static_cast<uint32_t>(board.board.cores_per_chip)),
-      rings_{{{static_cast<uint32_t>(board.board.torus_x), 1},
-              {static_cast<uint32_t>(board.board.chips / board.board.torus_x),
-               static_cast<uint32_t>(board.board.torus_x)}}},
+      boards_(static_cast<uint32_t>(board_count(board))),
+      rings_{{{.size = static_cast<uint32_t>(chips_x(board)),
+               .stride = 1,
+               .closed = board.pod.boards_x == 1 || board.pod.wrap_x != 0},
+              {.size = static_cast<uint32_t>(chips_y(board)),
+               .stride = static_cast<uint32_t>(chips_x(board)),
+               .closed = board.pod.boards_y == 1 || board.pod.wrap_y != 0}}},
       local_cycles_(cycles_from_ns(board, board.ici.local_ns)),
       hop_cycles_(cycles_from_ns(board, board.ici.hop_ns)),
       extra_hop_cycles_(cycles_from_ns(board, board.ici.extra_hop_ns)),
-      control_hop_cycles_(cycles_from_ns(board, board.ici.control_hop_ns)) {
-  const auto port = [&] {
-    return share.add_resource_gbps(board.ici.core_port_gbps, 100, board.core.clock_mhz);
-  };
-  const auto link = [&] {
-    return share.add_resource_gbps(board.ici.link_gbps, board.ici.efficiency_percent,
-                                   board.core.clock_mhz);
-  };
-  for (uint32_t core = 0; core < cores_; ++core) {
-    out_port_.push_back(port());
-    in_port_.push_back(port());
+      control_hop_cycles_(cycles_from_ns(board, board.ici.control_hop_ns)),
+      out_port_(cores_),
+      in_port_(cores_),
+      routers_(cores_ / cores_per_chip_),
+      whole_(shares.size() == 1) {
+  for (uint32_t chip = 0; chip < routers_.size(); ++chip) {
+    board_of_chip_.push_back(static_cast<uint32_t>(board_of_chip(board, chip)));
+    make_chip(board, chip, *shares[whole_ ? 0 : board_of_chip_.back()]);
   }
-  for (uint32_t chip = 0; chip < cores_ / cores_per_chip_; ++chip) {
-    Router router;
-    for (size_t axis = 0; axis < rings_.size(); ++axis) {
-      const ResourceId up = link();
-      router.link[axis] = {up, rings_[axis].size > 2 ? link() : up};
+}
+
+Links::Links(const BoardParams& board, BandwidthShare& share)
+    : Links(board, std::array<BandwidthShare*, 1>{&share}) {}
+
+void Links::make_chip(const BoardParams& board, uint32_t chip, BandwidthShare& share) {
+  for (uint32_t core = chip * cores_per_chip_; core < (chip + 1) * cores_per_chip_; ++core) {
+    for (auto* ports : {&out_port_, &in_port_}) {
+      (*ports)[core] = share.add_resource_gbps(board.ici.core_port_gbps, 100, board.core.clock_mhz);
     }
-    routers_.push_back(router);
+  }
+  for (size_t axis = 0; axis < rings_.size(); ++axis) {
+    const auto link = [&] {
+      return share.add_resource_gbps(board.ici.link_gbps, board.ici.efficiency_percent,
+                                     board.core.clock_mhz);
+    };
+    const ResourceId up = link();
+    routers_[chip].link[axis] = {up, rings_[axis].size > 2 ? link() : up};
   }
 }
 
 uint32_t Links::hops(uint32_t from, uint32_t to) const { return way(from, to).count; }
 
+uint64_t Links::data_cycles(uint32_t hops) const {
+  return hops == 0 ? local_cycles_ : hop_cycles_ + (hops - 1) * extra_hop_cycles_;
+}
+
 uint64_t Links::data_latency(uint32_t from, uint32_t to) const {
-  const uint32_t count = hops(from, to);
-  return count == 0 ? local_cycles_ : hop_cycles_ + (count - 1) * extra_hop_cycles_;
+  return data_cycles(hops(from, to));
 }
 
 uint64_t Links::control_latency(uint32_t from, uint32_t to) const {
@@ -53,9 +68,13 @@ void Links::go_round(bool y, uint32_t& chip, uint32_t end, Way& way) const {
   const Ring& ring = rings_[y ? 1 : 0];
   const uint32_t first = chip / ring.stride % ring.size;
   const uint32_t distance = (end / ring.stride % ring.size + ring.size - first) % ring.size;
-  const bool up = 2 * distance == ring.size ? first % 2 == 0 : 2 * distance < ring.size;
+  const bool forward = first + distance < ring.size;  // without passing the ends of the line
+  const bool up = !ring.closed                ? forward
+                  : 2 * distance == ring.size ? first % 2 == 0
+                                              : 2 * distance < ring.size;
   const uint32_t row = chip - first * ring.stride;
-  for (uint32_t i = 0; i < std::min(distance, ring.size - distance); ++i) {
+  const uint32_t count = up ? distance : (ring.size - distance) % ring.size;
+  for (uint32_t i = 0; i < count; ++i) {
     way.hop[way.count++] = {chip, y, up};
     const uint32_t place = (first + (up ? i + 1 : ring.size - i - 1)) % ring.size;
     chip = row + place * ring.stride;
@@ -74,10 +93,50 @@ Links::Way Links::way(uint32_t from, uint32_t to) const {
 void Links::add_path(uint32_t from, uint32_t to, Transfer& transfer) const {
   transfer.add(out_port_[from]);
   const Way between = way(from, to);
+  const uint32_t board = board_of(from);
   for (uint32_t i = 0; i < between.count; ++i) {
+    if (!whole_ && board_of_chip_[between.hop[i].chip] != board) {
+      return;
+    }
     transfer.add(link(between.hop[i]));
   }
-  transfer.add(in_port_[to]);
+  if (whole_ || board_of(to) == board) {
+    transfer.add(in_port_[to]);
+  }
+}
+
+std::vector<Links::Section> Links::sections(uint32_t from, uint32_t to) const {
+  std::vector<Section> found;
+  const Way between = way(from, to);
+  const uint64_t all = data_cycles(between.count);
+  uint32_t board = board_of(from);
+  const auto enter = [&](uint32_t next, uint32_t hop) {
+    if (next != board) {
+      board = next;
+      const uint64_t entry = data_cycles(hop);
+      found.push_back(
+          {.board = board, .first = hop, .count = 0, .entry = entry, .rest = all - entry});
+    }
+  };
+  for (uint32_t i = 0; i < between.count; ++i) {
+    enter(board_of_chip_[between.hop[i].chip], i);
+    if (!found.empty()) {
+      ++found.back().count;
+    }
+  }
+  enter(board_of(to), between.count);
+  return found;
+}
+
+void Links::add_section(uint32_t from, uint32_t to, const Section& section,
+                        Transfer& transfer) const {
+  const Way between = way(from, to);
+  for (uint32_t i = section.first; i < section.first + section.count; ++i) {
+    transfer.add(link(between.hop[i]));
+  }
+  if (section.board == board_of(to)) {
+    transfer.add(in_port_[to]);
+  }
 }
 
 }  // namespace tpu::spec

@@ -1,13 +1,19 @@
 // Links between cores: a 2-D torus of chips with one link in each direction between neighbours, a
 // port a core in each direction. Routing is x, then y, in each ring the shorter way round; where
 // both are equally long, chips at even places go up and chips at odd places down, which spreads
-// pairwise exchanges over both directions. Cores of one chip meet in the chip's router. Constants:
+// pairwise exchanges over both directions. A dimension of several boards that are not wrapped round
+// is a line, with one way. Cores of one chip meet in the chip's router. Constants:
 // docs/timing_model.md.
+//
+// A link that leaves a board is cut: bandwidth is shared inside of boards alone. A transfer between
+// boards is one flow in each board on its way, and a flow begins when the bytes can have come there
+// (docs/pods.md).
 #pragma once
 
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "board/board_loader.hpp"
@@ -18,10 +24,16 @@ namespace tpu::spec {
 
 class Links {
  public:
-  /// Ports and links become resources of `share`.
+  /// Ports and links become resources of `share`, those of all boards of a pod: bandwidth as if
+  /// nothing was cut.
   Links(const BoardParams& board, BandwidthShare& share);
+  /// Those of each board become resources of its own share.
+  Links(const BoardParams& board, std::span<BandwidthShare* const> shares);
 
   uint32_t cores() const { return cores_; }
+  uint32_t boards() const { return boards_; }
+  uint32_t board_of(uint32_t core) const { return board_of_chip_[core / cores_per_chip_]; }
+  bool cut(uint32_t from, uint32_t to) const { return board_of(from) != board_of(to); }
   /// Links between the chips of two cores.
   uint32_t hops(uint32_t from, uint32_t to) const;
   uint64_t data_latency(uint32_t from, uint32_t to) const;
@@ -42,30 +54,48 @@ class Links {
     return router.link[hop.y ? 1 : 0][hop.up ? 0 : 1];
   }
   struct Way {
-    static constexpr int kMost = kMostLinks;  // half of each ring
+    static constexpr int kMost = static_cast<int>(kMostLinks);
     std::array<Hop, kMost> hop{};
     uint32_t count = 0;
   };
   // Two HBMs, each for the cores of a chip at once, the ports, and the links on the way.
   static_assert(4 + 2 + Way::kMost <= Transfer::kMaxResources);
   Way way(uint32_t from, uint32_t to) const;
-  /// Everything that a transfer from one core to another passes.
+  /// Everything that a transfer from one core to another passes. With the way cut, what it passes
+  /// in the sender's board; the others have sections.
   void add_path(uint32_t from, uint32_t to, Transfer& transfer) const;
+
+  /// The part of a way in one board behind the first.
+  struct Section {
+    uint32_t board = 0;
+    uint32_t first = 0;  ///< hop of the way that is its first; the hop that enters is before it
+    uint32_t count = 0;  ///< hops
+    uint64_t entry = 0;  ///< cycles from the beginning of the transfer to that of the flow here
+    uint64_t rest = 0;   ///< cycles from the end of the flow here to the landing
+  };
+  /// Boards that a transfer enters, in order; the last one is the receiver's.
+  std::vector<Section> sections(uint32_t from, uint32_t to) const;
+  /// What the transfer passes in a board that it enters, without HBM.
+  void add_section(uint32_t from, uint32_t to, const Section& section, Transfer& transfer) const;
 
  private:
   // Chips of a row (x) or of a column (y).
   struct Ring {
     uint32_t size;
     uint32_t stride;  // chip numbers from one place to the next
+    bool closed;      // else a line
   };
   struct Router {
     std::array<std::array<ResourceId, 2>, 2> link{};  // outgoing, by x or y; up, down
   };
 
+  void make_chip(const BoardParams& board, uint32_t chip, BandwidthShare& share);
+  uint64_t data_cycles(uint32_t hops) const;
   void go_round(bool y, uint32_t& chip, uint32_t end, Way& way) const;
 
   const uint32_t cores_;
   const uint32_t cores_per_chip_;
+  const uint32_t boards_;
   const std::array<Ring, 2> rings_;  // x, y
   const uint64_t local_cycles_;
   const uint64_t hop_cycles_;
@@ -74,6 +104,8 @@ class Links {
   std::vector<ResourceId> out_port_;  // by core
   std::vector<ResourceId> in_port_;
   std::vector<Router> routers_;  // by chip
+  std::vector<uint32_t> board_of_chip_;
+  bool whole_ = false;  // one share: nothing is cut
 };
 
 }  // namespace tpu::spec

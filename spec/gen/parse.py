@@ -442,9 +442,10 @@ def parse_schema(path: Path) -> list[BoardKey]:
 
 
 def check_board(path: Path, keys: list[BoardKey]) -> dict[str, dict[str, Any]]:
-    """Checks one board file against the schema and returns its entries by dotted key."""
+    """Checks one board file, with the preset beside it that it may include, and returns its entries by dotted key."""
     data = load(path)
-    entries: dict[str, dict[str, Any]] = {}
+    included = data.pop("include", None)
+    entries = {} if included is None else check_board(path.with_name(f"{included}.toml"), keys)
     for section, items in data.items():
         for name, entry in items.items():
             entries[f"{section}.{name}"] = entry

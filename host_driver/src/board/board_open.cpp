@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "board/board_loader.hpp"
 #include "file/crc32c.hpp"
 #include "options/option_check.hpp"
 #include "src/board/board_impl.hpp"
@@ -181,7 +182,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   if (snapshot) {
     snapshot_.restore(*snapshot);
   } else {
-    booter_.check_chips(static_cast<int>(params_.board.chips), hash_);
+    booter_.check_chips(static_cast<int>(spec::chip_count(params_)), hash_);
     booter_.boot_all();
   }
 }

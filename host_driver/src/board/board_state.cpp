@@ -1,4 +1,5 @@
 // What the board is and counts, and how its calls wait.
+#include "board/board_loader.hpp"
 #include "src/board/board_impl.hpp"
 
 namespace tpu::driver {
@@ -26,8 +27,8 @@ std::vector<DeviceInfo> BoardImpl::device_infos() {
     info.id = device.id;
     info.chip = device.chip;
     info.core = device.core;
-    info.x = static_cast<int>(device.chip % params_.board.torus_x);
-    info.y = static_cast<int>(device.chip / params_.board.torus_x);
+    info.x = static_cast<int>(device.chip % spec::chips_x(params_));
+    info.y = static_cast<int>(device.chip / spec::chips_x(params_));
     info.hbm_bytes = static_cast<uint64_t>(params_.hbm.gib_per_core) << 30;
     const MemoryUse use = device.memory->use();
     info.hbm_used = use.used;

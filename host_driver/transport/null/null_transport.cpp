@@ -31,7 +31,7 @@ NullTransport::NullTransport(const TransportRequest& request, HostMemory& memory
   const auto count = static_cast<uint32_t>(spec::core_count(params_));
   const auto per_chip = static_cast<uint32_t>(params_.board.cores_per_chip);
   cores_ = std::make_unique<NullCores>(*this, memory, count);
-  cores_->msi.resize(static_cast<size_t>(params_.board.chips));
+  cores_->msi.resize(static_cast<size_t>(spec::chip_count(params_)));
   for (uint32_t core = 0; core < count; ++core) {
     const NullCore::Place place{core, core / per_chip, core % per_chip, count};
     cores_->all.push_back(std::make_unique<NullCore>(
@@ -66,8 +66,8 @@ uint32_t NullTransport::read32(int chip, int bar, uint64_t offset) {
     case chip_page::kHwAbi:
       return chip_page::kHwAbiMajor << 16 | chip_page::kHwAbiMinor;
     case chip_page::kChipId:
-      return static_cast<uint32_t>(chip | (chip % params_.board.torus_x) << 8 |
-                                   (chip / params_.board.torus_x) << 16);
+      return static_cast<uint32_t>(chip | (chip % spec::chips_x(params_)) << 8 |
+                                   (chip / spec::chips_x(params_)) << 16);
     case chip_page::kCores:
       return static_cast<uint32_t>(cores);
     case chip_page::kHbmMib:

@@ -102,7 +102,7 @@ void BoardService::attach(const Attach& attach) {
   board_ = make_board(options_.transport, request, memory_);
   watch_ = std::make_unique<RunWatch>([this] { board_->interrupt(); });
   sim_ = request.sim;
-  chips_ = static_cast<int>(params.board.chips);
+  chips_ = static_cast<int>(spec::chip_count(params));
 }
 
 void BoardService::map(const Message& message) {

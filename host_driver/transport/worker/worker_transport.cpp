@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "board/board_loader.hpp"
 #include "exe/executable.hpp"
 #include "options/option_wire.hpp"
 #include "transport/worker/worker_link.hpp"
@@ -104,8 +105,8 @@ class WorkerTransport final : public WorkerDebugPort {
  public:
   WorkerTransport(const OpenOptions& options, const TransportRequest& request, HostMemory& memory,
                   std::span<const SharedRange> shared, uint32_t firmware)
-      : WorkerDebugPort(options, memory, static_cast<size_t>(request.params.board.chips)),
-        chips_(static_cast<size_t>(request.params.board.chips)) {
+      : WorkerDebugPort(options, memory, static_cast<size_t>(spec::chip_count(request.params))),
+        chips_(static_cast<size_t>(spec::chip_count(request.params))) {
     if (link().is_local()) {
       for (const SharedRange& range : shared) {
         link().post(Kind::kMap, pack(Map{range.iova, range.bytes}), range.file);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <deque>
 #include <string>
 #include <utility>
@@ -59,6 +61,104 @@ TEST_F(LinksTest, TwoTransfersOverOneLinkShareIt) {
   EXPECT_LE(shared, 2 * single);
   EXPECT_EQ(share.update(shared, ended), BandwidthShare::kNever);
   EXPECT_EQ(ended.size(), 2u);
+}
+
+// A pod of 2 x 2 boards of 2 x 2 chips: boards 0 and 1 in the first two rows of chips.
+class CutLinks : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kBytes = 1 << 20;
+
+  const BoardParams pod = load_board("v3_32");
+  std::array<BandwidthShare, 4> share;
+  const std::array<BandwidthShare*, 4> shares = {&share[0], &share[1], &share[2], &share[3]};
+  const Links links{pod, shares};
+  BandwidthShare one_share;
+  const Links whole{pod, one_share};
+
+  uint64_t ns(int64_t time) const { return cycles_from_ns(pod, time); }
+  // Cycle at which a transfer that begins at 0 lands: one flow a board.
+  uint64_t landing(uint32_t from, uint32_t to) {
+    uint64_t last = end(share[links.board_of(from)], 0,
+                        [&](Transfer& transfer) { links.add_path(from, to, transfer); }) +
+                    links.data_latency(from, to);
+    for (const Links::Section& section : links.sections(from, to)) {
+      last = std::max(last, end(share[section.board], section.entry, [&](Transfer& transfer) {
+                              links.add_section(from, to, section, transfer);
+                            }) + section.rest);
+    }
+    return last;
+  }
+  uint64_t landing_uncut(uint32_t from, uint32_t to) {
+    return end(one_share, 0, [&](Transfer& transfer) { whole.add_path(from, to, transfer); }) +
+           whole.data_latency(from, to);
+  }
+
+ private:
+  template <class Path>
+  static uint64_t end(BandwidthShare& share, uint64_t begin, Path path) {
+    Transfer transfer;
+    std::vector<Transfer*> ended;
+    transfer.set_bytes(kBytes);
+    path(transfer);
+    share.start(transfer, begin);
+    const uint64_t at = share.update(begin, ended);
+    share.update(at, ended);
+    return transfer.done_at();
+  }
+};
+
+TEST_F(CutLinks, ATransferHasASectionInEachBoardThatItEnters) {
+  EXPECT_FALSE(links.cut(0, 2));
+  EXPECT_TRUE(links.sections(0, 10).empty());  // chip 0 to chip 5, of one board
+  // Chip 0 to chip 2, in the next board.
+  const std::vector<Links::Section> next = links.sections(0, 4);
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next[0].board, 1u);
+  EXPECT_EQ(next[0].count, 0u);
+  EXPECT_EQ(next[0].entry, ns(pod.ici.hop_ns) + ns(pod.ici.extra_hop_ns));
+  EXPECT_EQ(next[0].rest, 0u);
+  // Chip 0 to chip 15: three links to the right, by board 1, and three down.
+  const std::vector<Links::Section> far = links.sections(1, 31);
+  ASSERT_EQ(far.size(), 2u);
+  EXPECT_EQ(far[0].board, 1u);
+  EXPECT_EQ(far[0].first, 2u);
+  EXPECT_EQ(far[0].count, 3u);  // one in the row, one down, and the one that leaves
+  EXPECT_EQ(far[1].board, 3u);
+  EXPECT_EQ(far[1].count, 1u);
+  EXPECT_EQ(far[1].entry, ns(pod.ici.hop_ns) + 4 * ns(pod.ici.extra_hop_ns));
+  EXPECT_EQ(far[1].entry + far[1].rest, links.data_latency(1, 31));
+}
+
+TEST_F(CutLinks, LinesHaveOneWay) {
+  EXPECT_EQ(links.hops(0, 6), 3u);  // chip 0 to chip 3 of the row
+  const BoardParams closed = load_board("v3_32", {"pod.wrap_x=1"});
+  BandwidthShare other;
+  EXPECT_EQ(Links(closed, other).hops(0, 6), 1u);
+}
+
+TEST_F(CutLinks, WithoutOthersNothingLandsLaterForTheCut) {
+  for (const uint32_t from : {0u, 5u, 13u, 31u}) {
+    for (uint32_t to = 0; to < links.cores(); ++to) {
+      if (to != from) {
+        EXPECT_EQ(landing(from, to), landing_uncut(from, to)) << from << " to " << to;
+      }
+    }
+  }
+}
+
+// What leaves a board is not slowed by what goes on in the other one.
+TEST_F(CutLinks, RatesAreThoseOfOneBoard) {
+  Transfer sent, busy;
+  std::vector<Transfer*> ended;
+  sent.set_bytes(kBytes);
+  links.add_path(0, 4, sent);
+  share[0].start(sent, 0);
+  const uint64_t alone = share[0].update(0, ended);
+  busy.set_bytes(kBytes);
+  links.add_path(6, 4, busy);  // chip 3 to chip 2, into the port of the receiver
+  share[1].start(busy, 0);
+  share[1].update(0, ended);
+  EXPECT_EQ(share[0].update(0, ended), alone);
 }
 
 // A made-up board of two cores a chip.

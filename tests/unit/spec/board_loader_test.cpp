@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "board/chip_kind.hpp"
 
@@ -17,6 +19,8 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+constexpr uint64_t kHashOfV38 = 0xad1d01b71696df59;
 
 std::string preset_text() {
   for (const BoardPreset& preset : kBoardPresets) {
@@ -257,6 +261,43 @@ TEST(BoardLoader, TakesTorusesOfAnyShapeUpToTheLimit) {
   EXPECT_THAT(error_of("v3_8", {"board.cores_per_chip=3"}), HasSubstr("out of range"));
   EXPECT_THAT(error_of("v3_8", {"core.mxus=5"}), HasSubstr("out of range"));
   EXPECT_THAT(error_of("v3_8", {"mxu.cols=257"}), HasSubstr("out of range"));
+}
+
+TEST(BoardLoader, CountsChipsOfAPodOverAllBoards) {
+  const BoardParams pod = load_board("v3_32");
+  EXPECT_EQ(board_count(pod), 4);
+  EXPECT_EQ(chip_count(pod), 16);
+  EXPECT_EQ(core_count(pod), 32);
+  EXPECT_EQ(chips_x(pod), 4);
+  EXPECT_EQ(chips_y(pod), 4);
+  const std::array<int64_t, 16> boards = {0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 3, 3, 2, 2, 3, 3};
+  for (size_t chip = 0; chip < boards.size(); ++chip) {
+    EXPECT_EQ(board_of_chip(pod, static_cast<int64_t>(chip)), boards[chip]) << chip;
+  }
+  EXPECT_EQ(board_count(load_board("v3_8")), 1);
+  EXPECT_EQ(board_of_chip(load_board("v3_8"), 3), 0);
+}
+
+// Executables of one board were compiled before there were pods.
+TEST(BoardLoader, OneBoardHasTheHashThatItHadWithoutPods) {
+  EXPECT_EQ(board_hash(load_board("v3_8")), kHashOfV38);
+  EXPECT_EQ(board_hash(load_board("v3_8", {"pod.wrap_x=1"})), kHashOfV38);
+  EXPECT_NE(board_hash(load_board("v3_8", {"pod.boards_y=2"})), kHashOfV38);
+  EXPECT_NE(board_hash(load_board("v3_32")), board_hash(load_board("v3_32", {"pod.wrap_x=1"})));
+}
+
+TEST(BoardLoader, RefusesPodsOfTooManyCoresOrTooLongWays) {
+  EXPECT_THAT(
+      error_of("v3_32", {"pod.boards_x=32", "pod.boards_y=32", "pod.wrap_x=1", "pod.wrap_y=1"}),
+      AllOf(HasSubstr("8192 cores; a pod has at most 2048"), HasSubstr("fewer boards")));
+  const std::vector<std::string> largest = {"pod.boards_x=16", "pod.boards_y=16"};
+  EXPECT_THAT(error_of("v3_32", largest),
+              AllOf(HasSubstr("a pod of 32 x 32 chips has ways of 62 links"),
+                    HasSubstr("at most 32"), HasSubstr("pod.wrap_x")));
+  EXPECT_EQ(
+      error_of("v3_32", {"pod.boards_x=16", "pod.boards_y=16", "pod.wrap_x=1", "pod.wrap_y=1"}),
+      "no error");
+  EXPECT_EQ(error_of("v3_32", {"pod.boards_x=8", "pod.boards_y=8"}), "no error");
 }
 
 TEST(BoardLoader, AQueueIsAUnitOfAnEngine) {
