@@ -454,6 +454,7 @@ TEST_P(Conformance, SizesThatOverflowAndBytesThatDoNotMatchAreRefused) {
 INSTANTIATE_TEST_SUITE_P(Null, Conformance, ::testing::ValuesIn(test::null_boards()));
 #ifdef TPU_HAVE_SIM_TRANSPORT
 INSTANTIATE_TEST_SUITE_P(Sim, Conformance, ::testing::ValuesIn(test::sim_boards()));
+INSTANTIATE_TEST_SUITE_P(Pod, Conformance, ::testing::Values("pod_sim"));
 #endif
 
 TEST(ErrorCodes, HaveTheirNames) {

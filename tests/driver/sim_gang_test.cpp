@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
@@ -39,13 +41,18 @@ constexpr const char* kWrite =
     "  dma_remote.dma src=vmem+0 dst=vmem+0 peer_reg=2 elem_bytes=4 counts=[1,1,1,1,1024] "
     "src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]";
 
-class SimGang : public ::testing::Test {
+// Overrides of a v3_8: as it is, and as a pod whose boards have one core each.
+class SimGang : public ::testing::TestWithParam<std::vector<std::string>> {
  protected:
-  void SetUp() override { board_ = Board::open(); }
+  void SetUp() override {
+    OpenOptions options;
+    options.overrides = GetParam();
+    board_ = Board::open(options);
+  }
   void TearDown() override { board_.close(); }
 
   Executable load(const std::string& text, int device = 0) {
-    const auto exe = compiler::assemble(text, "test.s", spec::load_board("v3_8"));
+    const auto exe = compiler::assemble(text, "test.s", spec::load_board("v3_8", GetParam()));
     return board_.load(exe::write_executable(exe), device);
   }
   Executable load_copy(int partitions, int device = 0) {
@@ -57,7 +64,7 @@ class SimGang : public ::testing::Test {
   Board board_;
 };
 
-TEST_F(SimGang, StrayPacketIsAFaultOfItsSenderAndLeavesNothingBehind) {
+TEST_P(SimGang, StrayPacketIsAFaultOfItsSenderAndLeavesNothingBehind) {
   const Executable pair = load_copy(2);
   const Executable alone = load_copy(1, 1);
   const HostArray sent = counting(DType::kI32, {1024});
@@ -82,7 +89,7 @@ TEST_F(SimGang, StrayPacketIsAFaultOfItsSenderAndLeavesNothingBehind) {
 }
 
 // The receiver faults while signals and writes to it are on their way.
-TEST_F(SimGang, FaultWithPacketsOnTheirWayLeavesNothingBehind) {
+TEST_P(SimGang, FaultWithPacketsOnTheirWayLeavesNothingBehind) {
   const Executable pair = load_copy(2);
   const HostArray sent = counting(DType::kI32, {1024});
   const Array x = pair.put(0, sent);
@@ -106,6 +113,14 @@ TEST_F(SimGang, FaultWithPacketsOnTheirWayLeavesNothingBehind) {
     EXPECT_EQ(pair.run({x}).outputs[0].to_host().bytes, sent.bytes);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    , SimGang,
+    ::testing::Values(std::vector<std::string>{},
+                      std::vector<std::string>{"board.chips=1", "board.torus_x=1",
+                                               "board.cores_per_chip=1", "pod.boards_x=4",
+                                               "pod.boards_y=2"}),
+    [](const auto& test) { return test.param.empty() ? "OneBoard" : "BoardsOfOneCore"; });
 
 // The simulated board, and how often it came back to the driver; with `handling` off it does so at
 // each interrupt, as a transport that knows nothing else.
@@ -181,13 +196,14 @@ TEST(SimGangWays, ALaunchComesBackOnceAndTakesTheSameCycles) {
   board.close();
 }
 
-// A gang of all cores of a board ends well, or by its last core.
-void end_by_the_last_core(int cores, int torus_x) {
+// A gang of all cores of a board or pod ends well, or by its last core.
+void end_by_the_last_core(int cores, const std::string& name,
+                          const std::vector<std::string>& overrides) {
   OpenOptions options;
-  options.overrides = {"board.chips=" + std::to_string(cores / 2),
-                       "board.torus_x=" + std::to_string(torus_x)};
+  options.preset = name;
+  options.overrides = overrides;
   Board board = Board::open(options);
-  const spec::BoardParams params = spec::load_board("v3_8", options.overrides);
+  const spec::BoardParams params = spec::load_board(name, overrides);
   const auto load = [&](const std::string& code) {
     const std::string text = ".program \"all\"\n.partitions " + std::to_string(cores) + "\n" +
                              std::string(kCopySlots) + code;
@@ -211,8 +227,13 @@ void end_by_the_last_core(int cores, int torus_x) {
   board.close();
 }
 
-TEST(SimGangWays, OnThirtyTwoCoresTheLastOneCountsToo) { end_by_the_last_core(32, 4); }
-TEST(SimGangWays, OnAHundredTwentyEightCoresToo) { end_by_the_last_core(128, 8); }
+TEST(SimGangWays, OnThirtyTwoCoresTheLastOneCountsToo) {
+  end_by_the_last_core(32, "v3_8", {"board.chips=16", "board.torus_x=4"});
+}
+TEST(SimGangWays, OnAPodToo) { end_by_the_last_core(32, "v3_32", {}); }
+TEST(SimGangWays, OnAHundredTwentyEightCoresToo) {
+  end_by_the_last_core(128, "v3_8", {"board.chips=64", "board.torus_x=8"});
+}
 
 }  // namespace
 }  // namespace tpu::driver

@@ -173,6 +173,42 @@ TEST_F(SimHangWatchdog, ASequencerThatOnlyCountsIsToldWithTheQueuesThatWait) {
   EXPECT_EQ(json_["hang"], "watchdog");
 }
 
+// Each core is a board.
+class SimHangPod : public SimHang {
+ protected:
+  SimHangPod()
+      : SimHang({"board.chips=1", "board.torus_x=1", "board.cores_per_chip=1", "pod.boards_x=4",
+                 "pod.boards_y=2", "mgmt.watchdog_us=20"}) {}
+};
+
+TEST_F(SimHangPod, AWatchdogAsksTheOtherBoards) {
+  hang(
+      "  rid r1\n  bne r1, r0, other\n  li r3, 1\nturn:\n  addi r3, r3, 1\n  jmp turn\n"
+      "other:\n  xlu.nop op=1 wait=7:1:take\n  halt\n",
+      ErrorCode::kDeviceFault, 4);
+  EXPECT_THAT(text_, HasSubstr("WATCHDOG"));
+  EXPECT_THAT(text_, HasSubstr("core 3 xlu (word "));
+  EXPECT_EQ(json_["hang"], "watchdog");
+}
+
+// Core 0 waits nine watchdogs long for a core of another board, which works.
+TEST_F(SimHangPod, ACoreIsNotStuckWhileAnotherBoardWorks) {
+  const Executable program =
+      load("waits",
+           std::string("  rid r1\n  li r2, 0\n  bne r1, r0, other\n  swait r5, r0, 1\n") +
+               test::kCopyCommands + "  halt\nother:\n  li r3, 400\nturn:\n" +
+               "  dma_in.dma op=0 signal=6:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 "
+               "counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]\n"
+               "  swait r6, r0, 1\n  addi r3, r3, -1\n  bne r3, r0, turn\n"
+               "  dma_remote.nop op=1 signal=5:1:r2\n  halt\n",
+           2);
+  const HostArray sent = counting(DType::kI32, {1024});
+  const RunResult result = program.run({program.put(0, sent)});
+  const auto error = result.done.wait_for_error();
+  EXPECT_EQ(error, nullptr) << error->what();
+  EXPECT_GT(board_.run_cycles().at(0), 9u * 20 * 940);
+}
+
 class SimHangLivelock : public SimHang {
  protected:
   SimHangLivelock() : SimHang({"mgmt.watchdog_us=20", "mgmt.step_watchdogs=3"}) {}

@@ -97,12 +97,16 @@ class WorkerProcess {
   pid_t pid_ = 0;
 };
 
-/// "null", "sim"; behind a Unix socket "worker_null", "worker_sim", behind TCP "tcp_null", "tcp_sim".
+/// "null", "sim"; behind a Unix socket "worker_null", "worker_sim", behind TCP "tcp_null", "tcp_sim";
+/// as two boards "pod_sim".
 inline OpenOptions open_options(const std::string& where) {
   OpenOptions options;
   const size_t line = where.find('_');
   options.transport = line == std::string::npos ? where : where.substr(line + 1);
-  if (line == std::string::npos) {
+  if (where.starts_with("pod")) {
+    options.overrides = {"board.chips=2", "pod.boards_y=2"};
+  }
+  if (line == std::string::npos || where.starts_with("pod")) {
     return options;
   }
   static std::unique_ptr<WorkerProcess> worker;

@@ -2,7 +2,7 @@
 // board: its events come at random cycles and deltas, which changes the order in which the kernel
 // keeps events of one cycle. Prints a digest of all results, and of the cycles, and the number of
 // the module's events. Seed 0: without the module.
-// Usage: order_run PROGRAM SEED ARGUMENT.bin..
+// Usage: order_run BOARD PROGRAM SEED ARGUMENT.bin..
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -73,12 +73,14 @@ std::vector<std::byte> bytes_of(const char* path) {
   return {bytes.begin(), bytes.end()};
 }
 
-void run(const std::string& path, uint32_t seed, std::span<char* const> files) {
+void run(const std::string& board_name, const std::string& path, uint32_t seed,
+         std::span<char* const> files) {
   std::unique_ptr<Stranger> stranger;
   if (seed != 0) {
     stranger = std::make_unique<Stranger>("stranger", seed);
   }
   tpu::OpenOptions options;
+  options.preset = board_name;
   options.sim.threads = 1;
   tpu::Board board = tpu::Board::open(options);
   tpu::Executable program = board.load(path);
@@ -127,10 +129,10 @@ int sc_main(int /*argc*/, char* /*argv*/[]) { return 0; }
 int main(int argc, char** argv) {
   try {
     const std::span<char* const> given(argv, static_cast<size_t>(argc));
-    if (given.size() < 3) {
-      throw std::runtime_error("usage: order_run PROGRAM SEED ARGUMENT.bin..");
+    if (given.size() < 4) {
+      throw std::runtime_error("usage: order_run BOARD PROGRAM SEED ARGUMENT.bin..");
     }
-    run(given[1], static_cast<uint32_t>(std::stoul(given[2])), given.subspan(3));
+    run(given[1], given[2], static_cast<uint32_t>(std::stoul(given[3])), given.subspan(4));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "order_run: %s\n", error.what());
     return 1;

@@ -1,7 +1,7 @@
 """Cycles and bits do not depend on the order in which the SystemC kernel keeps events of one cycle: a module that does
 not belong to the board (order_run.cpp) has random events in the same kernel. Of two steps of the perceptron of
 examples/mnist_mlp and of a small convnet, and of all kinds of collectives, with 20 seeds each.
-Usage: order_test.py --bin DIR --run PROGRAM --program NAME
+Usage: order_test.py --bin DIR --run PROGRAM --program NAME [--board BOARD]
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, required=True)
+    parser.add_argument("--board", default="v3_8")
     parser.add_argument("--program", choices=PROGRAMS, required=True)
     parser.add_argument("--run", type=Path, required=True, help="the program of order_run.cpp")
     args = parser.parse_args()
@@ -58,13 +59,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(WORKERS) as pool:
         folder = Path(name)
         (folder / "p.mlirbc").write_bytes(graph)
-        subprocess.run([args.bin / "tpuc", folder / "p.mlirbc", "-o", folder / "p.tpuexe"], check=True)
+        subprocess.run([args.bin / "tpuc", folder / "p.mlirbc", "-o", folder / "p.tpuexe", "--board", args.board],
+                       check=True)
         files = [folder / f"{index}.bin" for index in range(len(arrays))]
         for file, array in zip(files, arrays, strict=True):
             file.write_bytes(np.asarray(array).tobytes())
 
         def run(seed: int) -> list[str]:
-            return subprocess.run([args.run, folder / "p.tpuexe", str(seed), *files], check=True,
+            return subprocess.run([args.run, args.board, folder / "p.tpuexe", str(seed), *files], check=True,
                                   stdout=subprocess.PIPE, text=True).stdout.split()
 
         first, *others = pool.map(run, range(SEEDS + 1))

@@ -1,6 +1,6 @@
-"""A board of many chips in one process: JAX sees all of its cores as devices, and programs over all of them equal those
-on as many devices of its CPU backend. Collectives over all devices and over groups are exact; a jitted training step
-stays within the bound of one bf16 pass of the matrix units.
+"""A board or pod of many chips in one process: JAX sees all of its cores as devices, and programs over all of them
+equal those on as many devices of its CPU backend. Collectives over all devices and over groups are exact; a jitted
+training step stays within the bound of one bf16 pass of the matrix units.
 
 TPU_LIBRARY_PATH names the plugin, TPUBOARD_BOARD the board. Usage: many_cores_test.py [CHIPS OF A ROW, ROWS]
 """

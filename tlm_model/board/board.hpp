@@ -1,102 +1,59 @@
-// The board: four chips on a 2x2 torus, a PCIe link each, and what they share: bandwidth, host
-// threads, HBM pages, decoded programs, traces. Read board.cpp and chip.cpp as the block diagram.
+// One board of a pod: its chips on the torus, the bandwidth that they share, and its end of the
+// links that lead to other boards. A board shares no bandwidth with another one.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
-#include <systemc>
 #include <vector>
 
-#include "board/board_debug.hpp"
-#include "board/board_host.hpp"
-#include "board/mxu_select.hpp"
-#include "board/probe_sinks.hpp"
-#include "board/verilog_select.hpp"
 #include "chip/chip.hpp"
-#include "debug/gdb_stub.hpp"
+#include "ici/cut.hpp"
 #include "ici/ici.hpp"
-#include "kernel/cycles.hpp"
+#include "kernel/fluid_share.hpp"
 
 namespace tpu::model {
 
-class Board : public sc_core::sc_module {
+class Board {
  public:
-  // Throws std::runtime_error for options that this host or board cannot follow. `gdb`, if any,
-  // brings a debugger. The programs outlive the board.
-  Board(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& memory,
-        std::span<const uint8_t> rom, GdbLink* gdb, const LaunchPrograms& programs);
-  ~Board() override;
-
-  size_t chips() const { return chips_.size(); }
-  Chip& chip(size_t index) { return *chips_[index]; }
-  Activity& activity() { return activity_; }
-  GdbStub* gdb() { return gdb_.get(); }  // null without a debugger
-  // Throws std::out_of_range when there is no such core.
-  DebugTarget& debug(uint32_t core);
-
-  BoardStats stats();
-  JobPool& pool() { return pool_; }
-  std::vector<ThreadForecast> thread_forecast(std::span<const int> threads) {
-    return pool_.forecast(threads);
-  }
-  std::vector<spec::CheckFinding> take_findings() { return sinks_.take_findings(); }
-  void host_prepares(bool begins);
-  std::vector<ConsoleLine> take_console();
-  // Ends lines that have begun: the board is about to close.
-  void end_console();
-  // Completes trace and wave files; what went wrong with them, or nothing.
-  std::string finish_files();
-  // See BoardHost.
-  std::string change_options(const spec::SimOptions& sim);
-  std::string take_xspace() { return sinks_.take_xspace(); }
-  std::string take_record() { return sinks_.take_record(); }
-  // See BoardHost; in the gate process.
-  void visit_state(spec::Archive& archive);
-  std::vector<OpTime> take_op_times(uint32_t launch) { return sinks_.take_op_times(launch); }
-  void log_commands(const std::optional<spec::MemoryLook>& look);
-  spec::CommandLog take_commands() { return sinks_.take_commands(); }
-
- private:
-  struct LockstepPast {  // of matrix units that run otherwise by now
-    uint64_t tiles = 0;
-    uint64_t mismatches = 0;
-    std::string text;
+  // What all boards of a pod share; outlives them.
+  struct Shared {
+    const spec::BoardParams& params;
+    PagePool& pages;
+    ConsoleLog& console;
+    HostMemory& memory;
+    std::span<const uint8_t> rom;
   };
 
-  std::string change_mxus(std::unique_ptr<MxuSelect> select, std::vector<MxuUnit> units);
-  std::unique_ptr<MxuSelect> make_select(const BoardOptions& options);
-  std::vector<Mxu*> all_mxus();
-  std::vector<spec::UnitWait> waits() const;
-  void settle();
-  bool read_memory(const spec::MemoryRange& range, std::span<uint8_t> data);
-  void add_core_stats(Chip& chip, size_t index, BoardStats& stats) const;
+  // Made inside of the pod's module.
+  Board(const spec::BoardParams& params, uint32_t number);
 
-  BoardOptions options_;
-  const uint32_t rom_crc_;
-  Activity activity_;
+  FluidShare& fluid() { return fluid_; }
+  // Once the bandwidths of all boards are there. `services` have this board's; `fabric` has no
+  // cores yet. Null links: the board is alone, and makes them itself.
+  void build(const Shared& shared, const CoreServices& services, const Fabric& fabric,
+             std::shared_ptr<const spec::Links> links);
+  // Once all boards are built.
+  void connect(const std::vector<std::unique_ptr<Board>>& boards);
+
+  const std::vector<std::unique_ptr<Chip>>& chips() const { return chips_; }
+  const Fabric& fabric() const { return fabric_; }
+
+ private:
+  std::string name_of(const std::string& part) const;
+  void make_network(const spec::BoardParams& params, std::shared_ptr<const spec::Links> links,
+                    Activity& activity);
+
+  const uint32_t number_;
+  const bool alone_;
   FluidShare fluid_;
-  bool waves_open_ = false;  // the window of --waves
-  std::unique_ptr<MxuSelect> mxu_select_;
-  LockstepPast lockstep_past_;
-  VerilogSelect verilog_select_;
-  ProbeSet probes_;
-  ProbeSinks sinks_;
-  JobPool pool_;
-  EqualWrites equal_writes_{pool_};
-  PagePool pages_;
-  ProgramCache programs_;
-  StepCounter steps_;
-  ConsoleLog console_;
-  Ici ici_;
-  std::unique_ptr<GdbStub> gdb_;
-  const std::unique_ptr<HartCode> hart_code_ = HartCode::make();  // null where a build has none
-  HartClock hart_clock_{"hart_clock"};
-  Fabric fabric_;
-  CoreServices core_services_;
+  std::shared_ptr<const spec::Links> links_;
+  std::unique_ptr<Ici> ici_;
+  std::unique_ptr<Cut> cut_;  // of a board that is not alone
+  Fabric fabric_;             // with the cores of all boards
+  std::optional<CoreServices> services_;
   std::vector<std::unique_ptr<Chip>> chips_;
-  BoardDebug debug_{chips_, [this] { return waits(); },
-                    [this](bool on) { return sinks_.switch_waves(on, now_cycles()); }};
 };
 
 }  // namespace tpu::model

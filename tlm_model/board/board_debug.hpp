@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +18,7 @@ class BoardDebug : public DebugTarget {
   using Waits = std::function<std::vector<spec::UnitWait>()>;
   using SwitchWaves = std::function<std::string(bool on)>;
   // The chips outlive it, and there is at least one. `waits`: of all cores, now.
-  BoardDebug(const std::vector<std::unique_ptr<Chip>>& chips, Waits waits, SwitchWaves waves)
+  BoardDebug(const std::vector<Chip*>& chips, Waits waits, SwitchWaves waves)
       : chips_(chips), waits_(std::move(waits)), waves_(std::move(waves)) {}
 
   uint32_t harts() const override;
@@ -45,7 +44,7 @@ class BoardDebug : public DebugTarget {
   size_t index_of(uint32_t core) const { return core % chips_.front()->cores(); }
   Mgmt& mgmt(uint32_t core) const { return chip_of(core).mgmt(index_of(core)); }
 
-  const std::vector<std::unique_ptr<Chip>>& chips_;
+  const std::vector<Chip*>& chips_;
   const Waits waits_;
   const SwitchWaves waves_;
 };

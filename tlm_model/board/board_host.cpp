@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "board/board.hpp"
+#include "board/pod.hpp"
 #include "debug/gdb_link.hpp"
 #include "image/firmware_image.hpp"
 #include "kernel/host_port.hpp"
@@ -24,8 +24,8 @@ struct BoardHost::Impl {
                 "cannot boot; install gcc-riscv64-unknown-elf and picolibc-riscv64-unknown-elf and "
                 "build again");
           }
-          auto made = std::make_shared<Board>("board", options, memory, firmware::image().rom,
-                                              gdb.get(), launch_programs);
+          auto made = std::make_shared<Pod>("board", options, memory, firmware::image().rom,
+                                            gdb.get(), launch_programs);
           board = made.get();
           return made;
         }) {}
@@ -58,7 +58,7 @@ struct BoardHost::Impl {
   void start_gdb(bool wait);
 
   LaunchPrograms launch_programs;
-  Board* board = nullptr;   // lives on the kernel thread until close
+  Pod* board = nullptr;     // lives on the kernel thread until close
   std::mutex posted_mutex;  // leaf lock: guards posted
   std::vector<RegisterWrite> posted;
   std::vector<RegisterWrite> sending;  // of the kernel thread

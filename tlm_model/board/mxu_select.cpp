@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "board/append_line.hpp"
+#include "board/board_loader.hpp"
 #include "mxu/mxu_factory.hpp"
 #include "mxu/mxu_rtl.hpp"
 #include "terminal/counted.hpp"
@@ -31,7 +32,7 @@ uint64_t parse_step(std::string_view text, const std::string& pattern) {
 // Paths of all matrix units of the board.
 std::vector<std::string> unit_paths(const spec::BoardParams& params) {
   std::vector<std::string> paths;
-  for (int64_t core = 0; core < params.board.chips * params.board.cores_per_chip; ++core) {
+  for (int64_t core = 0; core < spec::core_count(params); ++core) {
     for (int64_t unit = 0; unit < params.core.mxus; ++unit) {
       paths.push_back("board.chip" + std::to_string(core / params.board.cores_per_chip) + ".core" +
                       std::to_string(core % params.board.cores_per_chip) + ".mxu" +

@@ -96,7 +96,7 @@ std::unique_ptr<BoardWaves> ProbeSinks::make_waves(const spec::SimOptions& sim,
   }
   BoardWavesOptions waves;
   waves.path = sim.waves_path;
-  waves.board = {.chips = static_cast<uint32_t>(params_.board.chips),
+  waves.board = {.chips = static_cast<uint32_t>(spec::chip_count(params_)),
                  .cores_per_chip = static_cast<uint32_t>(params_.board.cores_per_chip),
                  .mxus = static_cast<uint32_t>(params_.core.mxus),
                  .semaphores = static_cast<uint32_t>(params_.core.semaphores)};
@@ -121,7 +121,11 @@ std::unique_ptr<TimelineSink> ProbeSinks::make_timeline(const spec::SimOptions& 
   }
   TimelineOptions timeline;
   timeline.path = sim.timeline_path;
-  timeline.chips = static_cast<uint32_t>(params_.board.chips);
+  timeline.chips = static_cast<uint32_t>(spec::chip_count(params_));
+  for (int64_t chip = 0; spec::board_count(params_) > 1 && chip < spec::chip_count(params_);
+       ++chip) {
+    timeline.board_of_chip.push_back(static_cast<uint32_t>(spec::board_of_chip(params_, chip)));
+  }
   timeline.cores_per_chip = static_cast<uint32_t>(params_.board.cores_per_chip);
   timeline.numbers.mxus = static_cast<uint32_t>(params_.core.mxus);
   timeline.numbers.clock_mhz = static_cast<uint64_t>(params_.core.clock_mhz);

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "board/append_line.hpp"
+#include "board/board_loader.hpp"
 #include "tpu/spec/isa.hpp"
 
 namespace tpu::model {
@@ -19,7 +20,7 @@ constexpr std::string_view kSemaphores = ".sem";
 std::vector<std::string> block_paths(const spec::BoardParams& params) {
   std::vector<std::string> paths;
   const int64_t per_chip = params.board.cores_per_chip;
-  for (int64_t core = 0; core < params.board.chips * per_chip; ++core) {
+  for (int64_t core = 0; core < spec::core_count(params); ++core) {
     const std::string prefix =
         "board.chip" + std::to_string(core / per_chip) + ".core" + std::to_string(core % per_chip);
     paths.push_back(prefix + std::string(kSemaphores));

@@ -8,6 +8,7 @@ namespace tpu::model {
 Chip::Chip(sc_core::sc_module_name name, const spec::BoardParams& params,
            const ChipIdentity& identity, const ChipServices& services, IciIf& ici)
     : sc_module(name),
+      index_(identity.index),
       hbm_(std::make_unique<Hbm>("hbm", params, services.pages, *services.fabric.share)),
       pcie_(std::make_unique<PcieEndpoint>("pcie", params, identity, services.host_memory,
                                            *services.fabric.share, *services.fabric.activity,

@@ -32,6 +32,7 @@ class Chip : public sc_core::sc_module {
        const ChipServices& services, IciIf& ici);
   ~Chip() override;
 
+  uint32_t index() const { return index_; }
   PcieEndpoint& pcie() { return *pcie_; }
   Core& core(size_t index) { return *complexes_[index].core; }
   Mgmt& mgmt(size_t index) { return *complexes_[index].mgmt; }
@@ -64,6 +65,7 @@ class Chip : public sc_core::sc_module {
   void make_complex(size_t index, const spec::BoardParams& params, const ChipIdentity& identity,
                     const ChipServices& services, IciIf& ici);
 
+  const uint32_t index_;  // in the pod
   std::unique_ptr<Hbm> hbm_;
   std::unique_ptr<PcieEndpoint> pcie_;
   std::vector<CoreComplex> complexes_;

@@ -83,7 +83,8 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
                  .programs = &services.programs,
                  .steps = &services.steps,
                  .smem_unknown = services.no_data ? &smem_unknown_ : nullptr,
-                 .gang_work = [this] { return gang_work(); }});
+                 .gang_work = [this] { return gang_work(); },
+                 .ask_boards = [this](const CutIf::Told& told) { return ask_boards(told); }});
   remote_export(static_cast<RemoteIf&>(*this));
 }
 
@@ -238,7 +239,8 @@ void Core::remote_landed(const RemoteWrite& write, std::span<const uint8_t> data
       sem_->count_stale();
     }
   }
-  if (--launch_.inbound == 0) {
+  --launch_.inbound;
+  if (launch_.settled()) {
     seq_->on_landed();
   }
 }
@@ -252,8 +254,23 @@ RemoteAnswer Core::remote_signal(const RemoteSignal& signal) {
   return answer;
 }
 
+uint64_t Core::remote_base(const RemoteWrite& write) const {
+  const bool in_hbm = write.address.space == static_cast<uint8_t>(spec::Space::kHbm);
+  const Slots::Range slot =
+      in_hbm ? slots_->resolve(launch_, write.address.slot) : Slots::Range{true, 0, 0};
+  return slot.base + static_cast<uint64_t>(write.address.offset);
+}
+
+void Core::await_answers(int change) {
+  launch_.unanswered += static_cast<uint32_t>(change);
+  if (launch_.settled()) {
+    seq_->on_landed();
+  }
+}
+
 bool Core::work_in_flight() const {
-  return seq_->calls_host() || std::ranges::any_of(queues_, [](const CommandQueueIf* queue) {
+  return seq_->calls_host() || !launch_.settled() ||
+         std::ranges::any_of(queues_, [](const CommandQueueIf* queue) {
            return queue != nullptr && queue->in_flight();
          });
 }
@@ -261,13 +278,35 @@ bool Core::work_in_flight() const {
 GangWork Core::gang_work() {
   GangWork work{.done = work_done(), .in_flight = work_in_flight()};
   launch_.gang.for_each([&](uint32_t core) {
-    if (core != core_id_ && core < ici_port->cores()) {
+    if (core != core_id_ && core < ici_port->cores() && !ici_port->behind_cut(core)) {
       const RemoteIf& peer = ici_port->peer(core);
       work.done += peer.work_done();
       work.in_flight = work.in_flight || peer.work_in_flight();
     }
   });
   return work;
+}
+
+bool Core::ask_boards(const CutIf::Told& told) {
+  struct Answers {
+    uint32_t missing = 0;
+    GangWork work;
+  };
+  const auto answers = std::make_shared<Answers>();
+  launch_.gang.for_each([&](uint32_t core) {
+    if (!ici_port->behind_cut(core)) {
+      return;
+    }
+    ++answers->missing;  // an answer takes its time
+    ici_port->cut()->ask(core_id_, core, [answers, told](const GangWork& work) {
+      answers->work.done += work.done;
+      answers->work.in_flight = answers->work.in_flight || work.in_flight;
+      if (--answers->missing == 0) {
+        told(answers->work);
+      }
+    });
+  });
+  return answers->missing != 0;
 }
 
 bool Core::quiet() const {

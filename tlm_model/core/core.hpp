@@ -110,7 +110,10 @@ class Core : public sc_core::sc_module, private RemoteIf {
   RemoteAnswer place_remote(const RemoteWrite& write, RemotePlace* place);
   uint64_t work_done() const override { return probe_.counters().progress(); }
   bool work_in_flight() const override;
+  uint64_t remote_base(const RemoteWrite& write) const override;
+  void await_answers(int change) override;
   GangWork gang_work();
+  bool ask_boards(const CutIf::Told& told);
 
   VerilogUse verilog_use(const CoreServices& services, std::string_view block) const;
   void make_memories(uint64_t hbm_bytes, JobPool& pool);

@@ -2,6 +2,7 @@
 #include "core/engine.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "board/board_loader.hpp"
 #include "core/operand_check.hpp"
@@ -27,6 +28,7 @@ Engine::Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineCont
       flights_(spec::commands_in_flight(context.params, static_cast<size_t>(queue))),
       head_wait_(context_, unit_, sem_port, fault_port, wake_event_),
       signals_(context_, unit_, sem_port, fault_port, ici_port),
+      cut_(context_, signals_, fault_port, ici_port),
       activity_(context.activity) {
   for (size_t i = 0; i < flights_.capacity(); ++i) {
     flights_.at(i).index = i;
@@ -63,8 +65,29 @@ QueueHead Engine::head() const {
 
 void Engine::run_method() {
   const uint64_t now = now_cycles();
+  // What goes to other boards is known there a latency before: it is sent as soon as it is known
+  // when the command and those in front are done.
+  const auto send_known = [this] {
+    uint64_t before = 0;
+    for (size_t i = 0; i < flights_.size() && leaving_ != 0; ++i) {
+      Flight& flight = flights_.at(i);
+      settle(flight);
+      if (flight.done_at == kNever) {
+        return;
+      }
+      flight.done_at = before = std::max(flight.done_at, before);
+      if (std::exchange(flight.leaves, false)) {
+        --leaving_;
+        cut_.send(flight.queued, flight.done_at, stopped_,
+                  flight.data_leaves ? [&](CutDelivery& delivery) { leave(flight, delivery); }
+                                     : CutSender::AddData());
+      }
+    }
+  };
+  send_known();
   while (finish_due(now) || start_head(now)) {
   }
+  send_known();
   update_activity(now);
   const uint64_t wake = next_wake(now);
   if (wake != kNever) {
@@ -166,6 +189,7 @@ void visit_pattern(const spec::StridePattern& pattern, const AccessRange& where,
 void Engine::begin(Flight& flight, uint64_t now, uint64_t earliest) {
   const DecodedCommand& command = *flight.queued.command;
   flight.start = now;
+  flight.data_leaves = false;
   flight.free_at = now + 1;
   flight.done_at = now + 1;
   queue_.pop_oldest();
@@ -191,6 +215,9 @@ void Engine::begin(Flight& flight, uint64_t now, uint64_t earliest) {
       flight.done_at = std::max(flight.done_at, previous.done_at);
     }
   }
+  flight.leaves = flight.data_leaves || (unit_ == static_cast<int>(spec::Queue::kDmaRemote) &&
+                                         ici_port.size() != 0 && cut_.leaves(flight.queued));
+  leaving_ += flight.leaves ? 1 : 0;
   next_start_ = flight.free_at;
   probe().start(static_cast<uint32_t>(unit_), now, [&] {
     return StartEvent{.cycle = now,

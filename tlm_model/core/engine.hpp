@@ -10,6 +10,7 @@
 #include <systemc>
 #include <vector>
 
+#include "core/cut_sender.hpp"
 #include "core/engine_context.hpp"
 #include "core/engines/non_finite.hpp"
 #include "core/head_wait.hpp"
@@ -65,6 +66,8 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
     uint64_t start = 0;
     uint64_t free_at = 0;
     uint64_t done_at = 0;
+    bool leaves = false;        // something goes to another board that is not on its way yet
+    bool data_leaves = false;   // also data: set by the engine when it starts
     DeferredCopies::Uses uses;  // of read_vmem(); released when the command is finished
   };
 
@@ -75,6 +78,8 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   virtual void settle(Flight& /*flight*/) {}
   // At done_at, before signals: joins the work, gives back what was pinned.
   virtual void finish_command(Flight& flight) = 0;
+  // Once done_at is known, of a flight with data_leaves: adds what it writes to its peer.
+  virtual void leave(const Flight& /*flight*/, CutDelivery& /*delivery*/) {}
   // Earliest cycle at which the head may start beside the predecessor's free_at.
   virtual uint64_t earliest_start(const QueuedCommand& /*queued*/) const { return 0; }
 
@@ -84,10 +89,7 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   // An operand outside of a memory or slot of `size` bytes; `index`: as in addend.
   FaultInfo range_fault_at(const Flight& flight, uint16_t code, size_t index,
                            const Operand& operand, uint64_t size) const;
-  // The receiver of what this command sends no longer takes it.
-  void raise_peer_ended(const Flight& flight, const std::string& what) {
-    signals_.raise_peer_ended(flight.queued, what);
-  }
+  CutSender& cut() { return cut_; }
   const EngineContext& context() const { return context_; }
   CoreProbe& probe() const { return context_.probe; }
   ProbeSource source(const QueuedCommand& queued) const {
@@ -125,9 +127,11 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   Ring<Flight> flights_;
   HeadWait head_wait_;
   SignalSender signals_;
+  CutSender cut_;
   uint64_t next_start_ = 0;
   bool stopped_ = false;
   bool watched_ = false;
+  size_t leaving_ = 0;  // flights with something for another board
   ActivityFlag activity_;
   sc_core::sc_event wake_event_{"wake_event"};
   sc_core::sc_event progress_event_{"progress_event"};

@@ -125,6 +125,10 @@ struct LaunchState {
   bool tag_open = false;         // remote packets with `tag` are taken,
   uint32_t first_open_step = 0;  // those of earlier steps not
   uint32_t inbound = 0;          // writes of peers that were taken and have not landed yet
+  uint32_t unanswered = 0;       // messages to other boards; none of a core that is quiet
+
+  // Nothing is on its way to this core.
+  bool settled() const { return inbound == 0 && unanswered == 0; }
 
   uint32_t replica() const { return place & spec::seq::kReplicaIdMask; }
 

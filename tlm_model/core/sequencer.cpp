@@ -307,7 +307,7 @@ bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
 // Ends the program once everything is done. Writes of peers count: one that nobody waits for must
 // not land in the next program.
 bool Sequencer::halt() {
-  if (!queues_.idle() || launch_.inbound != 0 || !parts_.semaphores->settled()) {
+  if (!queues_.idle() || !launch_.settled() || !parts_.semaphores->settled()) {
     queues_.watch(true);
     stall(Stall::kHalt);
     next_trigger(engine_events_);

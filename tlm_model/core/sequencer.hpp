@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/engine_queues.hpp"
+#include "core/gang_watch.hpp"
 #include "core/host_call.hpp"
 #include "core/loop_marks.hpp"
 #include "core/ports.hpp"
@@ -38,12 +39,6 @@ namespace tpu::model {
 
 class FaultUnit;
 
-// Of all cores of the launch: one that waits for another is not stuck while that one works.
-struct GangWork {
-  uint64_t done = 0;
-  bool in_flight = false;
-};
-
 // Blocks that the sequencer drives, all of the same core.
 struct SequencerParts {
   EngineQueues::Queues queues;
@@ -53,7 +48,8 @@ struct SequencerParts {
   ProgramCache* programs;
   StepCounter* steps;
   UnknownWords* smem_unknown;  // no-data runs, else null
-  std::function<GangWork()> gang_work;
+  GangWatch::Work gang_work;
+  GangWatch::Ask ask_boards;
 };
 
 class Sequencer : public sc_core::sc_module, private SequencerControl {
@@ -161,7 +157,7 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
   SequencerStall stall_;
   HostCall call_;
   uint64_t issued_ever_ = 0;  // commands, of all programs
-  uint64_t seen_work_ = 0;    // by the watchdog
+  GangWatch watch_;           // for the watchdog
   LoopMarks marks_;
 
   std::array<sc_core::sc_event_or_list, spec::kQueueCount>

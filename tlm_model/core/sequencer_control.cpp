@@ -15,6 +15,7 @@ namespace seq = spec::seq;
 
 void Sequencer::connect(const SequencerParts& parts) {
   parts_ = parts;
+  watch_.connect(parts.gang_work, parts.ask_boards);
   registers_.connect(*parts.slots);
   queues_.connect(parts.queues);
   scalar_.connect(*parts.smem, parts.smem_unknown);
@@ -65,7 +66,7 @@ void Sequencer::start() {
     return;
   }
   pc_ = program_->entry();
-  seen_work_ = parts_.gang_work().done;
+  watch_.begin();
   if (registers_.watchdog_cycles() != 0) {
     watchdog_.set(registers_.watchdog_cycles());
   }
@@ -184,7 +185,7 @@ void Sequencer::finish_program() {
 
 // After a stop: DRAINED once every engine is idle and nothing of a peer is under way to this core.
 void Sequencer::check_drained() {
-  if (queues_.idle() && launch_.inbound == 0) {
+  if (queues_.idle() && launch_.settled()) {
     draining_ = false;
     queues_.watch(false);
     registers_.raise(seq::kIrqStatusDrainedMask);
@@ -198,35 +199,38 @@ void Sequencer::watchdog_method() {
   if (!watchdog_.due() || state_ != seq::kStateRunning || registers_.watchdog_cycles() == 0) {
     return;
   }
-  const GangWork work = parts_.gang_work();
-  if (!work.in_flight && work.done == seen_work_) {
-    fault_port->raise(
-        fault_here(TPU_FAULT_WATCHDOG, 0),
-        stall_.why() == Stall::kNone
-            ? "the program runs scalar instructions only, now at word " + std::to_string(pc_)
-            : "the sequencer waits at word " + std::to_string(pc_));
-    return;
-  }
-  if (now_cycles() - probe_.counters().run_since() >=
-      static_cast<uint64_t>(params_.mgmt.step_watchdogs) * registers_.watchdog_cycles()) {
-    // Commands work and end, but the step does not: a loop that never ends.
-    const LoopMarks::Position at = marks_.innermost();
-    FaultInfo info = fault_here(TPU_FAULT_WATCHDOG, spec::fault::kDetailStepLimit);
-    if (at.iteration != 0) {
-      info.op_id = at.op;
-      info.length = at.iteration;
+  watch_.look([this](bool still) {
+    if (state_ != seq::kStateRunning) {
+      return;
     }
-    fault_port->raise(
-        info, "the step has run for " +
-                  std::to_string(now_cycles() - probe_.counters().run_since()) +
-                  " cycles and does not end" +
-                  (at.iteration == 0 ? std::string()
-                                     : ", now in iteration " + std::to_string(at.iteration) +
-                                           " of op " + std::to_string(at.op)));
-    return;
-  }
-  seen_work_ = work.done;
-  watchdog_.set(registers_.watchdog_cycles());
+    if (still) {
+      fault_port->raise(
+          fault_here(TPU_FAULT_WATCHDOG, 0),
+          stall_.why() == Stall::kNone
+              ? "the program runs scalar instructions only, now at word " + std::to_string(pc_)
+              : "the sequencer waits at word " + std::to_string(pc_));
+      return;
+    }
+    if (now_cycles() - probe_.counters().run_since() >=
+        static_cast<uint64_t>(params_.mgmt.step_watchdogs) * registers_.watchdog_cycles()) {
+      // Commands work and end, but the step does not: a loop that never ends.
+      const LoopMarks::Position at = marks_.innermost();
+      FaultInfo info = fault_here(TPU_FAULT_WATCHDOG, spec::fault::kDetailStepLimit);
+      if (at.iteration != 0) {
+        info.op_id = at.op;
+        info.length = at.iteration;
+      }
+      fault_port->raise(
+          info, "the step has run for " +
+                    std::to_string(now_cycles() - probe_.counters().run_since()) +
+                    " cycles and does not end" +
+                    (at.iteration == 0 ? std::string()
+                                       : ", now in iteration " + std::to_string(at.iteration) +
+                                             " of op " + std::to_string(at.op)));
+      return;
+    }
+    watchdog_.set(registers_.watchdog_cycles());
+  });
 }
 
 void Sequencer::answer() {
@@ -258,14 +262,14 @@ void Sequencer::reset() {
   registers_.reset();
   loaded_.clear();
   // What the peers still send to this gang is told from an unknown one by the tag.
-  launch_ = {.tag = launch_.tag, .inbound = launch_.inbound};
+  launch_ = {.tag = launch_.tag, .inbound = launch_.inbound, .unanswered = launch_.unanswered};
   irq_event_.notify(sc_core::SC_ZERO_TIME);
 }
 
 // The lines follow in the next delta cycle.
 void Sequencer::visit_state(spec::Archive& archive) {
   archive(registers_, state_, refused_, scalar_, pc_, time_, charged_, figures_.call,
-          figures_.commands, issued_ever_, seen_work_);
+          figures_.commands, issued_ever_, watch_);
   archive.need(state_ <= seq::kStateAborted && state_ != seq::kStateRunning && is_near(time_),
                "a sequencer is in a state that cannot be saved");
   if (archive.loading()) {
@@ -274,7 +278,7 @@ void Sequencer::visit_state(spec::Archive& archive) {
 }
 
 uint32_t Sequencer::state_register() const {
-  return state_ | (queues_.idle() && launch_.inbound == 0 ? 0 : seq::kStateBusyMask) |
+  return state_ | (queues_.idle() && launch_.settled() ? 0 : seq::kStateBusyMask) |
          (refused_ ? seq::kStateRefusedMask : 0);
 }
 

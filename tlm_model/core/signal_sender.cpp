@@ -28,10 +28,29 @@ void SignalSender::send(const QueuedCommand& queued, uint64_t done_at) {
     if (!signal.remote()) {
       tell(queued, signal, context_.core_id, done_at);
       semaphores_->add(signal.sem, signal.value);
+    } else if (leaves(queued, i)) {
+      continue;  // it was sent when the time was known
     } else if (!send_remote(queued, signal, queued.signal_peer[i], done_at)) {
       return;
     }
   }
+}
+
+bool SignalSender::leaves(const QueuedCommand& queued, size_t index) const {
+  const spec::Signal& signal = queued.command->signal[index];
+  const uint32_t peer = queued.signal_peer[index];
+  return signal.valid() && signal.remote() && ici_->behind_cut(peer) &&
+         context_.launch.gang.has(peer);
+}
+
+RemoteSignal SignalSender::leave(const QueuedCommand& queued, size_t index, uint64_t done_at) {
+  const spec::Signal& signal = queued.command->signal[index];
+  tell(queued, signal, queued.signal_peer[index], done_at);
+  return {.from = {context_.launch.tag, context_.launch.step},
+          .to_core = queued.signal_peer[index],
+          .semaphore = signal.sem,
+          .value = signal.value,
+          .at = done_at};
 }
 
 // False: faulted.
@@ -68,10 +87,14 @@ void SignalSender::tell(const QueuedCommand& queued, const spec::Signal& signal,
   });
 }
 
-void SignalSender::raise_peer_ended(const QueuedCommand& queued, const std::string& what) {
+FaultInfo SignalSender::peer_ended(const QueuedCommand& queued) const {
   FaultInfo info = fault_of(*queued.command, TPU_FAULT_REMOTE_STRAY, unit_);
   info.detail = spec::fault::kDetailPeerEnded;
-  faults_->raise(info, what + " to a core that has ended this step");
+  return info;
+}
+
+void SignalSender::raise_peer_ended(const QueuedCommand& queued, const std::string& what) {
+  faults_->raise(peer_ended(queued), peer_ended_text(what));
 }
 
 }  // namespace tpu::model

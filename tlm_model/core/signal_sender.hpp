@@ -21,12 +21,20 @@ class SignalSender {
                sc_core::sc_port<FaultIf>& faults, SignalIciPort& ici)
       : context_(context), unit_(unit), semaphores_(semaphores), faults_(faults), ici_(ici) {}
 
-  // Of a command that is done at this cycle.
+  // Of a command that is done at this cycle, but for those that leave the board.
   void send(const QueuedCommand& queued, uint64_t done_at);
+  // The signal goes to a core of the gang on another board.
+  bool leaves(const QueuedCommand& queued, size_t index) const;
+  // Once it is known when the command is done: one of those, for the delivery that takes it there.
+  RemoteSignal leave(const QueuedCommand& queued, size_t index, uint64_t done_at);
   // Time that a command without data takes to reach the farthest core it signals.
   uint32_t latency(const QueuedCommand& queued) const;
   // The receiver of what the command sends no longer takes it.
   void raise_peer_ended(const QueuedCommand& queued, const std::string& what);
+  FaultInfo peer_ended(const QueuedCommand& queued) const;
+  static std::string peer_ended_text(const std::string& what) {
+    return what + " to a core that has ended this step";
+  }
 
  private:
   bool send_remote(const QueuedCommand& queued, const spec::Signal& signal, uint32_t peer,

@@ -1,10 +1,13 @@
 // Inter-chip interconnect of the board, data side: ways, latencies and bandwidth are those of
-// spec/command/links.hpp, shared by kernel/fluid_share. Not modelled: packets, virtual channels,
-// flow control, link errors.
+// spec/command/links.hpp, shared by kernel/fluid_share. Of a pod, each board has its own, which
+// leads to the cores of the other boards by a Cut. Not modelled: packets, virtual channels, flow
+// control, link errors.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <systemc>
+#include <utility>
 
 #include "command/links.hpp"
 #include "kernel/fluid_share.hpp"
@@ -15,28 +18,39 @@ namespace tpu::model {
 
 class Ici : public sc_core::sc_module, public IciIf {
  public:
-  // To core i: bind to that core's remote_export.
+  // To core i of the pod: bind to that core's remote_export.
   sc_core::sc_vector<sc_core::sc_port<RemoteIf>> core_port{"core_port"};
 
+  // Of a board alone.
   Ici(sc_core::sc_module_name name, const spec::BoardParams& params, FluidShare& fluid);
+  // Of a board of a pod; `links`: of the whole pod.
+  Ici(sc_core::sc_module_name name, uint32_t board, std::shared_ptr<const spec::Links> links);
+  void set_cut(CutIf& cut) { cut_ = &cut; }
 
-  uint32_t cores() const override { return links_.cores(); }
+  uint32_t cores() const override { return links_->cores(); }
   void add_path(uint32_t from, uint32_t to, Flow& flow) const override {
-    links_.add_path(from, to, flow);
+    links_->add_path(from, to, flow);
   }
   uint64_t data_latency(uint32_t from, uint32_t to) const override {
-    return links_.data_latency(from, to);
+    return links_->data_latency(from, to);
   }
   uint64_t control_latency(uint32_t from, uint32_t to) const override {
-    return links_.control_latency(from, to);
+    return links_->control_latency(from, to);
   }
   RemoteIf& peer(uint32_t core) override { return *core_port[core].operator->(); }
 
+  CutIf* cut() override { return cut_; }
+  bool behind_cut(uint32_t core) const override {
+    return cut_ != nullptr && core < links_->cores() && links_->board_of(core) != board_;
+  }
+
   // Links between the chips of two cores.
-  uint32_t hops(uint32_t from, uint32_t to) const { return links_.hops(from, to); }
+  uint32_t hops(uint32_t from, uint32_t to) const { return links_->hops(from, to); }
 
  private:
-  const spec::Links links_;
+  const uint32_t board_ = 0;
+  const std::shared_ptr<const spec::Links> links_;
+  CutIf* cut_ = nullptr;
 };
 
 }  // namespace tpu::model

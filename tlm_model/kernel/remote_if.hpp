@@ -3,13 +3,19 @@
 // core may lie in another process: what stands for it there sends them on. A core of the same
 // process also shows its memory, and the sender's job writes there without a copy. The network
 // gives path and latency.
+//
+// A core of another board is reached by messages alone, which take as long as the links between the
+// boards (CutIf, docs/pods.md): what happens there is known here when an answer has come.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <systemc>
 #include <type_traits>
+#include <vector>
 
 #include "kernel/fluid_share.hpp"
 #include "kernel/hbm_if.hpp"
@@ -86,6 +92,50 @@ class RemoteIf : public virtual sc_core::sc_interface {
   // For the watchdogs of the gang: changes with every command that did work.
   virtual uint64_t work_done() const { return 0; }
   virtual bool work_in_flight() const { return false; }
+  // Where offset 0 of the write's operand lies, for those who watch.
+  virtual uint64_t remote_base(const RemoteWrite& write) const {
+    return static_cast<uint64_t>(write.address.offset);
+  }
+  // This core has sent something to another board, to which an answer comes (+1), or has it (-1).
+  virtual void await_answers(int /*change*/) {}
+};
+
+// Work of the cores of a gang.
+struct GangWork {
+  uint64_t done = 0;  // changes with every command that did work
+  bool in_flight = false;
+};
+
+// What a command brings to a core of another board.
+struct CutDelivery {
+  uint32_t from_core = 0;
+  uint32_t to_core = 0;
+  uint64_t at = 0;               // cycle at which it can have come; known a latency before that
+  std::optional<uint64_t> flow;  // of a write: number from open()
+  RemoteWrite write;
+  std::vector<uint8_t> data;   // empty in runs without data, and where nothing changes
+  std::function<void()> copy;  // in place of data: of a copy between HBMs
+  std::vector<RemoteSignal> signals;
+};
+
+// The board's end of the links that leave it.
+class CutIf {
+ public:
+  virtual ~CutIf() = default;
+  using Answered = std::function<void(const RemoteAnswer& answer)>;
+  using Told = std::function<void(const GangWork& work)>;
+
+  // A write begins in this cycle, of `bytes` in granules and `fixed` cycles beside those of the way. The receiver looks at it when the first of
+  // them can have come, and its answer comes back. Returns the number of the flow.
+  virtual uint64_t open(const RemoteWrite& write, uint64_t bytes, uint64_t fixed,
+                        Answered answered) = 0;
+  // The same of a copy from HBM to HBM, which its owner has checked.
+  virtual uint64_t open_copy(uint32_t from_core, uint32_t to_core, uint64_t bytes) = 0;
+  // Lands when it and, of a write, all its bytes have come, and behind what the same core has sent
+  // there before; first the data, then the signals. An answer comes to signals and copies.
+  virtual void deliver(CutDelivery delivery, Answered answered) = 0;
+  // How much a core has done by the time the question comes there.
+  virtual void ask(uint32_t from_core, uint32_t to_core, Told told) = 0;
 };
 
 class IciIf : public virtual sc_core::sc_interface {
@@ -98,6 +148,10 @@ class IciIf : public virtual sc_core::sc_interface {
   virtual uint64_t data_latency(uint32_t from, uint32_t to) const = 0;
   virtual uint64_t control_latency(uint32_t from, uint32_t to) const = 0;
   virtual RemoteIf& peer(uint32_t core) = 0;
+  // Null: all cores lie on one board. Else the end of the links that leave this core's board, and
+  // whether a core is behind them; add_path() then adds what is passed in this board.
+  virtual CutIf* cut() { return nullptr; }
+  virtual bool behind_cut(uint32_t /*core*/) const { return false; }
 };
 
 }  // namespace tpu::model

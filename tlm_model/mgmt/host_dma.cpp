@@ -394,6 +394,10 @@ void HostDma::run_d2d(const Context& context) {
   const uint32_t to = peer(context.start);
   HbmIf& target = *fabric_.hbm[to];
   const uint32_t generation = context.generation;
+  if (fabric_.ici->behind_cut(to)) {
+    run_d2d_between_boards(context);
+    return;
+  }
   wait(from_cycles(to == core_ ? spec::cycles_from_ns(params_, params_.dma.local_fixed_ns)
                                : fabric_.ici->data_latency(core_, to)));
   flow(context.bytes, [&](Flow& f) {
@@ -406,6 +410,34 @@ void HostDma::run_d2d(const Context& context) {
   if (context.generation == generation) {
     target.copy_from(source, context.host, context.local, context.bytes);
   }
+}
+
+// The bytes leave at once and land as those of any transfer between boards; the status follows when
+// the answer of the other board has come. What is copied is read when it lands: the driver changes
+// neither side before the status.
+void HostDma::run_d2d_between_boards(const Context& context) {
+  HbmIf& source = *fabric_.hbm[core_];
+  const uint32_t to = peer(context.start);
+  const uint32_t generation = context.generation;
+  CutDelivery delivery;
+  delivery.from_core = core_;
+  delivery.to_core = to;
+  delivery.flow = fabric_.ici->cut()->open_copy(core_, to, context.bytes);
+  flow(context.bytes, [&](Flow& f) {
+    f.add(source.bandwidth());
+    fabric_.ici->add_path(core_, to, f);
+  });
+  delivery.at = now_cycles() + fabric_.ici->data_latency(core_, to);
+  delivery.copy = [this, &context, &source, to, generation] {
+    if (context.generation == generation) {
+      fabric_.hbm[to]->copy_from(source, context.host, context.local, context.bytes);
+    }
+  };
+  sc_core::sc_event answered;
+  fabric_.ici->cut()->deliver(std::move(delivery), [&answered](const RemoteAnswer& /*answer*/) {
+    answered.notify(sc_core::SC_ZERO_TIME);
+  });
+  wait(answered);
 }
 
 }  // namespace tpu::model

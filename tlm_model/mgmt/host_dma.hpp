@@ -84,6 +84,7 @@ class HostDma : public sc_core::sc_module, public RegisterBlock {
   void run_crc(const Context& context);
   void run_fill(const Context& context);
   void run_d2d(const Context& context);
+  void run_d2d_between_boards(const Context& context);
   void tell_ring(const Context& context, bool completion, std::span<const std::byte> entries) const;
   void take(const Context& context, std::span<const std::byte> data);
   void flow(uint64_t bytes, const std::function<void(Flow&)>& path);

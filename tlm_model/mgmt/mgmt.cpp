@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "board/board_loader.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/fault_regs.hpp"
@@ -28,7 +29,7 @@ CorePage::Identity identity_of(const spec::BoardParams& params, const Mgmt::Plac
   return {.core = place.core,
           .chip = place.chip,
           .local = place.local,
-          .cores = static_cast<uint32_t>(params.board.chips * params.board.cores_per_chip),
+          .cores = static_cast<uint32_t>(spec::core_count(params)),
           .clock_khz = static_cast<uint32_t>(params.core.clock_mhz * 1000),
           .hbm_bytes = hbm_bytes,
           .board_hash = place.board_hash,

@@ -2,6 +2,7 @@
 #include "timeline/timeline_sink.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "exe/executable.hpp"
 #include "terminal/counted.hpp"
@@ -43,17 +44,26 @@ TimelineSink::TimelineSink(const TimelineOptions& options, const LaunchPrograms&
   for (const spec::CommandInfo& info : spec::kCommands) {
     categories_[static_cast<uint8_t>(info.opcode)] = file_->category(info.name);
   }
+  std::map<uint32_t, PerfettoFile::Track> boards;
+  for (const uint32_t board : options.board_of_chip) {
+    if (!boards.contains(board)) {
+      boards[board] =
+          file_->add_track(0, "board " + std::to_string(board), static_cast<int>(board));
+    }
+  }
   for (uint32_t chip = 0; chip < options.chips; ++chip) {
+    const PerfettoFile::Track parent = boards.empty() ? 0 : boards.at(options.board_of_chip[chip]);
     for (uint32_t core = 0; core < options.cores_per_chip; ++core) {
-      add_core(chip, core, options);
+      add_core(chip, core, options, parent);
     }
   }
 }
 
-void TimelineSink::add_core(uint32_t chip, uint32_t index, const TimelineOptions& options) {
+void TimelineSink::add_core(uint32_t chip, uint32_t index, const TimelineOptions& options,
+                            PerfettoFile::Track parent) {
   const size_t device = cores_.size();
   Core core;
-  core.group = file_->add_track(0,
+  core.group = file_->add_track(parent,
                                 "TPU:" + std::to_string(device) + " (chip" + std::to_string(chip) +
                                     ".core" + std::to_string(index) + ")",
                                 static_cast<int>(device),

@@ -26,6 +26,7 @@ struct TimelineOptions {
   std::string path;
   uint32_t chips = 4;
   uint32_t cores_per_chip = 2;
+  std::vector<uint32_t> board_of_chip{};  // of a pod: each board is a row that holds its cores
   CoreCounterTracks::Numbers numbers{};
   uint64_t first_step = 0;           // of the board (kernel/step_counter.hpp)
   uint64_t step_count = UINT64_MAX;  // steps to write
@@ -120,7 +121,8 @@ class TimelineSink final : public ProbeSink {
     uint64_t awake_since = 0;
   };
 
-  void add_core(uint32_t chip, uint32_t index, const TimelineOptions& options);
+  void add_core(uint32_t chip, uint32_t index, const TimelineOptions& options,
+                PerfettoFile::Track parent);
   void begin_step(const ProgramEvent& event);
   void end_step(const ProgramEvent& event);
   std::shared_ptr<Program> program_of(uint32_t launch);

@@ -97,7 +97,7 @@ class CoreBench : public sc_core::sc_module {
               }
               return unit;
             }};
-    for (size_t chip = 0; chip < static_cast<size_t>(params.board.chips); ++chip) {
+    for (size_t chip = 0; chip < static_cast<size_t>(spec::chip_count(params)); ++chip) {
       hbms.push_back(
           std::make_unique<Hbm>(("hbm" + std::to_string(chip)).c_str(), params, pages, fluid));
     }

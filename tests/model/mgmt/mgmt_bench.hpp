@@ -233,7 +233,7 @@ class MgmtBench {
     fabric.activity = activity.get();
     fabric.hart_clock = hart_clock.get();
     fabric.probes = &probes;
-    const auto chips = static_cast<uint32_t>(params.board.chips);
+    const auto chips = static_cast<uint32_t>(spec::chip_count(params));
     for (uint32_t chip = 0; chip < chips; ++chip) {
       const std::string number = std::to_string(chip);
       hbm.push_back(std::make_unique<Hbm>(("hbm" + number).c_str(), params, *pool, *share));

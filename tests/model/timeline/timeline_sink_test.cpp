@@ -120,5 +120,19 @@ TEST(TimelineSink, TwoRunsDoNotShareAFile) {
   EXPECT_THAT(error_of("/nonexistent/t.pftrace"), HasSubstr("No such file"));
 }
 
+TEST(TimelineSink, CoresOfAPodAreBelowTheirBoards) {
+  const std::string path = ::testing::TempDir() + "pod.pftrace";
+  TimelineOptions pod = options(path);
+  pod.chips = 4;
+  pod.board_of_chip = {0, 1, 0, 1};
+  const LaunchPrograms programs;
+  TimelineSink sink(pod, programs);
+  run_step(sink, 0);
+  EXPECT_EQ(sink.finish(), "");
+  const std::string text = content(path);
+  EXPECT_THAT(text, ::testing::AllOf(HasSubstr("board 0"), HasSubstr("board 1"),
+                                     Not(HasSubstr("board 2")), HasSubstr("chip3.core0")));
+}
+
 }  // namespace
 }  // namespace tpu::model

@@ -212,6 +212,12 @@ bool Dma::place_remote(const Flight& flight, size_t index, const DmaPlan& plan, 
     }
     write.address.slot = static_cast<uint16_t>(slot);
   }
+  if (ici_port->behind_cut(peer)) {
+    transfer.cut = true;
+    place->message = true;
+    place->base = probe().wants(ProbeEvent::kAccess) ? ici_port->peer(peer).remote_base(write) : 0;
+    return true;
+  }
   RemotePlace target;
   const RemoteAnswer answer = ici_port->peer(peer).remote_open(write, &target);
   switch (answer.status) {
@@ -227,7 +233,7 @@ bool Dma::place_remote(const Flight& flight, size_t index, const DmaPlan& plan, 
       transfer.dropped = true;
       return true;
     case Status::kEnded:
-      raise_peer_ended(flight, "transfer");
+      cut().raise_peer_ended(flight.queued, "transfer");
       return false;
     case Status::kBadSlot:
       return range_fault(flight, TPU_FAULT_SLOT_RANGE, index, plan.dst, answer.size);
@@ -246,7 +252,7 @@ bool Dma::start_command(Flight& flight) {
   }
   const auto& plan = std::get<DmaPlan>(flight.queued.command->plan);
   Transfer& transfer = transfers_[flight.index];
-  transfer.dropped = transfer.deferred = transfer.shares = false;
+  transfer.dropped = transfer.deferred = transfer.shares = transfer.cut = false;
   transfer.vmem = {};
   transfer.packed.clear();
   transfer.src_hbm = transfer.dst_hbm = nullptr;
@@ -260,7 +266,7 @@ bool Dma::start_command(Flight& flight) {
                   : !place_local(flight, to, plan.dst, &dst)) {
     return false;
   }
-  transfer.inbound = plan.remote && !transfer.dropped;
+  transfer.inbound = plan.remote && !transfer.dropped && !transfer.cut;
   if (!apart(flight, plan, src, dst, transfer)) {
     if (transfer.inbound) {
       ici_port->peer(flight.queued.peer).remote_landed(transfer.write, {});
@@ -274,6 +280,15 @@ bool Dma::start_command(Flight& flight) {
   const uint64_t bytes =
       verilog_ != nullptr ? carried(flight, plan, src, dst, transfer) : plan.bytes.carried();
   start_flow(flight, plan, bytes, src, dst, transfer);
+  if (transfer.cut) {
+    const auto space = static_cast<spec::Space>(plan.dst.address.space);
+    const uint16_t code = space == spec::Space::kHbm    ? TPU_FAULT_SLOT_RANGE
+                          : space == spec::Space::kSmem ? TPU_FAULT_SMEM_RANGE
+                                                        : TPU_FAULT_VMEM_RANGE;
+    flight.data_leaves = true;
+    transfer.cut_flow = cut().open(flight.queued, transfer.write, bytes, plan.fixed_cycles,
+                                   range_fault_at(flight, code, to, plan.dst, 0));
+  }
   if (context().no_data) {
     if (resources_.smem_unknown != nullptr && !plan.remote &&
         plan.dst.address.space == static_cast<uint8_t>(spec::Space::kSmem)) {
@@ -287,6 +302,17 @@ bool Dma::start_command(Flight& flight) {
   flight.free_at = now + 1;
   flight.done_at = kNever;
   return true;
+}
+
+void Dma::leave(const Flight& flight, CutDelivery& delivery) {
+  Transfer& transfer = transfers_[flight.index];
+  delivery.flow = transfer.cut_flow;
+  delivery.write = transfer.write;
+  if (!context().no_data) {
+    context().pool.join(transfer.work);
+    delivery.data = std::move(transfer.packed);
+    transfer.packed.clear();
+  }
 }
 
 // `bytes`: in granules.

@@ -46,6 +46,7 @@ class Dma : public Engine, private FlowListener {
   bool start_command(Flight& flight) override;
   void settle(Flight& flight) override;
   void finish_command(Flight& flight) override;
+  void leave(const Flight& flight, CutDelivery& delivery) override;
 
  private:
   void flow_changed(const Flow& flow, bool ended) override;
@@ -148,6 +149,8 @@ class Dma : public Engine, private FlowListener {
     bool same = false;      // source and destination are one: nothing changes
     bool deferred = false;  // nobody moves the bytes yet
     bool shares = false;    // other cores may write the same bytes
+    bool cut = false;       // to another board, as flow `cut_flow`
+    uint64_t cut_flow = 0;
     std::array<spec::ByteExtent, 2> vmem{};  // that its work reads and writes
     DmaGranules granules;                    // of the Verilog, where it decides
   };

@@ -69,7 +69,8 @@ bool Dma::indexed_apart(const Flight& flight, const DmaPlan& plan, const Place& 
 
 bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   Transfer& transfer = transfers_[flight.index];
-  transfer.dropped = transfer.inbound = transfer.same = transfer.deferred = transfer.shares = false;
+  transfer.dropped = transfer.inbound = transfer.same = transfer.deferred = transfer.shares =
+      transfer.cut = false;
   transfer.vmem = {};
   transfer.src_hbm = transfer.dst_hbm = nullptr;
   Place src, dst;

@@ -1,5 +1,5 @@
-// The board's state, saved and loaded.
-#include "board/board.hpp"
+// The pod's state, saved and loaded.
+#include "board/pod.hpp"
 #include "file/crc32c.hpp"
 #include "kernel/cycles.hpp"
 
@@ -19,10 +19,10 @@ void end_cycle() {
 
 // What a hart, a wire or a packet stands at can be saved. A program cannot, nor a transfer of a
 // host DMA: those that harts have begun end soon, and are waited for.
-void Board::settle() {
+void Pod::settle() {
   for (uint64_t waited = 0;; ++waited) {
     int64_t savable = 0;
-    for (const auto& chip : chips_) {
+    for (Chip* chip : chips_) {
       if (const std::string why = chip->busy_with(); !why.empty()) {
         throw spec::ArchiveError(why);
       }
@@ -42,12 +42,15 @@ void Board::settle() {
 
 // The lines between a core and its control processor are levels, of which a rise is an event: they
 // are up before the control processor has its state, so that what it has seen is not seen again.
-void Board::visit_state(spec::Archive& archive) {
+void Pod::visit_state(spec::Archive& archive) {
   settle();
   uint64_t now = now_cycles();
   uint32_t rom = rom_crc_;
   archive.section("board");
-  archive(now, rom, steps_, fluid_);
+  archive(now, rom, steps_);
+  for (const auto& board : boards_) {
+    archive(board->fluid());
+  }
   if (archive.loading()) {
     if (now_cycles() != 0) {
       throw spec::ArchiveError("expected a board that has not run, found one at cycle " +
@@ -60,17 +63,17 @@ void Board::visit_state(spec::Archive& archive) {
     archive.need(now <= kLatestSaved, "the time of the board is out of range");
     sc_core::wait(from_cycles(now));
   }
-  for (const auto& chip : chips_) {
+  for (Chip* chip : chips_) {
     chip->visit_cores(archive);
   }
   if (archive.loading()) {
     end_cycle();
   }
-  for (const auto& chip : chips_) {
+  for (Chip* chip : chips_) {
     chip->visit_control(archive);
   }
   PageNumbers numbers;
-  for (const auto& chip : chips_) {
+  for (Chip* chip : chips_) {
     chip->visit_hbm(archive, numbers);
   }
   if (archive.loading()) {

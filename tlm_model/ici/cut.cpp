@@ -1,0 +1,228 @@
+// Messages between boards, and the flows of what they carry.
+#include "ici/cut.hpp"
+
+#include "kernel/cycles.hpp"
+
+namespace tpu::model {
+
+Cut::Cut(sc_core::sc_module_name name, uint32_t board, const spec::Links& links, FluidShare& fluid,
+         Activity& activity, IciIf& ici)
+    : sc_module(name),
+      board_(board),
+      links_(links),
+      fluid_(fluid),
+      activity_(activity),
+      ici_(ici),
+      numbers_(links.cores()) {
+  SC_METHOD(inbox_method);
+  sensitive << inbox_event_;
+  dont_initialize();
+}
+
+void Cut::connect(std::span<Cut* const> boards, std::span<const ResourceId> hbm) {
+  boards_.assign(boards.begin(), boards.end());
+  hbm_.assign(hbm.begin(), hbm.end());
+}
+
+uint64_t Cut::open_flow(const Open& open) {
+  const uint32_t from = open.write.from_core;
+  const uint64_t number = numbers_[from]++;
+  const std::vector<spec::Links::Section> sections = links_.sections(from, open.write.to_core);
+  for (size_t i = 0; i < sections.size(); ++i) {
+    Open part = open;
+    part.section = i;
+    send(sections[i].board, now_cycles() + sections[i].entry, {from, number}, part);
+  }
+  return number;
+}
+
+uint64_t Cut::open(const RemoteWrite& write, uint64_t bytes, uint64_t fixed, Answered answered) {
+  const uint64_t number = open_flow({.write = write, .bytes = bytes, .fixed = fixed});
+  asked_[{write.from_core, number}] = {std::move(answered), true};
+  ici_.peer(write.from_core).await_answers(1);
+  return number;
+}
+
+uint64_t Cut::open_copy(uint32_t from_core, uint32_t to_core, uint64_t bytes) {
+  Open open{.bytes = bytes, .copy = true};
+  open.write.from_core = from_core;
+  open.write.to_core = to_core;
+  return open_flow(open);
+}
+
+void Cut::deliver(CutDelivery delivery, Answered answered) {
+  const Id id = {delivery.from_core, numbers_[delivery.from_core]++};
+  if (!delivery.signals.empty() || delivery.copy) {
+    const bool counts = !delivery.signals.empty();
+    asked_[id] = {std::move(answered), counts};
+    if (counts) {
+      ici_.peer(id.first).await_answers(1);
+    }
+  }
+  const uint32_t board = links_.board_of(delivery.to_core);
+  const uint64_t at = delivery.at;
+  send(board, at, id, std::move(delivery));
+}
+
+void Cut::ask(uint32_t from_core, uint32_t to_core, Told told) {
+  const Id id = {from_core, numbers_[from_core]++};
+  told_[id] = std::move(told);
+  send(links_.board_of(to_core), now_cycles() + links_.control_latency(from_core, to_core), id,
+       Ask{to_core});
+}
+
+void Cut::send(uint32_t to_board, uint64_t at, Id id, Body body) {
+  const size_t kind = body.index();
+  boards_[to_board]->take(
+      {.at = at, .board = board_, .core = id.first, .number = id.second, .kind = kind},
+      std::move(body));
+}
+
+void Cut::take(const Key& key, Body body) {
+  activity_.begin();
+  inbox_.emplace(key, std::move(body));
+  const uint64_t wait = inbox_.begin()->first.at - now_cycles();
+  inbox_event_.notify(wait == 0 ? sc_core::SC_ZERO_TIME : from_cycles(wait));
+}
+
+void Cut::inbox_method() {
+  while (!inbox_.empty() && inbox_.begin()->first.at <= now_cycles()) {
+    auto message = inbox_.extract(inbox_.begin());
+    handle({message.key().core, message.key().number}, message.mapped());
+    activity_.end();
+  }
+  if (!inbox_.empty()) {
+    inbox_event_.notify(from_cycles(inbox_.begin()->first.at - now_cycles()));
+  }
+}
+
+void Cut::handle(const Id& id, Body& body) {
+  if (const auto* open = std::get_if<Open>(&body)) {
+    begin(id, *open);
+  } else if (std::holds_alternative<Passed>(body)) {
+    passed(id);
+  } else if (auto* delivery = std::get_if<CutDelivery>(&body)) {
+    activity_.begin();
+    const uint32_t to = delivery->to_core;
+    waiting_[{id.first, to}].push_back({std::move(*delivery), id.second});
+    land_due(id.first, to);
+  } else if (const auto* answer = std::get_if<Answer>(&body)) {
+    const auto asked = asked_.extract(id);
+    asked.mapped().answered(answer->answer);
+    if (asked.mapped().counts) {
+      ici_.peer(id.first).await_answers(-1);
+    }
+  } else if (const auto* ask = std::get_if<Ask>(&body)) {
+    const RemoteIf& core = ici_.peer(ask->core);
+    send(links_.board_of(id.first), now_cycles() + links_.control_latency(ask->core, id.first), id,
+         Tell{{.done = core.work_done(), .in_flight = core.work_in_flight()}});
+  } else {
+    told_.extract(id).mapped()(std::get<Tell>(body).work);
+  }
+}
+
+// The receiver's answer decides whether the bytes are sent at all, as in one board.
+void Cut::begin(const Id& id, const Open& open) {
+  using Status = RemoteAnswer::Status;
+  const uint32_t from = open.write.from_core;
+  const uint32_t to = open.write.to_core;
+  const std::vector<spec::Links::Section> sections = links_.sections(from, to);
+  Passage& passage = passages_[id];
+  passage.id = id;
+  passage.open = open;
+  passage.section = sections[open.section];
+  passage.lands = open.section + 1 == sections.size();
+  passage.missing = static_cast<uint32_t>(sections.size());
+  activity_.begin();
+  passage.set_bytes(open.bytes);
+  passage.set_listener(this);
+  links_.add_section(from, to, passage.section, passage);
+  bool flows = true;
+  if (passage.lands && open.copy) {
+    passage.add(hbm_[to]);
+  } else if (passage.lands) {
+    RemotePlace place;  // its memory is not shown to other boards
+    const RemoteAnswer said = ici_.peer(to).remote_open(open.write, &place);
+    passage.taken = said.status == Status::kOk;
+    flows = passage.taken || said.status == Status::kDropped || said.status == Status::kStray;
+    if (said.bandwidth >= 0) {
+      passage.add(said.bandwidth);
+    }
+    answer(id, to, said);
+  }
+  if (flows) {
+    fluid_.start(passage);
+  } else {
+    --passage.missing;
+  }
+}
+
+void Cut::answer(const Id& id, uint32_t core, const RemoteAnswer& answer) {
+  send(links_.board_of(id.first), now_cycles() + links_.control_latency(core, id.first), id,
+       Answer{answer});
+}
+
+// The last byte is through this board: the rest of the way is latency. The flow is still in use, so
+// the passage ends by a message to this board.
+void Cut::flow_changed(const Flow& flow, bool ended) {
+  const auto& passage = static_cast<const Passage&>(flow);
+  const uint64_t rest = passage.section.rest + passage.open.fixed;
+  if (ended) {
+    send(board_, now_cycles() + (passage.lands ? rest : 0), passage.id, Passed{});
+  }
+}
+
+void Cut::passed(const Id& id) {
+  Passage& passage = passages_.at(id);
+  const RemoteWrite& write = passage.open.write;
+  if (!passage.lands) {
+    send(links_.board_of(write.to_core), now_cycles() + passage.section.rest + passage.open.fixed,
+         id, Passed{});
+    passages_.erase(id);
+    activity_.end();
+  } else if (--passage.missing == 0) {
+    land_due(write.from_core, write.to_core);
+  }
+}
+
+void Cut::land_due(uint32_t from_core, uint32_t to_core) {
+  std::deque<Waiting>& waiting = waiting_[{from_core, to_core}];
+  while (!waiting.empty()) {
+    const std::optional<uint64_t> flow = waiting.front().delivery.flow;
+    if (flow && passages_.at({from_core, *flow}).missing != 0) {
+      return;
+    }
+    land(waiting.front().delivery, waiting.front().number);
+    waiting.pop_front();
+    activity_.end();
+  }
+}
+
+void Cut::land(CutDelivery& delivery, uint64_t number) {
+  using Status = RemoteAnswer::Status;
+  RemoteIf& core = ici_.peer(delivery.to_core);
+  if (delivery.flow) {
+    const auto passage = passages_.extract({delivery.from_core, *delivery.flow});
+    activity_.end();
+    if (passage.mapped().taken) {
+      delivery.write.at = now_cycles();
+      core.remote_landed(delivery.write, delivery.data);
+    }
+  }
+  if (delivery.copy) {
+    delivery.copy();
+  }
+  RemoteAnswer said{.status = Status::kOk};
+  for (RemoteSignal& signal : delivery.signals) {
+    signal.at = now_cycles();
+    const RemoteAnswer one = core.remote_signal(signal);
+    if (one.status == Status::kEnded) {
+      said = one;
+    }
+  }
+  if (!delivery.signals.empty() || delivery.copy) {
+    answer({delivery.from_core, number}, delivery.to_core, said);
+  }
+}
+
+}  // namespace tpu::model

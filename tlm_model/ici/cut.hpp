@@ -1,0 +1,124 @@
+// The links that leave a board: what crosses them are messages with a latency, never bandwidth that
+// both boards share. A transfer is a flow in each board on its way; the receiver's board looks at it
+// when its first bytes can have come, and it lands when it is through all of them. Messages of one
+// cycle are taken in the order of their senders, which nothing else in the kernel can change. Timing:
+// docs/pods.md. Not modelled: a receiver's board that is so busy that it holds back the sender.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <systemc>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "command/links.hpp"
+#include "kernel/activity.hpp"
+#include "kernel/fluid_share.hpp"
+#include "kernel/remote_if.hpp"
+
+namespace tpu::model {
+
+class Cut : public sc_core::sc_module, public CutIf, private FlowListener {
+ public:
+  SC_HAS_PROCESS(Cut);
+
+  // Both outlive it. `board`: its number; `ici`: of this board, which has all cores of the pod.
+  Cut(sc_core::sc_module_name name, uint32_t board, const spec::Links& links, FluidShare& fluid,
+      Activity& activity, IciIf& ici);
+
+  // Before the simulation starts: the ends of all boards of the pod by number, and the bandwidths
+  // of this board's HBMs by core of the pod.
+  void connect(std::span<Cut* const> boards, std::span<const ResourceId> hbm);
+
+  uint64_t open(const RemoteWrite& write, uint64_t bytes, uint64_t fixed,
+                Answered answered) override;
+  uint64_t open_copy(uint32_t from_core, uint32_t to_core, uint64_t bytes) override;
+  void deliver(CutDelivery delivery, Answered answered) override;
+  void ask(uint32_t from_core, uint32_t to_core, Told told) override;
+
+ private:
+  // A transfer comes to a board: `section` of its way.
+  struct Open {
+    RemoteWrite write{};
+    uint64_t bytes = 0;
+    uint64_t fixed = 0;
+    bool copy = false;
+    size_t section = 0;
+  };
+  // All bytes of a transfer are through a board.
+  struct Passed {};
+  struct Answer {
+    RemoteAnswer answer;
+  };
+  struct Ask {
+    uint32_t core = 0;  // that is asked
+  };
+  struct Tell {
+    GangWork work;
+  };
+  using Body = std::variant<Open, Passed, CutDelivery, Answer, Ask, Tell>;
+
+  // The order of messages. A question and its answers have the number of the core that asked.
+  struct Key {
+    uint64_t at = 0;      // cycle of arrival
+    uint32_t board = 0;   // that has sent it
+    uint32_t core = 0;    // that began
+    uint64_t number = 0;  // of what it has begun
+    size_t kind = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  // Of a transfer or question: who began it, and the number there.
+  using Id = std::pair<uint32_t, uint64_t>;
+
+  struct Passage : Flow {
+    Id id;
+    Open open;
+    spec::Links::Section section;
+    bool lands = false;    // here
+    bool taken = false;    // by the receiver
+    uint32_t missing = 0;  // boards that it is not through
+  };
+
+  void send(uint32_t to_board, uint64_t at, Id id, Body body);
+  void take(const Key& key, Body body);
+  void inbox_method();
+  void handle(const Id& id, Body& body);
+  void begin(const Id& id, const Open& open);
+  void flow_changed(const Flow& flow, bool ended) override;
+  void passed(const Id& id);
+  void land_due(uint32_t from_core, uint32_t to_core);
+  void land(CutDelivery& delivery, uint64_t number);
+  void answer(const Id& id, uint32_t core, const RemoteAnswer& answer);
+  uint64_t open_flow(const Open& open);
+
+  struct Waiting {
+    CutDelivery delivery;
+    uint64_t number;
+  };
+
+  const uint32_t board_;
+  const spec::Links& links_;
+  FluidShare& fluid_;
+  Activity& activity_;
+  IciIf& ici_;
+  std::vector<Cut*> boards_;
+  std::vector<ResourceId> hbm_;
+
+  std::vector<uint64_t> numbers_;  // by core: what it has begun
+  std::map<Key, Body> inbox_;
+  std::map<Id, Passage> passages_;
+  std::map<std::pair<uint32_t, uint32_t>, std::deque<Waiting>> waiting_;  // by sender and receiver
+  struct Asked {
+    Answered answered;
+    bool counts = false;  // the core waits for the answer before it ends a program
+  };
+  std::map<Id, Asked> asked_;
+  std::map<Id, Told> told_;
+  sc_core::sc_event inbox_event_{"inbox_event"};
+};
+
+}  // namespace tpu::model
