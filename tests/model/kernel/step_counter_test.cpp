@@ -10,8 +10,8 @@ TEST(StepCounter, CountsLaunchesTogether) {
   StepCounter steps;
   uint64_t number = 0;
   for (uint32_t launch = 100; launch < 105; ++launch) {
-    EXPECT_EQ(steps.begin(0, 1, launch, 0), number++);
-    EXPECT_EQ(steps.begin(0, 1, launch, 1), number++);
+    EXPECT_EQ(steps.begin(0, spec::CoreSet(1), launch, 0), number++);
+    EXPECT_EQ(steps.begin(0, spec::CoreSet(1), launch, 1), number++);
   }
   EXPECT_EQ(steps.begun(), 10U);
 }
@@ -19,23 +19,23 @@ TEST(StepCounter, CountsLaunchesTogether) {
 TEST(StepCounter, CoresOfAGangShareANumber) {
   StepCounter steps;
   for (uint64_t step = 0; step < 3; ++step) {
-    EXPECT_EQ(steps.begin(3, 0b1011, 1, static_cast<uint32_t>(step)), step);
-    EXPECT_EQ(steps.begin(0, 0b1011, 1, static_cast<uint32_t>(step)), step);
-    EXPECT_EQ(steps.begin(1, 0b1011, 1, static_cast<uint32_t>(step)), step);
+    EXPECT_EQ(steps.begin(3, spec::CoreSet(0b1011), 1, static_cast<uint32_t>(step)), step);
+    EXPECT_EQ(steps.begin(0, spec::CoreSet(0b1011), 1, static_cast<uint32_t>(step)), step);
+    EXPECT_EQ(steps.begin(1, spec::CoreSet(0b1011), 1, static_cast<uint32_t>(step)), step);
   }
-  EXPECT_EQ(steps.begin(2, 0b0100, 2, 0), 3U);  // another core's program meanwhile
+  EXPECT_EQ(steps.begin(2, spec::CoreSet(0b0100), 2, 0), 3U);  // another core's program meanwhile
 }
 
 // Core 1 never begins: the next launch of the same gang, even with the same name, is a step of its
 // own for who has begun before.
 TEST(StepCounter, AGangThatEndsEarlyLeavesNothingBehind) {
   StepCounter steps;
-  EXPECT_EQ(steps.begin(0, 3, 7, 0), 0U);
-  EXPECT_EQ(steps.begin(0, 3, 7, 0), 1U);
+  EXPECT_EQ(steps.begin(0, spec::CoreSet(3), 7, 0), 0U);
+  EXPECT_EQ(steps.begin(0, spec::CoreSet(3), 7, 0), 1U);
   for (uint32_t launch = 8; launch < 1000; ++launch) {
-    EXPECT_EQ(steps.begin(0, 3, launch, 0), launch - 6);
+    EXPECT_EQ(steps.begin(0, spec::CoreSet(3), launch, 0), launch - 6);
   }
-  EXPECT_EQ(steps.begin(1, 3, 999, 0), 993U);
+  EXPECT_EQ(steps.begin(1, spec::CoreSet(3), 999, 0), 993U);
 }
 
 }  // namespace
