@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "emit/command_sink.hpp"
@@ -35,6 +36,7 @@ struct EmitContext {
   std::unique_ptr<InflightExchange> inflight;
   bool overlap = true;  // commands of one kernel or iteration may run beside those of the next
   std::vector<std::string> loop_copies;  // see EmittedProgram
+  std::set<uint32_t> leaving_early;      // see EmittedProgram
 };
 
 // emit.cpp

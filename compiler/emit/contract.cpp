@@ -134,15 +134,12 @@ struct Round {
 // In the order in which they run.
 static std::vector<Round> rounds_of(const DotPlan& p, const std::vector<Block>& batches) {
   std::vector<Round> rounds;
-  const bool rows_outside = p.choice.rows_outside;
-  const std::vector<Block>&outside = rows_outside ? p.m : p.n, &inside = rows_outside ? p.n : p.m;
+  const auto blocks = blocks_in_order(p);
   for (const Block& batch : batches) {
-    for (const Block& o : outside) {
-      for (const Block& i : inside) {
-        for (const Block& k : p.k) {
-          const int64_t member = (&batch - batches.data()) % p.group.n;
-          rounds.push_back({batch, rows_outside ? o : i, rows_outside ? i : o, k, member});
-        }
+    for (const auto& [m, n] : blocks) {
+      for (const Block& k : p.k) {
+        const int64_t member = (&batch - batches.data()) % p.group.n;
+        rounds.push_back({batch, *m, *n, k, member});
       }
     }
   }

@@ -233,6 +233,7 @@ EmittedProgram finished(EmitContext& ctx) {
   out.matmul_flops = plan.ops.matmul_flops();
   out.vmem_peak = plan.memory.vmem_peak();
   out.first_remote_semaphore = ctx.channels.first_semaphore();
+  out.leaving_early = std::move(ctx.leaving_early);
   out.loop_copies = std::move(ctx.loop_copies);
   return out;
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct EmittedProgram {
   int64_t vmem_peak = 0;
   int first_remote_semaphore = 0;
   Scratch scratch;
+  std::set<uint32_t> leaving_early;      // op ids of exchanges (early_departures.hpp)
   std::vector<std::string> loop_copies;  // large arrays that a loop copies each time, as text
 
   // What HBM holds, for readers.

@@ -12,6 +12,7 @@
 #include "ir/error_kinds.hpp"
 #include "kernel/kernel_passes.hpp"
 #include "plan/scratch.hpp"
+#include "program/early_departures.hpp"
 #include "program/encode.hpp"
 #include "program/estimate.hpp"
 #include "program/late_arrivals.hpp"
@@ -246,6 +247,7 @@ KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
   context.shard_updates = rules.shard_updates && options.update_sharding != UpdateSharding::kOff;
   context.least_memory = options.least_memory;
   context.early_exchanges = rules.overlap_kernels && options.early_exchanges;
+  context.pieced_exchanges = options.pieced_exchanges;
   context.one_result = !rules.many_results;
   context.epilogues.by_columns = rules.epilogues_by_columns;
   context.tiles_span_taps = rules.tiles_span_taps;
@@ -329,6 +331,9 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   check_format(module);
   ShardReport report;
   KernelProgram kernels = kernels_of(module, board, options, watchers, report);
+  if (watchers.pieced != nullptr) {
+    for_each_kernel(kernels, [&](const Kernel& k) { *watchers.pieced |= k.exchange().pieces > 1; });
+  }
   progress.begin("commands");
   EmittedProgram emitted = emit_program(
       module, kernels, board, cores, [&](double done) { progress.within(done); },
@@ -342,6 +347,7 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   Listing& listing = emitted.listing;
   progress.begin("semaphores");
   if (rules_of(options.style).overlap_kernels) {
+    depart_early(listing, emitted.leaving_early);
     emitted.first_remote_semaphore = await_late(listing, emitted.first_remote_semaphore);
   }
   insert_semaphores(listing, emitted.first_remote_semaphore,

@@ -25,6 +25,7 @@ struct Watchers {
   Progress* progress = nullptr;                     // must expect_stages()
   PassReport* passes = nullptr;                     // what the passes did; null: not recorded
   std::vector<std::string>* loop_copies = nullptr;  // EmittedProgram::loop_copies; null: as above
+  bool* pieced = nullptr;                           // set if exchanges go in pieces; null: as above
 };
 exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options, const Watchers& watchers);

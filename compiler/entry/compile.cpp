@@ -94,17 +94,38 @@ bool has_exchange(const Region& region) {
   });
 }
 
-// A program that does not fit into HBM is compiled again: with exchanges where they are, then with
-// constants and cheap values where they are used, then with values computed again, those alive when
-// most of HBM is in use.
+// With exchanges in pieces beside products, if the estimate says that this is faster.
+exe::ExecutableT generate_faster(const Module& module, const spec::BoardParams& board,
+                                 const CompileOptions& options, const Watchers& watchers) {
+  Watchers of_pieces = watchers;
+  bool pieced = false;
+  of_pieces.pieced = &pieced;
+  exe::ExecutableT e = generate(module, board, options, of_pieces);
+  if (!pieced) {
+    return e;
+  }
+  CompileOptions whole = options;
+  whole.pieced_exchanges = false;
+  whole.dump = nullptr;
+  exe::ExecutableT other = generate(module, board, whole, {watchers.progress});
+  if (e.estimated_cycles < other.estimated_cycles) {
+    return e;
+  }
+  whole.dump = options.dump;  // again, for those who listen
+  return generate(module, board, whole, watchers);
+}
+
+// A program that does not fit into HBM is compiled again: with whole exchanges, with exchanges
+// where they are, then with constants and cheap values where they are used, then with values
+// computed again, those alive when most of HBM is in use.
 exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& board,
                                     CompileOptions& options, const Watchers& watchers) {
   for (int tries = 1;;) {
     try {
-      return generate(module, board, options, watchers);
+      return generate_faster(module, board, options, watchers);
     } catch (const HbmExhausted& e) {
       if (options.early_exchanges && has_exchange(module.main->body)) {
-        options.early_exchanges = false;
+        (options.pieced_exchanges ? options.pieced_exchanges : options.early_exchanges) = false;
         continue;
       }
       const int64_t again = options.least_memory ? rematerialise(module, e.peak()) : 0;

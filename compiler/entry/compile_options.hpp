@@ -65,6 +65,9 @@ struct CompileOptions {
   // Exchanges start early (early_exchanges.hpp), which takes HBM: not for a program that does not
   // fit then.
   bool early_exchanges = true;
+  // Exchanges go piece by piece beside products where the estimate is lower with it
+  // (pieced_exchanges.hpp).
+  bool pieced_exchanges = true;
   // Stages (of stages()) whose text `dump` is called with, as soon as it is known: also of a
   // program that a later stage refuses.
   std::vector<std::string> dump_after;

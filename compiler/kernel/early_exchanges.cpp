@@ -9,6 +9,7 @@
 #include "board/board_loader.hpp"
 #include "ir/control.hpp"
 #include "kernel/movable.hpp"
+#include "kernel/pieced_exchanges.hpp"
 #include "program/estimate.hpp"
 
 namespace tpu::compiler {
@@ -38,8 +39,8 @@ int64_t bytes_of_all(const std::vector<const Value*>& values) {
 
 class ExchangeOrder {
  public:
-  ExchangeOrder(KernelProgram& program, const spec::BoardParams& board)
-      : program_(program), board_(board) {
+  ExchangeOrder(KernelProgram& program, const spec::BoardParams& board, bool in_pieces)
+      : program_(program), board_(board), in_pieces_(in_pieces) {
     for (const Kernel& k : program.kernels) {
       if (k.kind == KernelClass::kExchange) {
         exchanged_.insert(k.writes.begin(), k.writes.end());
@@ -88,7 +89,61 @@ class ExchangeOrder {
     if (beside || left < before) {
       e->as<ExchangePart>().overlaps = true;
     }
-    return raised || lowered;
+    const bool first = in_pieces_ && left > 0 && exchange_beside_product(e, left);
+    return raised || lowered || first;
+  }
+
+  // What is left is hidden by the product that reads the result or makes the operand. True if a
+  // kernel has another place.
+  bool exchange_beside_product(const Kernels& e, double left) {
+    const Kernels reader = first_reader(e);
+    Kernels product = reader;
+    double hidden = 0;
+    for (; product != program_.kernels.end() && hidden == 0; ++product) {
+      if (!reads_one_of(*product, e->writes)) {
+        if (!has_commands_only(*product) && product->kind != KernelClass::kExchange) {
+          break;
+        }
+        continue;
+      }
+      if (!may_come_first(reader, product)) {
+        break;
+      }
+      hidden = exchange_in_pieces(*e, *product, left, cycles(*product));
+      if (hidden > 0) {
+        break;
+      }
+    }
+    const bool moved = hidden > 0 && product != reader;
+    if (moved) {
+      program_.kernels.splice(reader, program_.kernels, product);
+    }
+    leave_beside_product(e, left - hidden);
+    return moved;
+  }
+
+  // The product that makes the operand.
+  void leave_beside_product(const Kernels& e, double left) {
+    for (Kernels k = e; left > 0 && k != program_.kernels.begin();) {
+      --k;
+      if (reads_one_of(*e, k->writes)) {
+        exchange_in_pieces(*e, *k, left, cycles(*k));
+        break;
+      }
+      if (k->kind != KernelClass::kExchange && !has_commands_only(*k)) {
+        break;
+      }
+    }
+  }
+
+  // True if `product` needs nothing of the kernels from `reader` on, which may need what it would
+  // overwrite.
+  bool may_come_first(const Kernels& reader, const Kernels& product) const {
+    return std::all_of(reader, product, [&](const Kernel& k) {
+      return has_commands_only(k) && !reads_one_of(*product, k.writes) &&
+             k.kind != KernelClass::kDynamicUpdate && k.kind != KernelClass::kIndexed &&
+             !reads_replaced(k, *product);
+    });
   }
 
   Kernels first_reader(const Kernels& e) {
@@ -212,13 +267,14 @@ class ExchangeOrder {
 
   KernelProgram& program_;
   const spec::BoardParams& board_;
+  const bool in_pieces_;
   std::set<const Value*> exchanged_;  // results of exchanges; for look-up only
 };
 
 }  // namespace
 
-void start_exchanges_early(KernelProgram& program, const spec::BoardParams& board) {
-  if (ExchangeOrder(program, board).run()) {
+void start_exchanges_early(KernelProgram& program, const spec::BoardParams& board, bool in_pieces) {
+  if (ExchangeOrder(program, board, in_pieces).run()) {
     renumber(program);
   }
 }

@@ -21,7 +21,8 @@
 
 namespace tpu::compiler {
 
-// Of the kernels of `program`, not of its regions.
-void start_exchanges_early(KernelProgram& program, const spec::BoardParams& board);
+// Of the kernels of `program`, not of its regions. `in_pieces`: what is left of an exchange may go
+// beside the product that reads or makes its array (pieced_exchanges.hpp).
+void start_exchanges_early(KernelProgram& program, const spec::BoardParams& board, bool in_pieces);
 
 }  // namespace tpu::compiler

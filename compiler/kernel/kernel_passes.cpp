@@ -102,7 +102,9 @@ constexpr PassRow kPasses[] = {
     {"early_exchanges", 0,
      [](KernelProgram& p, KernelContext& c, PassLog&) {
        if (c.early_exchanges) {
-         on_each_program(p, [&](KernelProgram& part) { start_exchanges_early(part, c.board); });
+         on_each_program(p, [&](KernelProgram& part) {
+           start_exchanges_early(part, c.board, c.pieced_exchanges);
+         });
        }
      }},
     {"late_updates", 0,

@@ -7,7 +7,8 @@
 //   epilogue      loop kernels that work on the blocks of a contraction (epilogue.hpp)
 //   span_taps     contractions whose K tiles may span taps, where the context asks for it
 //   shard_update  updates on the part of a gradient that the core owns (shard_update.hpp)
-//   early_exchanges  exchanges start early, what reads them runs late (early_exchanges.hpp)
+//   early_exchanges  exchanges start early, what reads them runs late (early_exchanges.hpp), or go
+//                 in pieces beside a product (pieced_exchanges.hpp)
 //   late_updates  updates behind what reads the array of before (late_updates.hpp)
 #pragma once
 
@@ -31,6 +32,7 @@ struct KernelContext {
   bool tiles_span_taps = false;  // of a contraction
   bool least_memory = false;     // time is spent where that needs fewer bytes of HBM
   bool early_exchanges = true;   // kernels run beside exchanges
+  bool pieced_exchanges = true;  // and products beside pieces of them
   bool shard_updates = false;
   bool only_faster = false;  // updates are sharded only where the board gains by it
   ShardReport sharded = {};  // what shard_update did

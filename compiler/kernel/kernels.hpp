@@ -83,10 +83,27 @@ struct LoopPart {
   int64_t first = 0;  // element of the outputs that the nest starts at
 };
 
+// An array that is exchanged in pieces: which of them an element is in. Rows of the array that are
+// `stride` elements apart are in pieces by their place among `period` of them, as each member of a
+// group has them.
+struct PieceOrder {
+  const Value* array = nullptr;
+  int64_t stride = 1, period = 1, pieces = 1;
+  double worth = 0;  // cycles that the order may cost
+
+  int64_t piece_of(int64_t element) const { return element / stride % period * pieces / period; }
+  // The first row of a piece, of a member.
+  int64_t begin_of(int64_t piece) const { return (piece * period + pieces - 1) / pieces; }
+};
+
 struct ContractPart {
   Contraction dot;
   // Loop kernels that work on its blocks, one behind the other (epilogue.hpp).
   std::vector<std::shared_ptr<Kernel>> after;
+  // Its blocks go in the order in which pieces of an operand arrive, or those of the result leave
+  // (pieced_exchanges.hpp).
+  std::optional<PieceOrder> arriving, leaving;
+  const Value* exchanged = nullptr;  // what the exchange makes of the result that leaves
 };
 
 struct ExchangePart {
@@ -94,6 +111,10 @@ struct ExchangePart {
   bool streamed = false;        // all_reduce: of whole pieces, else packed
   std::vector<Update> updates;  // all_reduce: fused behind the sum (shard_update.hpp)
   bool overlaps = false;        // others: kernels run beside it (early_exchanges.hpp)
+  // Others: a product begins with the first pieces that arrive, or sends those that it has made
+  // while it makes others. 1: it does not.
+  int64_t pieces = 1;
+  bool leaves_early = false;
 };
 
 struct MovePart {

@@ -82,9 +82,14 @@ class Chooser {
   // in memory: to a simulating host, ten thousand runs are as dear as a command and its packed
   // weights.
   std::optional<TileChoice> run() {
-    const auto rows = candidates(c_.m, 4, [&](size_t a) { return a + 1 == c_.m.size() ? 8 : 1; });
-    const auto cols = candidates(
+    auto rows = candidates(c_.m, 4, [&](size_t a) { return a + 1 == c_.m.size() ? 8 : 1; });
+    auto cols = candidates(
         c_.n, 2, [&](size_t a) { return a + 1 == c_.n.size() ? board_.mxu.cols : int64_t{1}; });
+    if (limits_.pieced == TileLimits::Pieced::kRows) {
+      rows = inside_of_pieces(c_.m, std::move(rows));
+    } else if (limits_.pieced == TileLimits::Pieced::kColumns) {
+      cols = inside_of_pieces(c_.n, std::move(cols));
+    }
     search(rows, cols);
     if (found_.empty()) {  // down to single rows and columns
       const auto one = [](size_t) { return int64_t{1}; };
@@ -113,6 +118,28 @@ class Chooser {
   }
 
  private:
+  // The cuts whose blocks divide a piece, and some more of them; all if there are none.
+  std::vector<Cut> inside_of_pieces(const std::vector<CDim>& dims, std::vector<Cut> cuts) const {
+    constexpr int64_t kMostParts = 8;  // of a piece
+    const auto divides = [&](const Cut& cut) {
+      return limits_.piece_rows % largest(dims, cut).iterations() == 0 &&
+             dims[cut.axis].n % cut.size == 0;
+    };
+    int64_t inside = 1;  // iterations of the loops inside of the axis
+    std::vector<Cut> found;
+    for (size_t axis = dims.size(); axis-- > 0 && limits_.piece_rows % inside == 0;) {
+      const int64_t rows = limits_.piece_rows / inside;
+      for (int64_t parts = 1; parts <= std::min(rows, kMostParts); ++parts) {
+        if (rows % parts == 0 && rows / parts <= dims[axis].n) {
+          cuts.push_back({axis, rows / parts});
+        }
+      }
+      inside *= dims[axis].n;
+    }
+    std::ranges::copy_if(cuts, std::back_inserter(found), divides);
+    return found.empty() ? cuts : found;
+  }
+
   struct Found {
     TileChoice choice;
     double commands = 0;
@@ -240,8 +267,13 @@ class Chooser {
       if (rows_outside && limits_.whole_vectors && nb > 1) {
         continue;  // reductions are carried along the rows
       }
-      const int64_t lhs_again = rows_outside ? (kb == 1 ? 1 : nb) : (mb * kb == 1 ? 1 : nb);
-      const int64_t rhs_again = rows_outside ? (nb * kb == 1 ? 1 : mb) : (kb == 1 ? 1 : mb);
+      int64_t lhs_again = rows_outside ? (kb == 1 ? 1 : nb) : (mb * kb == 1 ? 1 : nb);
+      int64_t rhs_again = rows_outside ? (nb * kb == 1 ? 1 : mb) : (kb == 1 ? 1 : mb);
+      if (limits_.pieced == TileLimits::Pieced::kRows && kb == 1) {  // columns come for each piece
+        rhs_again = std::max(rhs_again, std::min(limits_.pieces, mb));
+      } else if (limits_.pieced == TileLimits::Pieced::kColumns && kb == 1) {
+        lhs_again = std::max(lhs_again, std::min(limits_.pieces, nb));
+      }
       const auto lhs_loads = static_cast<double>(mb * kb * lhs_again),
                  rhs_loads = static_cast<double>(nb * kb * rhs_again);
       const double dma =

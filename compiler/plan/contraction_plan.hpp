@@ -46,6 +46,11 @@ struct TileLimits {
   int64_t stream_bytes = 0;
   // The same of an operand that is another one for each batch.
   int64_t batch_bytes = 0;
+  // The side whose blocks go piece by piece: all columns of a piece of rows are done before the
+  // next one begins. Blocks are inside of a piece if there are such cuts.
+  enum class Pieced : uint8_t { kNone, kRows, kColumns } pieced = Pieced::kNone;
+  int64_t pieces = 1;
+  int64_t piece_rows = 0;  // iterations of the side's loops in a piece of a member
 };
 
 inline constexpr int64_t kFewRows = 8;  // the load of the weights takes longer than their product

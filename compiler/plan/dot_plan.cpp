@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <span>
 #include <utility>
 
+#include "kernel/pieced_exchanges.hpp"
 #include "plan/epilogue_blocks.hpp"
 #include "plan/piece.hpp"
 
@@ -112,6 +114,104 @@ int64_t final_strides(const DotPlan& p, const Tile& sums, const Block& m, const 
   return inside ? rows : rows * cols;
 }
 
+// Chooses the order of blocks where pieces of an array arrive or leave.
+static void order_by_pieces(const Kernel& k, DotPlan& p) {
+  const ContractPart& part = k.contract();
+  for (const auto* order : {&part.arriving, &part.leaving}) {
+    const auto side = *order ? pieced_side(p.w.c, **order, order == &part.arriving) : std::nullopt;
+    if (!side || p.order != nullptr) {
+      continue;
+    }
+    using Pieced = TileLimits::Pieced;
+    p.order = &**order;
+    p.limits.pieced = side->dims == &p.w.c.m ? Pieced::kRows : Pieced::kColumns;
+    p.limits.pieces = (*order)->pieces;
+    p.limits.piece_rows = std::max<int64_t>(
+        1, (*order)->period / (*order)->pieces * side->iterations_of_row(**order));
+  }
+}
+
+// An operand that arrives in pieces comes in blocks, and a result that leaves in them goes home so.
+static void stream_pieces(const Kernel& k, DotPlan& p) {
+  if (p.order == nullptr) {
+    return;
+  }
+  if (p.order == (k.contract().arriving ? &*k.contract().arriving : nullptr)) {
+    (p.limits.pieced == TileLimits::Pieced::kRows ? p.limits.lhs_whole : p.limits.rhs_whole) =
+        false;
+  } else {
+    p.limits.out_whole = false;
+  }
+}
+
+// With blocks in the order of pieces, if that costs no more than it is worth.
+static std::optional<TileChoice> choose_ordered(DotPlan& p, const spec::BoardParams& board) {
+  if (p.order == nullptr) {
+    return choose_tiles(p.w, p.limits, board);
+  }
+  const auto ordered = choose_tiles(p.w, p.limits, board);
+  TileLimits free = p.limits;
+  free.pieced = TileLimits::Pieced::kNone;
+  const auto any = choose_tiles(p.w, free, board);
+  if (ordered && any && ordered->cycles <= any->cycles + p.order->worth) {
+    return ordered;
+  }
+  p.order = nullptr;
+  p.limits = free;
+  return any;
+}
+
+// The piece after whose arrival, or before whose departure, the block runs.
+static int64_t piece_of(const PieceOrder& order, const PiecedSide& side, const Block& b) {
+  int64_t first = side.offset, last;
+  for (size_t i = 0; i < b.start.size(); ++i) {
+    first += b.start[i] * ((*side.dims)[i].*side.stride);
+  }
+  last = first;
+  for (size_t i = 0; i < b.start.size(); ++i) {
+    last += (b.count[i] - 1) * ((*side.dims)[i].*side.stride);
+  }
+  const int64_t member = order.stride * order.period;
+  return first / member == last / member ? order.piece_of(last) : order.pieces - 1;
+}
+
+static void sort_by_pieces(const Kernel& k, DotPlan& p) {
+  p.piece_ends.clear();
+  if (p.order == nullptr) {
+    return;
+  }
+  const bool arrives = k.contract().arriving && p.order == &*k.contract().arriving;
+  const PiecedSide side = *pieced_side(p.w.c, *p.order, arrives);
+  std::vector<Block>& blocks = p.limits.pieced == TileLimits::Pieced::kRows ? p.m : p.n;
+  const auto piece = [&](const Block& b) { return piece_of(*p.order, side, b); };
+  std::ranges::stable_sort(blocks, {}, piece);
+  for (size_t i = 1; i <= blocks.size(); ++i) {
+    if (i == blocks.size() || piece(blocks[i]) != piece(blocks[i - 1])) {
+      p.piece_ends.push_back(i);
+    }
+  }
+}
+
+std::vector<std::pair<const Block*, const Block*>> blocks_in_order(const DotPlan& p) {
+  const bool rows_outside = p.choice.rows_outside;
+  const bool pieced = !p.piece_ends.empty(), rows = p.limits.pieced == TileLimits::Pieced::kRows;
+  std::vector<std::pair<const Block*, const Block*>> order;
+  size_t begin = 0;
+  for (const size_t end : pieced ? p.piece_ends : std::vector<size_t>{0}) {
+    const auto part = [&](const std::vector<Block>& blocks, bool cut) {
+      return cut ? std::span(blocks).subspan(begin, end - begin) : std::span(blocks);
+    };
+    const std::span<const Block> m = part(p.m, pieced && rows), n = part(p.n, pieced && !rows);
+    for (const Block& o : rows_outside ? m : n) {
+      for (const Block& i : rows_outside ? n : m) {
+        order.emplace_back(rows_outside ? &o : &i, rows_outside ? &i : &o);
+      }
+    }
+    begin = end;
+  }
+  return order;
+}
+
 // False: there is too little VMEM.
 static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t id) {
   const Mapping& w = p.w;
@@ -200,6 +300,7 @@ static bool place_blocks(const Kernel& k, Residency& memory, const spec::BoardPa
   p.m = blocks_of(p.w.c.m, p.choice.m);
   p.n = blocks_of(p.w.c.n, p.choice.n);
   p.k = blocks_of(p.w.c.k, p.choice.k);
+  sort_by_pieces(k, p);
   p.group = choose_batch_group(p, elem_bytes(k.out->type.elem), board);
   p.beside = batches_beside(p, board);
   if (p.group.n > 1) {
@@ -259,6 +360,8 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
   find_streamed(w, memory, vmem, t);
   t.out_whole = out.bytes <= memory.kept_limit();
   t.narrow_out = k.out->type.elem == Elem::kBf16;
+  order_by_pieces(k, p);
+  stream_pieces(k, p);
   std::vector<Buffer*> leaving;  // operands that come in blocks instead
   int64_t share = vmem * 3 / 4;
   for (;;) {
@@ -267,7 +370,7 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
     whole += t.rhs_whole && &rhs != &lhs ? rhs.bytes : 0;
     t.direct_out = t.out_whole && !t.narrow_out && !w.transpose_out;
     t.budget = std::min(share, vmem * 15 / 16 - whole);
-    const auto choice = choose_tiles(w, t, board);
+    const auto choice = choose_ordered(p, board);
     if (choice) {
       p.choice = *choice;
       Reservation attempt(memory);
@@ -336,22 +439,19 @@ static bool fused_boxes(const Nest& nest, const DotPlan& p, EpiloguePlan& epilog
   LoopPlan& plan = epilogue.loop;
   const std::vector<CDim>& batch = p.w.c.batch;
   plan.tile.assign(nest.loops.size(), 1);
-  const bool rows_outside = p.choice.rows_outside;
+  const auto blocks = blocks_in_order(p);
   for (const Block& each : blocks_of(batch, {batch.empty() ? 0 : batch.size() - 1, 1})) {
-    for (const Block& o : rows_outside ? p.m : p.n) {
-      for (const Block& i : rows_outside ? p.n : p.m) {
-        const Block &m = rows_outside ? o : i, &n = rows_outside ? i : o;
-        Dims m_at, n_at;
-        final_strides(p, sum_tile(p, 0, m, n, 0), m, n, m_at, n_at);
-        const auto box = nest_block(nest, p.w.c, each, m, n, m_at, n_at);
-        if (!box) {
-          return false;
-        }
-        for (size_t l = 0; l < plan.tile.size(); ++l) {
-          plan.tile[l] = std::max(plan.tile[l], box->count[l]);
-        }
-        epilogue.boxes.push_back(*box);
+    for (const auto& [m, n] : blocks) {
+      Dims m_at, n_at;
+      final_strides(p, sum_tile(p, 0, *m, *n, 0), *m, *n, m_at, n_at);
+      const auto box = nest_block(nest, p.w.c, each, *m, *n, m_at, n_at);
+      if (!box) {
+        return false;
       }
+      for (size_t l = 0; l < plan.tile.size(); ++l) {
+        plan.tile[l] = std::max(plan.tile[l], box->count[l]);
+      }
+      epilogue.boxes.push_back(*box);
     }
   }
   const bool rows_alone = nest.elements() < p.w.c.results();
@@ -472,11 +572,17 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
   t.rhs_whole = rhs.vmem >= 0 || rhs.bytes <= limit;
   find_streamed(p.w, memory, vmem, t);
   t.narrow_out = k.out->type.elem == Elem::kBf16;
+  for (size_t i = 0; i < p.epilogues.size(); ++i) {
+    t.whole_vectors = t.whole_vectors || sums_rows(nest_of(k, i));
+  }
+  if (!t.whole_vectors) {  // else reductions are carried from rows to the next ones
+    order_by_pieces(k, p);
+    stream_pieces(k, p);
+  }
   int64_t whole = (t.lhs_whole ? lhs.bytes : 0) + (t.rhs_whole && &rhs != &lhs ? rhs.bytes : 0);
   std::vector<const Value*> wholes;
   for (size_t i = 0; i < p.epilogues.size(); ++i) {
     const Nest& nest = nest_of(k, i);
-    t.whole_vectors = t.whole_vectors || sums_rows(nest);
     t.whole_columns = t.whole_columns || (nest.has_reduce && !sums_rows(nest));
     for (const Value* v : p.epilogues[i].loop.whole) {
       if (!holds_value(wholes, v)) {
@@ -492,13 +598,14 @@ static bool place_fused(const Kernel& k, Residency& memory, const spec::BoardPar
     }
   }
   t.budget = std::min(vmem * 3 / 4, vmem * 15 / 16 - whole);
-  const auto choice = choose_tiles(p.w, t, board);
+  const auto choice = choose_ordered(p, board);
   if (!choice) {
     return false;
   }
   p.choice = *choice;
   p.m = blocks_of(p.w.c.m, p.choice.m);
   p.n = blocks_of(p.w.c.n, p.choice.n);
+  sort_by_pieces(k, p);
   for (size_t i = 0; i < p.epilogues.size(); ++i) {
     if (!fused_boxes(nest_of(k, i), p, p.epilogues[i])) {
       return false;

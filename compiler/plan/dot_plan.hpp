@@ -4,6 +4,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "plan/batch_group.hpp"
@@ -39,8 +40,13 @@ struct DotPlan {
   std::vector<int64_t> temporary;
   int64_t out_vmem = -1;  // of the whole output
   std::vector<EpiloguePlan> epilogues;
-  bool stores_sums = false;  // the sums go to HBM too
+  bool stores_sums = false;           // the sums go to HBM too
+  const PieceOrder* order = nullptr;  // of the blocks of one side; null: as the loops are
+  std::vector<size_t> piece_ends;     // of that side's blocks, behind the last one of each piece
 };
+
+// The blocks of rows and columns of a batch, in the order in which they run.
+std::vector<std::pair<const Block*, const Block*>> blocks_in_order(const DotPlan& p);
 
 std::vector<BoxLoop> box_loops(const std::vector<Contraction::Dim>& free, const Block& a,
                                const std::vector<Contraction::Dim>& k, const Block& b,

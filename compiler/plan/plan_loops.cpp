@@ -186,6 +186,12 @@ std::optional<Step> plan_loop_kernel(PlanContext& ctx, const Kernel& k) {
 
 std::optional<Step> plan_contraction(PlanContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
+  if (const Value* v = k.contract().exchanged) {
+    // Parts of it arrive while this kernel makes others: in memory that is not an operand's.
+    if (Buffer& b = ctx.memory.at(v); b.target < 0 && b.vmem < 0) {
+      ctx.memory.give_home(b);
+    }
+  }
   const auto& after = k.contract().after;
   if (after.empty()) {
     return plan_sums(ctx, k, id);

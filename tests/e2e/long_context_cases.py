@@ -123,6 +123,43 @@ def sequence() -> list[Case]:
     ])
 
 
+def wide_block(axis: str, elem: jnp.dtype) -> Callable:
+    """A feed-forward block whose rows are cut outside of its products along `axis`: large enough that the exchanges go
+    in pieces beside the products."""
+
+    def block(x: jax.Array, up: jax.Array, down: jax.Array) -> jax.Array:
+        x, up, down = (a.astype(elem) for a in (x, up, down))
+        y = lax.all_gather(jnp.tanh(x), axis, tiled=True)
+        y = jnp.tanh(jnp.einsum("tm,fm->tf", y, up)) @ down
+        return (x + lax.psum_scatter(y, axis, tiled=True)).astype(jnp.float32)
+
+    return block
+
+
+def wide_scan(x: jax.Array, ups: jax.Array, downs: jax.Array) -> jax.Array:
+    """Weights [hidden units, layers, columns]."""
+    block = wide_block("d", jnp.float32)
+    return lax.scan(lambda x, w: (block(x, *w), None), x, (ups.swapaxes(0, 1), downs.swapaxes(0, 1)))[0]
+
+
+def pieces() -> list[Case]:
+    """On meshes of several shapes; rows that are no multiple of a block."""
+    width, hidden = 256, 8192
+    x, few = normal(CORES * 516, width), normal(CORES * 264, width)
+    weights = tuple(normal(hidden, width, seed=i, scale=0.05) for i in (1, 2))
+    stacks = tuple(np.stack([normal(hidden, width, seed=i + j, scale=0.05) for j in range(2)], 1) for i in (3, 6))
+    block = wide_block("d", jnp.float32)
+    on_all = cases("pieces", [
+        Case("block", block, (x, *weights)),
+        Case("block_bf16", wide_block("d", jnp.bfloat16), (x, *weights)),
+        Case("block_gradient", gradient(block, 3), (few, *weights)),
+        Case("scan_gradient", gradient(wide_scan, 3), (few, *stacks)),
+    ])
+    meshes = [Case(f"pieces_block_{a}x{b}", block, (x, *weights), mesh={"e": a, "d": b}, l2=L2)
+              for a, b in ((2, 4), (4, 2))]
+    return [*on_all, *meshes]
+
+
 def sharded_layers(x: jax.Array, *weights: jax.Array) -> jax.Array:
     for w in weights:
         x = x + jnp.tanh(x @ lax.all_gather(w, "d", tiled=True))
@@ -214,4 +251,4 @@ def cases(group: str, of: list[Case]) -> list[Case]:
 
 
 def all_cases() -> list[Case]:
-    return [*ring(), *sequence(), *fsdp(), *experts()]
+    return [*ring(), *sequence(), *pieces(), *fsdp(), *experts()]

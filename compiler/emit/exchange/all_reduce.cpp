@@ -19,8 +19,8 @@ static void exchange_doubling(EmitContext& ctx, const PackedPlan& p, const SumPr
     const int64_t mask = p.masks[s];
     ctx.channels.send(ctx.channels.mask_link(mask), vmem_addr(own), vmem_addr(there), p.bytes,
                       p.unit, vmem_range(own, p.bytes, false), id);
-    ctx.channels.receive(ctx.channels.mask_link(mask), vmem_range(there, p.bytes, true), granted[s],
-                         id);
+    ctx.channels.receive(ctx.channels.mask_link(mask), {vmem_range(there, p.bytes, true)},
+                         granted[s], id);
     // The sum replaces what arrived: the area may still be sent.
     combine(ctx.sink, sum, vmem_addr(own), vmem_addr(there), vmem_addr(there), p.bytes, {}, id);
     own = there;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <utility>
 
 #include "emit/registers.hpp"
 
@@ -113,12 +114,12 @@ void Channels::send(const Link& link, const spec::Addr& src, const spec::Addr& d
   sink_.append(std::move(command));
 }
 
-void Channels::receive(const Link& link, const MemRange& range, int granted, uint32_t id) {
+void Channels::receive(const Link& link, std::vector<MemRange> ranges, int granted, uint32_t id) {
   auto c = make_command<spec::NopCommand>(spec::Opcode::kNop, spec::Queue::kVpu, id);
   c.head.wait[0] = taking_wait(semaphores(link.channel) + 1);
   Command command;
   command.body = c;
-  command.windows = {range};
+  command.windows = std::move(ranges);
   command.implies = {granted};
   sink_.append(std::move(command));
 }
@@ -310,7 +311,7 @@ void Channels::move_box(const Link* link, const spec::Addr& src, const spec::Add
       const auto sem = static_cast<uint8_t>(semaphores(link->channel));
       const auto peer = static_cast<uint8_t>(link->peer);
       c.peer_reg = peer;
-      if (n == 0) {
+      if (n == 0 && !link->taken) {
         c.head.wait[0] = taking_wait(sem);
       }
       if (n + 1 == outer) {

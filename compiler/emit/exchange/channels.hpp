@@ -20,6 +20,7 @@ struct Link {       // to a partner
   int peer;         // register with its core id
   // By partition: looked up into the register, or the next one, in front of each command.
   const std::vector<int64_t>* partners = nullptr;
+  bool taken = false;  // the credit, by an earlier transfer to the same place
 };
 
 struct GrantRequest {
@@ -62,7 +63,7 @@ class Channels {
   void grant(const std::vector<GrantRequest>& requests, uint32_t id);  // two in a command
   void send(const Link& link, const spec::Addr& src, const spec::Addr& dst, int64_t bytes,
             int64_t unit, const MemRange& reads, uint32_t id);
-  void receive(const Link& link, const MemRange& range, int granted, uint32_t id);
+  void receive(const Link& link, std::vector<MemRange> ranges, int granted, uint32_t id);
   // Makes the last command wait for an arrival in `range`.
   void await_arrival(const Link& link, const MemRange& range, int granted);
   // A box from `src` to `dst`, on this core or (with a link) on the partner, as few commands as its

@@ -24,10 +24,54 @@ void look_up_offset(EmitContext& ctx, int reg, const std::vector<int64_t>& value
   ctx.sink.insn(ScalarOp::kMuli, reg, reg, 0, static_cast<int32_t>(step));
 }
 
-// The pieces of one step; no link: to this core itself.
-void send_pieces(EmitContext& ctx, const DirectPlan& p, const GroupSteps& steps, const Link* link,
-                 const std::vector<int64_t>& receivers, uint32_t id) {
+// Some iterations of the outermost loop of all pieces.
+struct Part {
+  std::vector<CopyDim> dims;
+  int64_t src = 0, dst = 0;             // bytes to its first one
+  std::vector<MemRange> reads, writes;  // of any member
+};
+
+// The bytes of `whole` that the iterations [from, to) touch, each `pitch` bytes: those of pieces
+// that are `step` bytes apart.
+std::vector<MemRange> ranges_of_part(MemRange whole, int64_t step, size_t members, int64_t pitch,
+                                     int64_t from, int64_t to) {
+  const bool one_behind_the_other = step > pitch;  // else side by side
+  whole.lo += from * pitch;
+  whole.hi = whole.lo + (to - from) * pitch;
+  std::vector<MemRange> ranges{whole};
+  for (size_t i = 1; one_behind_the_other && i < members; ++i) {
+    whole.lo += step;
+    whole.hi += step;
+    ranges.push_back(whole);
+  }
+  return ranges;
+}
+
+std::vector<Part> parts_of(const DirectPlan& p, const GroupSteps& steps) {
+  if (steps.parts == 1) {
+    return {{steps.dims, 0, 0, {p.reads}, {p.writes}}};
+  }
+  const size_t cut = cut_loop(steps.dims), members = steps.receivers.size();
+  const CopyDim& loop = steps.dims[cut];
+  const PieceOrder order{nullptr, 1, loop.n, steps.parts};
+  std::vector<Part> parts;
+  for (int64_t i = 0; i < steps.parts; ++i) {
+    const int64_t from = order.begin_of(i), to = order.begin_of(i + 1);
+    Part part{steps.dims, from * loop.src, from * loop.dst,
+              ranges_of_part(p.reads, steps.src_step, members, loop.src, from, to),
+              ranges_of_part(p.writes, steps.dst_step, members, loop.dst, from, to)};
+    part.dims[cut].n = to - from;
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+// A part of the pieces of one step; no link: to this core itself.
+void send_part(EmitContext& ctx, const DirectPlan& p, const GroupSteps& steps, const Part& part,
+               const Link* link, const std::vector<int64_t>& receivers, uint32_t id) {
   spec::Addr src = p.src, dst = p.dst;
+  src.offset += part.src;
+  dst.offset += part.dst;
   if (steps.src_step != 0) {
     std::vector<int64_t> positions;
     for (const int64_t c : receivers) {
@@ -38,27 +82,35 @@ void send_pieces(EmitContext& ctx, const DirectPlan& p, const GroupSteps& steps,
   }
   look_up_offset(ctx, kDst, steps.position, steps.dst_step);
   dst.reg = static_cast<uint8_t>(steps.dst_step == 0 ? 0 : kDst);
-  std::vector<MemRange> windows{p.reads};
+  std::vector<MemRange> windows = part.reads;
   if (link == nullptr) {
-    windows.push_back(p.writes);
+    windows.insert(windows.end(), part.writes.begin(), part.writes.end());
   }
-  ctx.channels.move_box(link, src, dst, p.unit, steps.dims, windows, id);
+  ctx.channels.move_box(link, src, dst, p.unit, part.dims, windows, id);
 }
 
+// A receiver grants its memory once, for all parts.
 void exchange_pieces(EmitContext& ctx, const DirectPlan& p, const GroupSteps& steps, uint32_t id) {
+  const size_t members = steps.receivers.size();
+  const std::vector<Part> parts = parts_of(p, steps);
   std::vector<int> granted;
-  for (size_t d = 1; d < steps.receivers.size(); ++d) {
+  for (size_t d = 1; d < members; ++d) {
     granted.push_back(
         ctx.channels.grant(ctx.channels.permutation_link(steps.receivers[d], true), p.writes, id));
   }
-  for (size_t d = 1; d < steps.receivers.size(); ++d) {
-    const Link link = ctx.channels.permutation_link(steps.receivers[d], false);
-    send_pieces(ctx, p, steps, &link, steps.receivers[d], id);
+  for (const Part& part : parts) {
+    for (size_t d = 1; d < members; ++d) {
+      Link link = ctx.channels.permutation_link(steps.receivers[d], false);
+      link.taken = &part != &parts.front();
+      send_part(ctx, p, steps, part, &link, steps.receivers[d], id);
+    }
+    send_part(ctx, p, steps, part, nullptr, steps.receivers[0], id);
   }
-  send_pieces(ctx, p, steps, nullptr, steps.receivers[0], id);
-  for (size_t d = 1; d < steps.receivers.size(); ++d) {
-    ctx.channels.receive({ctx.channels.permutation_channel(steps.receivers[d]), 0}, p.writes,
-                         granted[d - 1], id);
+  for (const Part& part : parts) {
+    for (size_t d = 1; d < members; ++d) {
+      ctx.channels.receive({ctx.channels.permutation_channel(steps.receivers[d]), 0}, part.writes,
+                           granted[d - 1], id);
+    }
   }
 }
 
@@ -93,7 +145,7 @@ void permute(EmitContext& ctx, const DirectPlan& p, const PermuteSteps& steps, u
     }
     const Link link = ctx.channels.permutation_link(steps.receiver, false);
     ctx.channels.move_box(&link, from, there, p.unit, {run}, windows, id);
-    ctx.channels.receive({ctx.channels.permutation_channel(steps.receiver), 0}, landing, granted,
+    ctx.channels.receive({ctx.channels.permutation_channel(steps.receiver), 0}, {landing}, granted,
                          id);
   }
 }
@@ -101,6 +153,9 @@ void permute(EmitContext& ctx, const DirectPlan& p, const PermuteSteps& steps, u
 }  // namespace
 
 void emit_direct(EmitContext& ctx, const Step& step, const std::vector<DirectPlan>& plans) {
+  if (step.kernel->exchange().leaves_early) {
+    ctx.leaving_early.insert(step.op_id);
+  }
   for (const DirectPlan& p : plans) {
     ctx.sink.run(p.before);
     if (const auto* steps = std::get_if<GroupSteps>(&p.steps)) {

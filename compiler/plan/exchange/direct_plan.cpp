@@ -133,6 +133,11 @@ std::optional<PermuteSteps> permute_steps(const Op& op, int64_t cores, const Dir
 
 }  // namespace
 
+size_t cut_loop(const std::vector<CopyDim>& dims) {
+  const auto outer = std::ranges::find_if(dims, [](const CopyDim& d) { return d.n > 1; });
+  return outer == dims.end() ? 0 : static_cast<size_t>(outer - dims.begin());
+}
+
 std::optional<std::vector<DirectPlan>> plan_direct(const Kernel& k, int64_t cores,
                                                    const spec::BoardParams& board,
                                                    Residency& memory, uint32_t op_id) {
@@ -168,7 +173,9 @@ std::optional<std::vector<DirectPlan>> plan_direct(const Kernel& k, int64_t core
       }
       plan.steps = std::move(*steps);
     } else {
-      plan.steps = group_steps(op, i, cores);
+      GroupSteps steps = group_steps(op, i, cores);
+      steps.parts = std::min(k.exchange().pieces, steps.dims[cut_loop(steps.dims)].n);
+      plan.steps = std::move(steps);
     }
     plan.before = memory.take_moves();
     finish_result(memory, out, op_id);

@@ -19,7 +19,13 @@ struct GroupSteps {
   int64_t src_step = 0, dst_step = 0;           // bytes: for receiver and sender by position
   std::vector<int64_t> position;                // of each core in its group
   std::vector<std::vector<int64_t>> receivers;  // of each core, by step; step 0: the core itself
+  // Of the outermost loop of a piece, for kernels that begin with a part of it: transfers of all
+  // members go part by part.
+  int64_t parts = 1;
 };
+
+// The loop that is cut into parts: the outermost one with iterations.
+size_t cut_loop(const std::vector<CopyDim>& dims);
 
 // collective_permute: the pairs made a permutation of all cores, the end of each chain with its
 // beginning. Cores that send nothing send zeros to those that receive nothing; then every piece
