@@ -80,6 +80,7 @@ struct Child {
   int output, errors, failed;  // pipes
   pid_t parent;
   const sigset_t* mask;
+  const struct sigaction* pipe_action;
 };
 
 // In the child, until it is the program: calls that are safe behind fork() alone.
@@ -90,6 +91,7 @@ struct Child {
   if (none >= 0 && ::dup2(none, STDIN_FILENO) >= 0 && ::dup2(child.output, STDOUT_FILENO) >= 0 &&
       ::dup2(child.errors, STDERR_FILENO) >= 0) {
     ::sigprocmask(SIG_SETMASK, child.mask, nullptr);
+    ::sigaction(SIGPIPE, child.pipe_action, nullptr);
     if (::getppid() == child.parent) {  // else it has ended before the prctl()
       ::execvpe(child.words[0], child.words, child.environment);
     }
@@ -110,6 +112,10 @@ std::string end_text(int status) {
 RankProcesses::RankProcesses() {
   const sigset_t ours = watched_signals();
   ::pthread_sigmask(SIG_BLOCK, &ours, &mask_);
+  // A reader of the output that goes away ends the run in order.
+  struct sigaction ignored {};
+  ignored.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignored, &pipe_action_);
   signals_ = ::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -126,6 +132,7 @@ RankProcesses::~RankProcesses() {
   }
   ::close(signals_);
   ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  ::sigaction(SIGPIPE, &pipe_action_, nullptr);
 }
 
 void RankProcesses::start(const std::vector<std::string>& words, const Variables& variables) {
@@ -135,7 +142,7 @@ void RankProcesses::start(const std::vector<std::string>& words, const Variables
   const std::vector<char*> lines = pointers_to(environment);
   const Pipe output, errors, failed;
   const Child child{arguments.data(), lines.data(), output.ends[1], errors.ends[1],
-                    failed.ends[1],   ::getpid(),   &mask_};
+                    failed.ends[1],   ::getpid(),   &mask_,         &pipe_action_};
   const pid_t pid = ::fork();
   if (pid == 0) {
     become_rank(child);
@@ -216,7 +223,10 @@ void RankProcesses::look(std::chrono::milliseconds time) {
       read(of[i].first, *of[i].second);
     }
   }
-  std::fflush(stdout);
+  if (std::fflush(stdout) != 0 && code_ == 0) {  // app.cpp says why
+    code_ = 1;
+    end_all();
+  }
   if (open[0].revents != 0) {
     take_signal();
     take_ended();
@@ -295,6 +305,10 @@ void RankProcesses::note_end(size_t number, pid_t pid, int status) {
   code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   std::fprintf(stderr, "tpuboard: process %zu (pid %d) %s%s\n", number, static_cast<int>(pid),
                end_text(status).c_str(), running_ > 0 ? "; the others are ended" : "");
+  end_all();
+}
+
+void RankProcesses::end_all() {
   signal_all(SIGTERM);
   kill_at_ = Clock::now() + kTimeToEnd;
 }

@@ -56,11 +56,13 @@ class RankProcesses {
   void take_signal();
   void take_ended();
   void note_end(size_t number, pid_t pid, int status);
+  void end_all();
   void signal_all(int signal) const;
   bool is_open() const;
 
   std::vector<Process> processes_;
-  sigset_t mask_{};  // of the thread before
+  sigset_t mask_{};                  // of the thread before
+  struct sigaction pipe_action_ {};  // of SIGPIPE, before
   int signals_ = -1;
   size_t running_ = 0;
   int code_ = 0;

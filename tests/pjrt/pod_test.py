@@ -299,6 +299,13 @@ def ends() -> None:
     pod.process.kill()
     pod.process.wait()
     pod.check_end()
+    pod = Pod("while True: print('there')", ["--processes", "2"])
+    pod.process.stdout.readline()
+    pod.process.stdout.close()
+    errors = pod.process.stderr.read()
+    assert pod.process.wait(30) == 1 and "standard output: cannot be written" in errors, errors
+    pod.check_end()
+    assert not list(Path(pod.folder.name).iterdir()), "its folder stays"
     done = subprocess.run([Pod.program, "pod", "--processes", "2", "--", "no-such-program"], check=False,
                           capture_output=True, text=True)
     assert done.returncode == 1 and "no-such-program: cannot be started: No such file" in done.stderr, done
