@@ -149,19 +149,23 @@ def columns() -> None:
     shares(["--chips-per-process", "1,2"], [[0, 1, 4, 5], [2, 3, 6, 7]])
 
 
-def hosts() -> None:
-    """A board of 4x4 chips, as four hosts have it: each process has 2x2 chips."""
-    board = Path(__file__).resolve().parents[1] / "data/boards/thirty_two_cores.toml"
-    lines = outputs(INITIALIZE + SHAPE + """
-mesh = Mesh(np.array(jax.devices()), ('d',))
-x = jax.make_array_from_callback((32,), NamedSharding(mesh, P('d')), lambda i: np.arange(32, dtype=np.float32)[i])
+HOSTS = """
+mesh = Mesh(np.array(jax.devices()), ('data',))
+whole, parts = NamedSharding(mesh, P()), NamedSharding(mesh, P('data'))
+x = jax.make_array_from_callback((32,), parts, lambda i: np.arange(32, dtype=np.float32)[i])
 print('sum', float(jax.jit(lambda x: x.sum())(x)))
-""", ["--processes", "4", "--board", str(board)])
+"""
+
+
+def hosts(board: str) -> None:
+    """A board of 4x4 chips, or four of 2x2, as four hosts have it: each process has 2x2 chips."""
+    alone, = outputs(INITIALIZE + HOSTS + TRAIN, ["--processes", "1", "--board", board])
+    lines = outputs(INITIALIZE + SHAPE + HOSTS + TRAIN, ["--processes", "4", "--board", board])
     for number, said in enumerate(lines):
         first = number % 2 * 4 + number // 2 * 16
         own = [*range(first, first + 4), *range(first + 8, first + 12)]
         assert said[0].startswith(f"shape {number} 4 32 {own} "), said
-        assert said[1] == "sum 496.0", said
+        assert said[1] == "sum 496.0" and said[1:] == alone, (said, alone)
 
 
 def launchers() -> None:
@@ -347,7 +351,9 @@ def main() -> int:
     """Runs a case."""
     cases = {"two": lambda: shares(["--processes", "2"], [[0, 1, 2, 3], [4, 5, 6, 7]]),
              "four": lambda: shares(["--processes", "4"], [[0, 1], [2, 3], [4, 5], [6, 7]]), "columns": columns,
-             "cores": cores, "hosts": hosts, "launchers": launchers, "meeting": meeting, "differ": differ,
+             "cores": cores, "launchers": launchers,
+             "hosts": lambda: hosts(str(Path(__file__).resolve().parents[1] / "data/boards/thirty_two_cores.toml")),
+             "boards": lambda: hosts("v3_32"), "meeting": meeting, "differ": differ,
              "versions": versions, "ends": ends,
              "killed": lambda: killed(arguments.rounds, arguments.seed)}
     parser = argparse.ArgumentParser()
