@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 CORES = {"four_mxus": 4, "sixteen_cores": 16, "thirty_two_cores": 32, "sixty_four_cores": 64, "three_chips": 6,
-         "two_boards": 8, "v3_32": 32}
+         "two_boards": 8, "v3_32": 32, "eight_boards": 64}
 UNITS = dict.fromkeys(CORES, 2) | {"four_mxus": 4}  # matrix units of a core
 os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={max(CORES.values())}"
 
