@@ -17,8 +17,8 @@ struct BlockState {
 };
 
 // Of the block with this number; -1: the operand is whole.
-inline int64_t slot_of(const std::vector<int64_t>& slots, size_t number) {
-  return slots.empty() ? -1 : slots[number % slots.size()];
+inline int64_t slot_of(const BlockRing& ring, size_t number) {
+  return ring.slots.empty() ? -1 : ring.slots[number % ring.slots.size()];
 }
 
 // contract_tiles.cpp: the block of an operand, whole in VMEM or loaded into `slot`.

@@ -1,13 +1,16 @@
 #include "plan/dot_plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <span>
 #include <utility>
 
+#include "board/board_loader.hpp"
 #include "kernel/pieced_exchanges.hpp"
 #include "plan/epilogue_blocks.hpp"
 #include "plan/piece.hpp"
+#include "program/estimate.hpp"
 
 namespace tpu::compiler {
 
@@ -239,15 +242,15 @@ static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t
     return true;
   };
   // Of an operand that comes in blocks.
-  const auto ring = [&](std::vector<int64_t>& slot, int64_t bytes, int64_t times) {
-    slot.clear();
+  const auto ring = [&](BlockRing& r, int64_t bytes, int64_t times) {
+    r = {{}, bytes, times};
     const int64_t most = std::min(times, slots_of_blocks(p.limits, bytes));
-    while (static_cast<int64_t>(slot.size()) < most) {
+    while (static_cast<int64_t>(r.slots.size()) < most) {
       const auto address = memory.take(bytes);
       if (!address) {
-        return slot.size() >= 2;
+        return r.slots.size() >= 2;
       }
-      slot.push_back(*address);
+      r.slots.push_back(*address);
       p.temporary.push_back(*address);
     }
     return true;
@@ -316,6 +319,33 @@ static bool place_blocks(const Kernel& k, Residency& memory, const spec::BoardPa
   return place_tiles(k, memory, p, id);
 }
 
+// Batches are short: with two slots, the load of a block waits for the product of the one before
+// the last, and nothing hides the latency of a DMA. So loads in flight together get slots of their
+// own, as far as VMEM is free.
+static void add_slots(Residency& memory, const spec::BoardParams& board, DotPlan& p) {
+  if (p.w.c.batch.empty()) {
+    return;
+  }
+  const double latency = static_cast<double>(spec::cycles_from_ns(board, board.dma.in_fixed_ns)) *
+                         hbm_bytes_per_cycle(board);
+  for (BlockRing* ring : {&p.lhs, &p.rhs}) {
+    if (ring->slots.size() < 2) {
+      continue;
+    }
+    const double in_flight = std::min(std::ceil(latency / static_cast<double>(ring->bytes)),
+                                      static_cast<double>(board.dma.in_flight));
+    const int64_t most = std::min(ring->loads, 2 + static_cast<int64_t>(in_flight));
+    while (static_cast<int64_t>(ring->slots.size()) < most) {
+      const auto address = memory.take_free(ring->bytes);
+      if (!address) {
+        return;
+      }
+      ring->slots.push_back(*address);
+      p.temporary.push_back(*address);
+    }
+  }
+}
+
 // Weights that meet a few rows, and that nobody reads later, are not brought in as a whole: their
 // blocks pass through more than two slots, so that loads neither wait for products nor for what is
 // between two products.
@@ -378,6 +408,7 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
         leave_vmem(memory, *b, id);
       }
       if (place_blocks(k, memory, board, p, id)) {
+        add_slots(memory, board, p);
         attempt.keep();
         return p;
       }
@@ -645,6 +676,7 @@ std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
   if (!place_fused(k, memory, board, p, id)) {
     return std::nullopt;
   }
+  add_slots(memory, board, p);
   attempt.keep();
   return p;
 }

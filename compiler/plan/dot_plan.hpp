@@ -27,6 +27,12 @@ struct EpiloguePlan {
   std::vector<NestBlock> boxes;
 };
 
+// Slots that the blocks of an operand pass through. None: the operand is whole.
+struct BlockRing {
+  std::vector<int64_t> slots;
+  int64_t bytes = 0, loads = 0;  // of a block; blocks that pass
+};
+
 struct DotPlan {
   Mapping w;
   TileLimits limits;
@@ -34,7 +40,7 @@ struct DotPlan {
   std::vector<Block> m, n, k;
   BatchGroup group;
   BatchesBeside beside;
-  std::vector<int64_t> lhs, rhs;  // two slots, more of a streamed operand; empty: it is whole
+  BlockRing lhs, rhs;
   std::array<int64_t, 2> gathered{-1, -1}, transposed{-1, -1}, sum{-1, -1}, narrow{-1, -1},
       transposed_out{-1, -1};  // transposed: of rows or of their box
   std::vector<int64_t> temporary;

@@ -111,6 +111,7 @@ class Residency {
   // VMEM. What does not fit even after evictions is answered with nothing or false, and evicts
   // nothing then.
   std::optional<int64_t> take(int64_t bytes);
+  std::optional<int64_t> take_free(int64_t bytes) { return vmem_.take(bytes); }  // no evictions
   bool place(Buffer& b);  // for a result: its target, or what take() finds
   void give(int64_t address);
   void drop(Buffer& b);  // its copy in VMEM, if there is one
