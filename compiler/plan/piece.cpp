@@ -7,6 +7,21 @@ namespace tpu::compiler {
 
 namespace {
 
+// Runs of so many elements waste little of their granules.
+constexpr int64_t kLongRun = 8192;
+
+// Elements of the longest run that the loops (innermost first) pass upwards without holes.
+int64_t run_of(const View& view, const Dims& count, const std::vector<size_t>& loops) {
+  int64_t run = 1;
+  for (const size_t l : loops) {
+    if (view.stride[l] != run) {
+      break;
+    }
+    run *= count[l];
+  }
+  return run;
+}
+
 // A piece that is one run.
 Piece whole_run(const View& view, int64_t base, int64_t lo, int64_t hi) {
   Piece p;
@@ -64,7 +79,11 @@ Piece make_piece(const View& view, const Dims& start, const Dims& count, bool ex
   }
   // One run, holes and all, if it is not much longer: a DMA of single elements costs a granule
   // each.
-  if (hi - lo + 1 <= (exact ? 1 : step > 1 ? 8 : 2) * product) {
+  const int64_t holes = exact                                   ? 0
+                        : step > 1                              ? 7 * product
+                        : run_of(view, count, loops) < kLongRun ? product
+                                                                : product / 8;
+  if (hi - lo + 1 <= product + holes) {
     return whole_run(view, base, lo, hi);
   }
   Piece p;
@@ -73,11 +92,7 @@ Piece make_piece(const View& view, const Dims& start, const Dims& count, bool ex
   p.elements = 1;
   for (const size_t l : loops) {
     p.stride[l] = p.elements;
-    if (!p.dims.empty() && p.dims.front().src * p.dims.front().n == view.stride[l]) {
-      p.dims.front().n *= count[l];
-    } else {
-      p.dims.insert(p.dims.begin(), {count[l], view.stride[l], p.elements});
-    }
+    p.dims.insert(p.dims.begin(), {count[l], view.stride[l], p.elements});
     p.elements *= count[l];
   }
   return p;
