@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -23,6 +24,21 @@ constexpr int kMostRounds = 3;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
 
 bool is_recomputable(Kind kind) { return has_trait(kind, trait::kCheap); }
+
+// Exponentials in f32, such as those of a loss over a large vocabulary, of logits that are stored
+// in half as many bytes.
+bool is_wide_exp(const Op& op) {
+  return op.kind == Kind::kExp && op.result()->type.elem == Elem::kF32;
+}
+
+// In ALU slots.
+constexpr int64_t kExpOps = 16;
+int64_t cost_of(const Op* op) { return op->kind == Kind::kExp ? kExpOps : 1; }
+
+int64_t cost_of(const std::vector<const Op*>& ops) {
+  return std::accumulate(ops.begin(), ops.end(), int64_t{0},
+                         [](int64_t sum, const Op* op) { return sum + cost_of(op); });
+}
 
 int64_t bytes_of(const Value* v) { return v->type.count() * elem_bytes(v->type.elem); }
 
@@ -53,7 +69,7 @@ class LoopCost {
       waste = std::ceil(n / lanes_) * lanes_ / n;
     }
     const double blocks = static_cast<double>(k.loop().nest.elements()) / block_ * waste;
-    const auto ops = static_cast<double>(static_cast<int64_t>(k.ops.size()) + more_ops);
+    const auto ops = static_cast<double>(cost_of(k.ops) + more_ops);
     return std::max(bytes, blocks * ops * bytes_of_op_);
   }
 
@@ -92,7 +108,7 @@ class Recomputer {
     for (const Kernel& k : program_.kernels) {
       if (k.kind == KernelClass::kLoop) {
         for (const Value* v : k.writes) {
-          if (can_move(v->def) && bytes_of(v) >= kLeastBytes) {
+          if ((can_move(v->def) || is_wide_exp(*v->def)) && bytes_of(v) >= kLeastBytes) {
             candidates.push_back(v);
           }
         }
@@ -192,7 +208,10 @@ class Recomputer {
     const bool readable = is_stored(root) && (root->def != nullptr || can_read(k, root));
     const int64_t read_bytes = !top && readable ? bytes_of(root) : kNever;
     const size_t ops = cone.ops.size(), leaves = cone.leaves.size();
-    if (root == v && root->def != nullptr && can_move(root->def) && ops < kMostOps) {
+    const bool movable =
+        root->def != nullptr &&
+        (can_move(root->def) || (top && is_wide_exp(*root->def) && place_.contains(root->def)));
+    if (root == v && movable && ops < kMostOps) {
       const int64_t bytes = compute(reader, root->def, std::min(read_bytes, limit), cone);
       if (bytes <= std::min(read_bytes, limit)) {
         return bytes;
@@ -271,10 +290,10 @@ class Recomputer {
         kept ? 0 : cost_(*maker) - cost_(*maker, -bytes_of(v)) + price_of(bytes_of(v));
     std::vector<double> gain;
     for (const auto& [k, cone] : plans) {
-      gain.push_back(cone.bytes >= kNever
-                         ? -static_cast<double>(kNever)
-                         : cost_(*k) - cost_(*k, cone.bytes - bytes_of(v),
-                                             static_cast<int64_t>(cone.ops.size())));
+      const bool possible =
+          cone.bytes < kNever && (!is_wide_exp(*v->def) || cone.bytes < bytes_of(v));
+      gain.push_back(possible ? cost_(*k) - cost_(*k, cone.bytes - bytes_of(v), cost_of(cone.ops))
+                              : -static_cast<double>(kNever));
       gain_of_all += gain.back();
     }
     const bool all = !kept && gain_of_all > 0;
@@ -336,7 +355,7 @@ class Recomputer {
         }
       }
       possible = possible && all.bytes < kNever;
-      e.gain += cost_(*k) - cost_(*k, all.bytes - saved, static_cast<int64_t>(all.ops.size()));
+      e.gain += cost_(*k) - cost_(*k, all.bytes - saved, cost_of(all.ops));
       e.readers.emplace_back(k, std::move(all));
     }
     assumed_ = nullptr;

@@ -90,11 +90,26 @@ TEST(Recompute, KeepsWhatItsSourcesWouldCostMoreThan) {
 TEST(Recompute, NeverRepeatsFunctionsOrMatmuls) {
   GraphBuilder b;
   Value* x = b.arg(large(Elem::kBf16));
-  Value* e = b.op(Kind::kExp, {b.op(Kind::kConvert, {x}, large())}, large());
-  Value* out = b.op(Kind::kDivide, {e, column_sums(b, e)}, large());
+  Value* e = b.op(Kind::kLogistic, {b.op(Kind::kConvert, {x}, large())}, large());
+  Value* out = b.op(Kind::kMultiply, {e, column_sums(b, e)}, large());
   Module& m = b.done({out});
-  EXPECT_EQ(large_writes(m), "exponential divide");
+  EXPECT_EQ(large_writes(m), "logistic multiply");
   check_graph(m);
+}
+
+// As in a loss over a large vocabulary: to read the logits in bf16 is half of what it is to read
+// their exponentials.
+TEST(Recompute, RepeatsExponentialsOfNarrowerValuesAlone) {
+  for (const Elem narrow : {Elem::kBf16, Elem::kF32}) {
+    GraphBuilder b;
+    Value* x = b.arg(large(narrow));
+    Value* wide = narrow == Elem::kF32 ? x : b.op(Kind::kConvert, {x}, large());
+    Value* e = b.op(Kind::kExp, {wide}, large());
+    Value* out = b.op(Kind::kMultiply, {e, column_sums(b, e)}, large());
+    Module& m = b.done({b.op(Kind::kConvert, {out}, large(Elem::kBf16))});
+    EXPECT_EQ(large_writes(m), narrow == Elem::kBf16 ? "" : "exponential");
+    check_graph(m);
+  }
 }
 
 TEST(Recompute, AValueThatAMatmulReadsStaysAndOthersRecomputeIt) {
