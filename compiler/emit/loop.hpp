@@ -3,6 +3,8 @@
 
 #include <map>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "emit/context.hpp"
 #include "plan/loop_plan.hpp"
@@ -17,6 +19,9 @@ struct TileState {
   };
   // By first and last tile of a reduction, and by the indexes of which each command has one value.
   std::map<std::tuple<bool, bool, std::map<int, int64_t>>, Program> programs;
+  // The piece that was loaded last into a slot, by stream and slot: where it begins in its array.
+  // The next tile may read the same one, as the heads of an attention read one mask.
+  std::map<std::pair<int, int64_t>, std::pair<int64_t, std::vector<CopyDim>>> held;
   int64_t block = 0;  // VMEM address
   Dims block_stride;  // elements, per loop
 };

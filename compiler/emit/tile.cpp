@@ -1,6 +1,7 @@
 // One tile of a loop kernel: loads, commands of the vector unit, stores.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "emit/exchange/inflight.hpp"
 #include "emit/loop.hpp"
@@ -228,7 +229,11 @@ class TileEmitter {
     if (write) {
       outs_.push_back({&s, p, slot});
     } else {
-      load_box(ctx_, places_, v, p.first, p.dims, slot, id_);
+      std::pair piece(p.first, p.dims);
+      const auto [held, is_empty] = state_.held.try_emplace({stream, slot});
+      if (std::exchange(held->second, piece) != piece || is_empty) {
+        load_box(ctx_, places_, v, p.first, p.dims, slot, id_);
+      }
     }
     return a;
   }
