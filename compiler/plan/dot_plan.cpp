@@ -216,7 +216,9 @@ std::vector<std::pair<const Block*, const Block*>> blocks_in_order(const DotPlan
 }
 
 // False: there is too little VMEM.
-static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t id) {
+// `held`: the operand that lies in VMEM block by block, null: none.
+static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t id,
+                        const Value* held = nullptr) {
   const Mapping& w = p.w;
   int64_t rows = 0, cols = 0, depth = 0;
   for (const auto& [blocks, most] : {std::pair{&p.m, &rows}, {&p.n, &cols}, {&p.k, &depth}}) {
@@ -272,11 +274,12 @@ static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t
   }
   p.out_vmem = out.vmem;
   const int64_t of_l = together(p.group.lhs), of_r = together(p.group.rhs);
+  const auto whole = [&](Buffer& b) { return b.value == held || load(memory, b, id); };
   if (!(p.limits.lhs_whole
-            ? load(memory, lhs, id)
+            ? whole(lhs)
             : ring(p.lhs, box(w.c.m, p.m, &CDim::lhs) * l * of_l, count(p.m, p.k) / of_l)) ||
       !(p.limits.rhs_whole
-            ? load(memory, rhs, id)
+            ? whole(rhs)
             : ring(p.rhs, box(w.c.n, p.n, &CDim::rhs) * r * of_r, count(p.n, p.k) / of_r))) {
     return false;
   }
@@ -299,7 +302,7 @@ static bool place_tiles(const Kernel& k, Residency& memory, DotPlan& p, uint32_t
 
 // With a group of batches if there is one and VMEM has room for it, else without.
 static bool place_blocks(const Kernel& k, Residency& memory, const spec::BoardParams& board,
-                         DotPlan& p, uint32_t id) {
+                         DotPlan& p, uint32_t id, const Value* held = nullptr) {
   p.m = blocks_of(p.w.c.m, p.choice.m);
   p.n = blocks_of(p.w.c.n, p.choice.n);
   p.k = blocks_of(p.w.c.k, p.choice.k);
@@ -308,7 +311,7 @@ static bool place_blocks(const Kernel& k, Residency& memory, const spec::BoardPa
   p.beside = batches_beside(p, board);
   if (p.group.n > 1) {
     Reservation attempt(memory);
-    if (place_tiles(k, memory, p, id)) {
+    if (place_tiles(k, memory, p, id, held)) {
       attempt.keep();
       return true;
     }
@@ -316,7 +319,7 @@ static bool place_blocks(const Kernel& k, Residency& memory, const spec::BoardPa
     p.group = {};
     p.beside = batches_beside(p, board);
   }
-  return place_tiles(k, memory, p, id);
+  return place_tiles(k, memory, p, id, held);
 }
 
 // Batches are short: with two slots, the load of a block waits for the product of the one before
@@ -681,10 +684,133 @@ std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
   return p;
 }
 
+// The output stream of an epilogue that is `value`, as indices of both. False: there is none.
+static bool find_made(const DotPlan& chain, const Value* value, ProductPlan& product) {
+  for (size_t e = 0; e < chain.epilogues.size(); ++e) {
+    const std::vector<Stream>& streams = chain.epilogues[e].loop.streams;
+    for (size_t s = 0; s < streams.size(); ++s) {
+      if (streams[s].output && !streams[s].local && streams[s].value == value) {
+        product.epilogue = e;
+        product.stream = s;
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// One run from the first element on.
+static bool is_one_run(const TileBox& box, int64_t elements) {
+  return box.elements == elements && box.origin == 0 && box.first == 0 &&
+         std::ranges::all_of(box.dims, [](const CopyDim& d) { return d.src == d.dst; });
+}
+
+// True if each block of the epilogue is the operand of one batch, dense and in the same order.
+static bool meets_batches(const DotPlan& chain, const ProductPlan& product) {
+  const DotPlan& p = product.dot;
+  const Contraction& c = p.w.c;
+  const EpiloguePlan& epilogue = chain.epilogues[product.epilogue];
+  const Stream& s = epilogue.loop.streams[product.stream];
+  const auto of = [&](auto side, const std::vector<CDim>& free, const Block& block,
+                      int64_t offset) {
+    const std::vector<BoxLoop> loops = box_loops(free, block, c.k, p.k[0], side);
+    const int64_t elements = block.iterations() * p.k[0].iterations();
+    if (std::ranges::any_of(loops, [](const BoxLoop& l) { return l.n > 1 && l.stride <= 0; }) ||
+        !is_one_run(make_box(loops, true), elements)) {
+      return false;
+    }
+    const std::vector<Block> batches = blocks_of(c.batch, {c.batch.size() - 1, 1});
+    if (batches.size() != epilogue.boxes.size()) {
+      return false;
+    }
+    for (size_t i = 0; i < batches.size(); ++i) {
+      const NestBlock& box = epilogue.boxes[i];
+      const Piece piece = make_piece(s.view, box.start, box.count, true);
+      if (piece.elements != elements || piece.origin != 0 || piece.dims.size() != 1 ||
+          piece.dims[0].src != 1 || piece.first != offset + offset_of(c.batch, batches[i], side)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  return product.held_left ? of(&CDim::lhs, c.m, p.m[0], c.lhs_offset)
+                           : of(&CDim::rhs, c.n, p.n[0], c.rhs_offset);
+}
+
+static bool is_made(const Kernel& k, const DotPlan& chain, const Value* v) {
+  const auto writes = [v](const auto& loop) { return holds_value(loop->writes, v); };
+  return k.out == v || std::ranges::any_of(k.contract().after, writes) ||
+         std::ranges::any_of(chain.products,
+                             [v](const ProductPlan& p) { return p.kernel->out == v; });
+}
+
+std::optional<ProductPlan> plan_product(const Kernel& k, const DotPlan& chain, const Kernel& next,
+                                        Residency& memory, const spec::BoardParams& board,
+                                        uint32_t op_id) {
+  ProductPlan product;
+  product.kernel = &next;
+  product.op_id = op_id;
+  DotPlan& p = product.dot;
+  const Contraction& dot = next.contract().dot;
+  if (dot.batch.empty() || Contraction::count(dot.k) == 0 || dot.lhs == dot.rhs ||
+      chain.m.size() != 1 || chain.n.size() != 1 || chain.k.size() != 1) {
+    return std::nullopt;
+  }
+  p.w = map_contraction(dot, board);
+  const Contraction& c = p.w.c;
+  product.held_left = find_made(chain, c.lhs, product);
+  const Value *held = product.held_left ? c.lhs : c.rhs, *other = product.held_left ? c.rhs : c.lhs;
+  if (!find_made(chain, held, product) || is_made(k, chain, other) || p.w.chunk > 0 ||
+      (product.held_left && p.w.transposes_box())) {
+    return std::nullopt;
+  }
+  Buffer &brought = memory.at(other), &out = memory.at(next.out);
+  // What the chain reads until its end must not be overwritten by the first product.
+  const auto shares_home = [&](const Value* v) {
+    return out.slot >= 0 && !out.scratch && memory.at(v).slot == out.slot;
+  };
+  const auto read_by = [&](const ProductPlan& each) {
+    return std::ranges::any_of(each.kernel->reads, shares_home);
+  };
+  if (out.target >= 0 || std::ranges::any_of(k.reads, shares_home) ||
+      std::ranges::any_of(next.reads, shares_home) ||
+      std::ranges::any_of(chain.products, read_by)) {
+    return std::nullopt;
+  }
+  TileLimits& t = p.limits;
+  t.lhs_whole = product.held_left || (!p.w.transposes_box() && brought.vmem >= 0);
+  t.rhs_whole = !product.held_left || brought.vmem >= 0;
+  t.out_whole = out.bytes <= memory.kept_limit();
+  t.narrow_out = next.out->type.elem == Elem::kBf16;
+  t.direct_out = t.out_whole && !t.narrow_out && !p.w.transpose_out;
+  const auto all = [](const std::vector<CDim>& dims) {
+    return dims.empty() ? Cut{0, 1} : Cut{0, dims[0].n};
+  };
+  p.choice = {all(c.m), all(c.n), all(c.k)};
+  p.m = blocks_of(c.m, p.choice.m);
+  p.n = blocks_of(c.n, p.choice.n);
+  p.k = blocks_of(c.k, p.choice.k);
+  if (!meets_batches(chain, product)) {
+    return std::nullopt;
+  }
+  Reservation attempt(memory);
+  memory.pins().add(brought);
+  memory.pins().add(out);
+  if (!place_blocks(next, memory, board, p, op_id, held) || p.beside.n > 1) {
+    return std::nullopt;
+  }
+  add_slots(memory, board, p);
+  attempt.keep();
+  return product;
+}
+
 void release_dot(Residency& memory, DotPlan& p) {
   give_all(memory, p.temporary);
   for (EpiloguePlan& e : p.epilogues) {
     release_loop(memory, e.loop);
+  }
+  for (ProductPlan& product : p.products) {
+    give_all(memory, product.dot.temporary);
   }
   memory.pins().clear();
 }

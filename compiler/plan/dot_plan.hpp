@@ -33,6 +33,8 @@ struct BlockRing {
   int64_t bytes = 0, loads = 0;  // of a block; blocks that pass
 };
 
+struct ProductPlan;
+
 struct DotPlan {
   Mapping w;
   TileLimits limits;
@@ -49,6 +51,18 @@ struct DotPlan {
   bool stores_sums = false;           // the sums go to HBM too
   const PieceOrder* order = nullptr;  // of the blocks of one side; null: as the loops are
   std::vector<size_t> piece_ends;     // of that side's blocks, behind the last one of each piece
+  std::vector<ProductPlan> products;
+};
+
+// A contraction of its own that the blocks of another one meet in VMEM: batch by batch it takes
+// what an epilogue of that one has made, as the products of probabilities and values do. It is
+// planned and emitted together with that one.
+struct ProductPlan {
+  const Kernel* kernel = nullptr;
+  uint32_t op_id = 0;
+  DotPlan dot;
+  bool held_left = false;           // which operand the epilogue makes
+  size_t epilogue = 0, stream = 0;  // where it lies
 };
 
 // The blocks of rows and columns of a batch, in the order in which they run.
@@ -74,6 +88,11 @@ std::optional<DotPlan> plan_dot(const Kernel& k, Residency& memory, const spec::
 // own.
 std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
                                   const spec::BoardParams& board, uint32_t op_id);
+// With the operand of `next` in the slots of `chain`, a plan of `k`. Nothing: `next` has to wait
+// for the end of `k`.
+std::optional<ProductPlan> plan_product(const Kernel& k, const DotPlan& chain, const Kernel& next,
+                                        Residency& memory, const spec::BoardParams& board,
+                                        uint32_t op_id);
 void release_dot(Residency& memory, DotPlan& p);
 
 }  // namespace tpu::compiler

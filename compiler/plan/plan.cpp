@@ -47,19 +47,22 @@ Step begin_step(PlanContext& ctx, const Kernel& k) {
 }
 
 void end_step(PlanContext& ctx, Step& step) {
-  const Kernel& k = *step.kernel;
   step.after = ctx.memory.take_moves();
+  note_places(ctx, *step.kernel, step.places);
+}
+
+void note_places(PlanContext& ctx, const Kernel& k, Places& places) {
   for (const auto* values : {&k.reads, &k.writes}) {
     for (const Value* v : *values) {
-      note_place(ctx, ctx.memory, v, step.places);
+      note_place(ctx, ctx.memory, v, places);
     }
   }
   if (k.out != nullptr) {
-    note_place(ctx, ctx.memory, k.out, step.places);
+    note_place(ctx, ctx.memory, k.out, places);
   }
   for (const auto& loop : k.contract().after) {
     for (const Value* v : loop->writes) {
-      note_place(ctx, ctx.memory, v, step.places);
+      note_place(ctx, ctx.memory, v, places);
     }
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "plan/moving_address.hpp"
@@ -35,6 +36,7 @@ struct PlanContext {
   std::vector<OpenLoop> loops;        // counted ones around the kernel
   int regions = 0, counters = 0;      // around the kernel: regions, and loops that are counted
   const Kernel* too_large = nullptr;  // the part that did not fit
+  std::set<const Kernel*> joined;     // products that the step of a contraction before them does
 };
 
 // The step of a kernel, or of the part of it that a step before it has left (Step::rest).
@@ -54,6 +56,8 @@ void enter_kernel(PlanContext& ctx, const Kernel& k);
 Step begin_step(PlanContext& ctx, const Kernel& k);
 // Behind the kernel's last decision: later moves go after its commands.
 void end_step(PlanContext& ctx, Step& step);
+// Also notes where the values of a kernel lie that the step does too.
+void note_places(PlanContext& ctx, const Kernel& k, Places& places);
 
 // One function for each class of kernels: plan_loops.cpp, plan_moves.cpp,
 // plan_control.cpp, exchange/, indexed/.

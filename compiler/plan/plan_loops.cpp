@@ -107,6 +107,9 @@ void give_block_homes(Residency& memory, const Kernel& k, const DotPlan& p) {
   if (p.stores_sums) {
     memory.give_home(memory.at(k.out));
   }
+  for (const ProductPlan& product : p.products) {
+    give_block_homes(memory, *product.kernel, product.dot);
+  }
   for (const LoopPlan* loop : carried) {
     give_homes(memory, *loop, true);
   }
@@ -129,10 +132,84 @@ Step dot_step(PlanContext& ctx, const Kernel& k, DotPlan plan, uint32_t id) {
   } else if (!fused && out.must_store) {
     memory.store(out, id);
   }
+  for (const ProductPlan& product : plan.products) {
+    Buffer& result = memory.at(product.kernel->out);
+    if (!product.dot.limits.out_whole) {
+      mark_home(memory, result);
+    } else if (result.must_store) {
+      memory.store(result, product.op_id);
+    }
+  }
   end_step(ctx, step);
+  for (const ProductPlan& product : plan.products) {
+    note_places(ctx, *product.kernel, step.places);
+  }
   release_dot(memory, plan);
   step.plan = std::move(plan);
   return step;
+}
+
+// The kernels from `k` on, of the program or of the region that has it; none if no list has it.
+using Followers = std::pair<std::list<Kernel>::const_iterator, std::list<Kernel>::const_iterator>;
+std::optional<Followers> find_followers(const KernelProgram& program, const Kernel& k) {
+  for (auto it = program.kernels.begin(); it != program.kernels.end(); ++it) {
+    if (&*it == &k) {
+      return Followers(it, program.kernels.end());
+    }
+    if (k.order > it->order && k.order < it->end) {
+      for (const auto& region : it->control().regions) {
+        if (const auto found = region ? find_followers(*region, k) : std::nullopt) {
+          return found;
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// Sums that nobody else reads take memory only if the epilogue cannot work on blocks, and so does
+// what passes from one epilogue to another.
+void add_inner_values(Residency& memory, const Kernel& k) {
+  const auto add_read = [&](const Value* v) {
+    Buffer& b = memory.add(v);
+    b.reads.insert(b.reads.begin(), k.order);
+  };
+  if (k.contract().after.empty()) {
+    return;
+  }
+  add_read(k.out);
+  for (const auto& loop : k.contract().after) {
+    loop->order = k.order;
+    for (const Value* v : loop->writes) {
+      if (memory.find(v) == nullptr) {
+        add_read(v);
+      }
+    }
+  }
+}
+
+// Contractions right behind `k` that can take what its epilogues make while it is in VMEM. None
+// beside an exchange, which they might have to follow.
+void add_products(PlanContext& ctx, const Kernel& k, const Followers& followers, DotPlan& plan) {
+  constexpr size_t kMost = 2;
+  if (!ctx.memory.pins().held.empty() || plan.order != nullptr) {
+    return;
+  }
+  for (auto it = std::next(followers.first); it != followers.second; ++it) {
+    if (it->kind != KernelClass::kContract || it->contract().after.size() > 1 ||
+        it->contract().arriving || it->contract().leaving || plan.products.size() == kMost) {
+      return;
+    }
+    if (ctx.memory.find(it->out) == nullptr) {
+      add_inner_values(ctx.memory, *it);
+    }
+    auto product = plan_product(k, plan, *it, ctx.memory, ctx.board, ctx.ops.id(*it));
+    if (!product) {
+      return;
+    }
+    plan.products.push_back(std::move(*product));
+    ctx.joined.insert(&*it);
+  }
 }
 
 std::optional<Step> plan_sums(PlanContext& ctx, const Kernel& k, uint32_t id) {
@@ -193,25 +270,25 @@ std::optional<Step> plan_contraction(PlanContext& ctx, const Kernel& k) {
     }
   }
   const auto& after = k.contract().after;
+  if (ctx.joined.erase(&k) > 0) {  // a step before this one has done it
+    Step step = begin_step(ctx, k);
+    ctx.ops.count_flops(k);
+    step.rest = after.empty() ? nullptr : after.front().get();
+    return step;
+  }
   if (after.empty()) {
     return plan_sums(ctx, k, id);
   }
-  // If nobody else reads them, sums take memory only if the epilogue cannot work on blocks, and
-  // what passes from one epilogue to another does not.
-  const auto add_read = [&](const Value* v) {
-    Buffer& b = ctx.memory.add(v);
-    b.reads.insert(b.reads.begin(), k.order);
-  };
-  add_read(k.out);
-  for (const auto& loop : after) {
-    loop->order = k.order;
-    for (const Value* v : loop->writes) {
-      if (ctx.memory.find(v) == nullptr) {
-        add_read(v);
-      }
-    }
+  const auto followers = find_followers(ctx.kernels, k);
+  if (followers) {  // of a plan of `k` that was given up
+    std::for_each(followers->first, followers->second,
+                  [&](const Kernel& each) { ctx.joined.erase(&each); });
   }
+  add_inner_values(ctx.memory, k);
   if (auto fused = plan_fused(k, ctx.memory, ctx.board, id)) {
+    if (followers) {
+      add_products(ctx, k, *followers, *fused);
+    }
     return dot_step(ctx, k, std::move(*fused), id);
   }
   if (after.size() > 1) {

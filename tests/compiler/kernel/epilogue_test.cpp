@@ -103,6 +103,47 @@ TEST(Epilogue, BatchesHideTheLatencyOfTheirLoads) {
   EXPECT_LT(static_cast<double>(got.executable.estimated_cycles), 1.15 * hbm);
 }
 
+// p[heads][rows][columns] * v[heads][columns][wide], or the transposed p.
+Value* times_values(GraphBuilder& b, Value* p, bool transposed) {
+  Value* v = b.arg({Elem::kBf16, {p->type.dims[0], kTokens, kWide}});
+  DotAttrs dot;
+  dot.lhs_batch = dot.rhs_batch = {0};
+  dot.lhs_contract = {transposed ? 1 : 2};
+  dot.rhs_contract = {1};
+  return b.op(Kind::kDotGeneral, {p, v}, {Elem::kBf16, {p->type.dims[0], kTokens, kWide}}, dot);
+}
+
+// The first product takes the probabilities from VMEM: they are written to HBM, and read once.
+TEST(Epilogue, AProductTakesProbabilitiesFromVmem) {
+  for (const Style style : {Style::kBest, Style::kXla2019}) {
+    GraphBuilder b;
+    Value* p = softmax(b, products(b));
+    Module& m = b.done({times_values(b, p, false), times_values(b, p, true)});
+    RunOptions o;
+    o.overrides = {"core.vmem_kib=1920"};
+    o.style = style;
+    const int64_t others = 6 * kHeads * kTokens * kWide * 2;
+    EXPECT_LT(hbm_bytes(check_graph(m, o)), 2 * scores().bytes() + others + others / 8);
+  }
+}
+
+// What the second one multiplies is made by the first one, or is not there in time.
+TEST(Epilogue, ProductsWaitForTheirOtherOperand) {
+  GraphBuilder b;
+  Value* p = softmax(b, products(b));
+  DotAttrs dot;
+  dot.lhs_batch = dot.rhs_batch = {0};
+  dot.lhs_contract = {2};
+  dot.rhs_contract = {1};
+  Value* one = times_values(b, p, false);
+  Module& m =
+      b.done({b.op(Kind::kDotGeneral, {p, one}, {Elem::kBf16, {kHeads, kTokens, kWide}}, dot),
+              b.op(Kind::kDotGeneral, {p, p}, scores(), dot)});
+  RunOptions o;
+  o.overrides = {"core.vmem_kib=1920"};
+  check_graph(m, o);
+}
+
 TEST(Epilogue, ChainsInStyleXla2019) {
   GraphBuilder b;
   Module& m = b.done({softmax(b, products(b))});
