@@ -205,8 +205,9 @@ void CommandSink::add_windows(MemRange range, const Held& held, std::vector<MemR
   std::ranges::sort(slots);
   const auto again = std::ranges::unique(slots);
   slots.erase(again.begin(), again.end());
+  const int first = range.slot;
   for (const int slot : slots) {
-    range.slot = slot;
+    range.slot = first + slot;
     out.push_back(range);
   }
 }

@@ -67,7 +67,53 @@ std::optional<std::vector<const Value*>> taken_by(const Op& slice, const Op& sta
 
 }  // namespace
 
-ArgumentStacks::ArgumentStacks(const Module& module, int64_t words) {
+SlotNumbers::SlotNumbers(const Function& main) {
+  int next = 0;
+  for (const ArgInfo& arg : main.args) {
+    arguments.push_back(arg.part == WordPart::kHigh ? -1 : next++);
+  }
+  results.assign(main.results.size(), -1);
+  std::vector<bool> replaces(main.results.size(), false);
+  for (size_t i = 0; i < main.args.size(); ++i) {
+    if (const int r = main.args[i].alias_result; r >= 0) {
+      results[static_cast<size_t>(r)] = arguments[i];
+      replaces[static_cast<size_t>(r)] = true;
+    }
+  }
+  for (size_t r = 0; r < results.size(); ++r) {
+    if (!replaces[r] && main.results[r].part != WordPart::kHigh) {
+      results[r] = next++;
+    }
+  }
+}
+
+bool SlotTableBudget::take(const Op& loop, const std::vector<std::vector<int>>& lists) {
+  std::set<std::vector<int>> more;
+  for (std::vector<int> slots : lists) {
+    const int least = *std::ranges::min_element(slots);
+    for (int& slot : slots) {
+      slot -= least;
+    }
+    if (!tables_.contains({&loop, slots})) {
+      more.insert(std::move(slots));
+    }
+  }
+  int64_t words = 0;
+  for (const std::vector<int>& slots : more) {
+    words += std::ssize(slots);
+  }
+  if (words > words_ || tables_.size() + more.size() > kMostTables) {
+    return false;
+  }
+  words_ -= words;
+  for (const std::vector<int>& slots : more) {
+    tables_.emplace(&loop, slots);
+  }
+  return true;
+}
+
+ArgumentStacks::ArgumentStacks(const Module& module, const SlotNumbers& slots,
+                               SlotTableBudget& budget) {
   const Function& main = *module.main;
   const Uses uses = compute_uses(main.body);
   for (const auto& op : main.body.ops) {
@@ -77,17 +123,25 @@ ArgumentStacks::ArgumentStacks(const Module& module, int64_t words) {
     }
     const std::vector<const Value*> arguments = arguments_of(main, *op);
     std::map<const Op*, std::vector<const Value*>> all;
-    int64_t more = 0;
-    const bool fits = !arguments.empty() && std::ranges::all_of(users->second, [&](const Op* user) {
-      const auto taken = taken_by(*user, *op, arguments);
-      if (taken) {
-        all[user] = *taken;
-        more += std::ssize(*taken);
+    std::map<const Op*, std::vector<std::vector<int>>> tables;  // by loop
+    bool fits = !arguments.empty();
+    for (const Op* user : users->second) {
+      const auto taken = fits ? taken_by(*user, *op, arguments) : std::nullopt;
+      if (!taken) {
+        fits = false;
+        break;
       }
-      return taken.has_value();
-    });
-    if (fits && more <= words && arguments_.size() + all.size() <= kMostTables) {
-      words -= more;
+      all[user] = *taken;
+      std::vector<int>& numbers = tables[user->parent->parent].emplace_back();
+      for (const Value* v : *taken) {
+        numbers.push_back(slots.arguments[static_cast<size_t>(v->index)]);
+      }
+    }
+    // Loops that are refused leave tables of others unused, which only takes room.
+    fits = fits && std::ranges::all_of(tables, [&](const auto& loop) {
+             return budget.take(*loop.first, loop.second);
+           });
+    if (fits) {
       stacks_.insert(op.get());
       arguments_.merge(all);
     }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.hpp"
@@ -20,10 +21,30 @@ inline constexpr int64_t slot_table_words(int64_t kib) {
   return std::max<int64_t>(0, kib * 1024 / 2 - kSlotTablesBegin) / 4;
 }
 
+// Slots of main's values in the order in which a launch binds them (plan/slots.hpp); -1: behind the
+// low words of an integer.
+struct SlotNumbers {
+  std::vector<int> arguments, results;
+  explicit SlotNumbers(const Function& main);
+};
+
+// What is left of the SMEM for tables, and of the tables that operands can name. A loop has one
+// table for all lists of slots that differ by a constant, such as those of the arrays of layers.
+class SlotTableBudget {
+ public:
+  explicit SlotTableBudget(int64_t words) : words_(words) {}
+
+  // Slots that the loop takes in its iterations, list by list: all of them or, for false, none.
+  bool take(const Op& loop, const std::vector<std::vector<int>>& lists);
+
+ private:
+  int64_t words_;
+  std::set<std::pair<const Op*, std::vector<int>>> tables_;  // for look-up only
+};
+
 class ArgumentStacks {
  public:
-  // `words`: entries of all tables at most.
-  ArgumentStacks(const Module& module, int64_t words);
+  ArgumentStacks(const Module& module, const SlotNumbers& slots, SlotTableBudget& budget);
 
   // The argument that the slice reads in each iteration; null: it slices another array.
   const std::vector<const Value*>* arguments(const Op& slice) const;

@@ -22,8 +22,12 @@ bool is_power_of_two(const Value* v) {
 
 }  // namespace
 
-ControlFacts::ControlFacts(const Module& module, int64_t table_words)
-    : classes_(module), stacks_(module, table_words) {
+ControlFacts::ControlFacts(const Module& module, int64_t table_words, bool results_in_loops)
+    : classes_(module),
+      budget_(table_words),
+      stacks_(module, SlotNumbers(*module.main), budget_),
+      result_stacks_(results_in_loops ? ResultStacks(module, SlotNumbers(*module.main), budget_)
+                                      : ResultStacks()) {
   const Uses uses = compute_uses(module.main->body);
   walk(module.main->body, [&](const Op& op) {
     const auto loop = counted_loop(op);

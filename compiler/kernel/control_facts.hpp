@@ -10,6 +10,7 @@
 #include "ir/control.hpp"
 #include "kernel/argument_stacks.hpp"
 #include "kernel/core_classes.hpp"
+#include "kernel/result_stacks.hpp"
 
 namespace tpu::compiler {
 
@@ -21,8 +22,10 @@ inline constexpr int kScalarOps = 64;
 
 class ControlFacts {
  public:
-  // `table_words`: of SMEM, for the slots of arguments that loops take one by one.
-  explicit ControlFacts(const Module& module, int64_t table_words = 0);
+  // `table_words`: of SMEM, for the slots that loops take one by one, of arguments and, if
+  // `results_in_loops`, of results.
+  explicit ControlFacts(const Module& module, int64_t table_words = 0,
+                        bool results_in_loops = false);
 
   // Loops whose trip count is known and whose last counter value nobody reads.
   const CountedLoop* counted(const Op& op) const;
@@ -35,6 +38,7 @@ class ControlFacts {
   bool skipped(const Op& op) const { return skipped_.contains(&op) || stacks_.is_stack(op); }
 
   const ArgumentStacks& stacks() const { return stacks_; }
+  const ResultStacks& result_stacks() const { return result_stacks_; }
 
   // Cores that surely have the same of the value.
   const CoreClasses& classes(const Value* v) const { return classes_.of(v); }
@@ -58,7 +62,9 @@ class ControlFacts {
   std::unordered_map<const Value*, ScalarCost> costs_;  // of results that the sequencer can compute
   std::unordered_set<const Op*> skipped_;
   ValueClasses classes_;
+  SlotTableBudget budget_;
   const ArgumentStacks stacks_;
+  const ResultStacks result_stacks_;
 };
 
 }  // namespace tpu::compiler

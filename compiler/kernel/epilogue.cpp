@@ -23,7 +23,10 @@ bool updates_argument(const KernelProgram& program, const Kernel& loop) {
     return k.kind == KernelClass::kCopyOut &&
            std::find(loop.writes.begin(), loop.writes.end(), k.reads[0]) != loop.writes.end() &&
            std::any_of(loop.reads.begin(), loop.reads.end(), [&](const Value* v) {
-             return v->def == nullptr && v->type == k.reads[0]->type;
+             const bool taken = !k.move().results.empty() && v->def != nullptr &&
+                                v->def->kind == Kind::kDynamicSlice;
+             return taken ? v->type.count() == k.reads[0]->type.count()
+                          : v->def == nullptr && v->type == k.reads[0]->type;
            });
   });
 }

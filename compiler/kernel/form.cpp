@@ -68,12 +68,15 @@ class RegionFusion : public Fusion {
     const Op* ret = region_.terminator();
     if (parent_ == nullptr) {
       for (size_t i = 0; i < ret->operands.size(); ++i) {
-        place_result(ret->operands[i], i);
+        if (!facts_.result_stacks().holds(i)) {
+          place_result(ret->operands[i], i);
+        }
       }
     } else {
+      place_loop_results();
       const Op& owner = *region_.parent;
       const CountedLoop* loop = facts_.counted(owner);
-      place_yield(*ret, loop == nullptr ? std::nullopt : std::optional(loop->index), *this);
+      place_yield(*ret, loop, facts_, *this);
     }
     finish();
     return std::move(program_);
@@ -90,6 +93,12 @@ class RegionFusion : public Fusion {
     for (const Value* v : made) {
       producers_.note(v, at);
     }
+  }
+  void give(Kernel kernel) override {
+    producers_.give(kernel.out);
+    program_.kernels.push_front(std::move(kernel));
+    renumber(program_, program_.kernels.begin());
+    producers_.forget_latest();
   }
   std::optional<NestAccess> view(const Value* v) override {
     try {
@@ -167,7 +176,8 @@ class RegionFusion : public Fusion {
   }
 
   void visit(const Op* op) {
-    if (is_cheap(op->kind) || facts_.skipped(*op)) {
+    if (is_cheap(op->kind) || facts_.skipped(*op) ||
+        facts_.result_stacks().results(*op) != nullptr) {
       return;
     }
     check_together(*op);
@@ -463,7 +473,8 @@ class RegionFusion : public Fusion {
 
   Kernel* insert(Kernel kernel, int at) {
     auto it = program_.kernels.end();
-    while (at >= 0 && it != program_.kernels.begin() && std::prev(it)->order >= at) {
+    while (at >= 0 && it != program_.kernels.begin() && std::prev(it)->order >= at &&
+           std::prev(it)->move().arguments.empty()) {  // what is given stays in front
       --it;
     }
     it = program_.kernels.insert(it, std::move(kernel));
@@ -526,6 +537,19 @@ class RegionFusion : public Fusion {
     insert(std::move(k), -1);
   }
 
+  // Behind all that reads the arguments whose memory they take.
+  void place_loop_results() {
+    for (const auto& op : region_.ops) {
+      if (const std::vector<size_t>* results = facts_.result_stacks().results(*op)) {
+        Kernel k(KernelClass::kCopyOut);
+        k.out = op->operands[1];
+        k.as<MovePart>().results = *results;
+        k.reads = {dense(k.out)};
+        insert(std::move(k), -1);
+      }
+    }
+  }
+
   void finish() {
     program_.made_ops = std::move(made_ops_);
     for (const RegionFusion* f = this; f != nullptr; f = f->parent_) {
@@ -556,7 +580,8 @@ class RegionFusion : public Fusion {
 }  // namespace
 
 KernelProgram form_kernels(const Module& module, const FormOptions& options) {
-  return RegionFusion(module, module.main->body, ControlFacts(module, options.table_words), nullptr,
+  return RegionFusion(module, module.main->body,
+                      ControlFacts(module, options.table_words, options.results_in_loops), nullptr,
                       {}, options)
       .run();
 }

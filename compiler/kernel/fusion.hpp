@@ -21,6 +21,8 @@ class Fusion {
   // A buffer and strides along its dims; copies the value where no strides read it.
   virtual NestAccess strided(const Value* v) = 0;
   virtual void add(Kernel kernel) = 0;  // behind all others
+  // In front of all others; its result is there as what comes from outside.
+  virtual void give(Kernel kernel) = 0;
   // Strides over a buffer if `v` can be read so; never copies.
   virtual std::optional<NestAccess> view(const Value* v) = 0;
   virtual const Op* only_reader(const Value* v) = 0;  // null: none or several

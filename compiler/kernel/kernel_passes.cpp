@@ -9,6 +9,7 @@
 #include "kernel/late_updates.hpp"
 #include "kernel/one_result.hpp"
 #include "kernel/recompute.hpp"
+#include "kernel/result_stacks.hpp"
 #include "kernel/verify_kernels.hpp"
 
 namespace tpu::compiler {
@@ -72,7 +73,7 @@ constexpr PassRow kPasses[] = {
     {"form", 7,
      [](KernelProgram& p, KernelContext& c, PassLog&) {
        p = form_kernels(c.module, {c.piece, c.bucket_bytes, c.least_memory, !c.one_result,
-                                   slot_table_words(c.board.core.smem_kib)});
+                                   slot_table_words(c.board.core.smem_kib), c.results_in_loops});
      }},
     {"one_result", 1,
      [](KernelProgram& p, KernelContext& c, PassLog&) {
@@ -167,6 +168,12 @@ double kernel_pass_weight() {
 KernelProgram run_kernel_passes(KernelContext& context, const KernelPassOptions& options) {
   KernelProgram program;
   run_pass_list(program, kernel_passes(context), options);
+  if (context.results_in_loops && !may_write_results_in_loops(*context.module.main, program)) {
+    context.results_in_loops = false;
+    context.sharded = {};
+    program = {};
+    run_pass_list(program, kernel_passes(context), options);
+  }
   return program;
 }
 

@@ -33,6 +33,7 @@ struct KernelContext {
   bool least_memory = false;     // time is spent where that needs fewer bytes of HBM
   bool early_exchanges = true;   // kernels run beside exchanges
   bool pieced_exchanges = true;  // and products beside pieces of them
+  bool results_in_loops = true;  // loops write results of the program (result_stacks.hpp)
   bool shard_updates = false;
   bool only_faster = false;  // updates are sharded only where the board gains by it
   ShardReport sharded = {};  // what shard_update did
@@ -72,8 +73,9 @@ struct FormOptions {
   // Operations on arrays of the size of a large argument join a kernel only if that makes or reads
   // what they read.
   bool updates_apart = true;
-  // Of SMEM, for the slots of arguments that loops take one by one.
+  // Of SMEM, for the slots that loops take one by one: of arguments, and of results.
   int64_t table_words = 0;
+  bool results_in_loops = false;
 };
 KernelProgram form_kernels(const Module& module, const FormOptions& options);
 

@@ -118,8 +118,10 @@ struct ExchangePart {
 };
 
 struct MovePart {
-  View source;                     // pad: strides of reads[0] along the operand's dims
-  size_t result = 0;               // copy_out: result number
+  View source;        // pad: strides of reads[0] along the operand's dims
+  size_t result = 0;  // copy_out: result number
+  // copy_out in a loop: numbers of the results, one in each iteration.
+  std::vector<size_t> results = {};
   NestAccess view;                 // dynamic_slice: operand; dynamic_update: update
   std::vector<NestAccess> starts;  // of dynamic slices; no value: the sequencer computes it
   // dynamic_slice of a stack of arguments: the one that each iteration reads; no view and starts.

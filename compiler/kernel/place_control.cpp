@@ -89,7 +89,7 @@ void place_dynamic_slice(const Op& op, const ControlFacts& facts, Fusion& fusion
       }
     }
     k.writes = {k.out};
-    fusion.add(std::move(k));
+    fusion.give(std::move(k));
     return;
   }
   fusion.materialise(op.operands[0]);
@@ -127,7 +127,8 @@ void place_control(const Op& op, const ControlFacts& facts, const CoreClasses& t
   }
   if (is_while) {
     for (size_t i = 0; i < op.operands.size(); ++i) {
-      const bool counter = counted != nullptr && counted->index == i;
+      const bool counter =
+          (counted != nullptr && counted->index == i) || facts.result_stacks().is_stack(op, i);
       const bool overwritten = counted != nullptr && !counter && is_overwritten(op, *counted, i);
       part.overwritten.push_back(overwritten);
       part.carried.push_back(counter       ? nullptr
@@ -148,18 +149,22 @@ void place_control(const Op& op, const ControlFacts& facts, const CoreClasses& t
   }
   find_captures(k);
   for (size_t i = 0; i < op.results.size(); ++i) {
-    if (counted == nullptr || counted->index != i) {
+    if ((counted == nullptr || counted->index != i) && !facts.result_stacks().is_stack(op, i)) {
       k.writes.push_back(op.result(i));
     }
   }
   fusion.add(std::move(k));
 }
 
-void place_yield(const Op& ret, std::optional<size_t> skip, Fusion& fusion) {
+void place_yield(const Op& ret, const CountedLoop* counted, const ControlFacts& facts,
+                 Fusion& fusion) {
   Kernel k(KernelClass::kYield);
   k.ops = {&ret};
+  const Op& owner = *ret.parent->parent;
   for (size_t i = 0; i < ret.operands.size(); ++i) {
-    k.as<ControlPart>().carried.push_back(skip == i ? nullptr : fusion.dense(ret.operands[i]));
+    const bool skip =
+        (counted != nullptr && counted->index == i) || facts.result_stacks().is_stack(owner, i);
+    k.as<ControlPart>().carried.push_back(skip ? nullptr : fusion.dense(ret.operands[i]));
     if (k.control().carried.back() != nullptr) {
       k.reads.push_back(k.control().carried.back());
     }

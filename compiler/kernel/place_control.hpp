@@ -11,7 +11,9 @@ void place_dynamic_update(const Op& op, const ControlFacts& facts, Fusion& fusio
 // while, if, case. `together`: of the region around it.
 void place_control(const Op& op, const ControlFacts& facts, const CoreClasses& together,
                    Fusion& fusion);
-// The end of a region: its results in buffers. `skip`: carried value that the sequencer counts.
-void place_yield(const Op& ret, std::optional<size_t> skip, Fusion& fusion);
+// The end of a region: its results in buffers, without what the sequencer counts (`counted`: of the
+// loop) and stacks of results.
+void place_yield(const Op& ret, const CountedLoop* counted, const ControlFacts& facts,
+                 Fusion& fusion);
 
 }  // namespace tpu::compiler

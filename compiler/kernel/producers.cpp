@@ -26,7 +26,8 @@ bool Producers::is_local(const Op* op) const {
 }
 
 bool Producers::waits(const Value* root) const {
-  return root->def != nullptr && !made(root) && !is_cheap(root->def->kind) && is_local(root->def);
+  return root->def != nullptr && !made(root) && !given_.contains(root) &&
+         !is_cheap(root->def->kind) && is_local(root->def);
 }
 
 int Producers::latest(const Value* v) const {

@@ -16,6 +16,8 @@ class Producers {
   Producers(const Region& region, const Region& made, const NestContext& views);
 
   void note(const Value* v, const Kernel* k) { made_by_[v] = k; }
+  // The value is there before any kernel of the region runs, as what comes from outside.
+  void give(const Value* v) { given_.insert(v); }
   bool made(const Value* v) const { return made_by_.contains(v); }
   // Place of the kernel that makes the value; -1: it comes from outside.
   int position(const Value* v) const;
@@ -43,6 +45,7 @@ class Producers {
   const NestContext& views_;
   std::unordered_set<const Op*> local_;
   std::map<const Value*, const Kernel*> made_by_;
+  std::unordered_set<const Value*> given_;
   bool has_barriers_ = false;
   mutable std::unordered_map<const Op*, int> latest_;   // of latest_of
   mutable std::unordered_map<const Op*, int> awaited_;  // by barriers

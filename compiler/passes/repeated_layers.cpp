@@ -42,6 +42,22 @@ Attrs without_channel(Attrs attrs) {
   return attrs;
 }
 
+std::string layer_text(const Op& op) {
+  std::string text{kind_name(op.kind)};
+  text += to_string(without_channel(op.attrs));
+  for (const Value* v : op.operands) {
+    text += ' ' + to_string(v->type);
+  }
+  text += " ->";
+  for (const auto& result : op.results) {
+    text += ' ' + to_string(result->type);
+  }
+  for (const auto& region : op.regions) {
+    text += '\n' + print(*region);
+  }
+  return text;
+}
+
 std::string_view RepeatedLayers::plan(const Uses& uses) {
   for (;;) {
     shift();
@@ -141,7 +157,7 @@ std::string_view RepeatedLayers::find_sources() {
       sources_[i].push_back(*source);
     }
   }
-  return carried_.empty() ? "layers do not read each other" : "";
+  return carried_.empty() && !given_ ? "layers do not read each other" : "";
 }
 
 std::optional<RepeatedLayers::Source> RepeatedLayers::source_of(size_t i, size_t k) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -53,11 +54,20 @@ class RepeatedLayers {
     size_t layer = 0, op = 0;
   };
 
+  // Where the layers begin. Chosen: where the fewest bytes cross, and they read each other. Given:
+  // where the list says, and they may be independent of each other.
+  enum class Begin : uint8_t { kChosen, kGiven };
+
   // `list`: the ops that `repeat` counts; all must outlive this. `fewest`: layers, fewer are not
   // planned.
   RepeatedLayers(const std::vector<Op*>& list, const Repeat& repeat, const Stacks& stacks,
-                 size_t fewest)
-      : list_(list), repeat_(repeat), stacks_(stacks), fewest_(fewest) {}
+                 size_t fewest, Begin begin = Begin::kChosen)
+      : list_(list),
+        repeat_(repeat),
+        given_(begin == Begin::kGiven),
+        shifted_(given_),
+        stacks_(stacks),
+        fewest_(fewest) {}
 
   // Nothing: they can be a loop. Else why not. Layers at the ends that differ are left out.
   std::string_view plan(const Uses& uses);
@@ -90,7 +100,8 @@ class RepeatedLayers {
 
   const std::vector<Op*>& list_;
   Repeat repeat_;
-  bool shifted_ = false;
+  const bool given_;
+  bool shifted_;
   const Stacks& stacks_;
   const size_t fewest_;
   std::unordered_map<const Op*, Place> place_;
@@ -103,5 +114,8 @@ class RepeatedLayers {
 
 // Attributes of layers are equal whatever the numbers of their channels.
 Attrs without_channel(Attrs attrs);
+
+// Ops of equal text do the same with operands of equal types: kind, attributes, types, regions.
+std::string layer_text(const Op& op);
 
 }  // namespace tpu::compiler

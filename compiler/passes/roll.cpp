@@ -11,6 +11,7 @@
 
 #include "ir/control.hpp"
 #include "passes/layer_cut.hpp"
+#include "passes/layer_tails.hpp"
 #include "passes/repeated_layers.hpp"
 #include "passes/repeats.hpp"
 #include "passes/rewriter.hpp"
@@ -43,19 +44,7 @@ std::string signature(const Op& op, size_t place) {
       (!op.regions.empty() && !free_values(op).empty())) {
     return "only " + std::to_string(place);
   }
-  std::string text{kind_name(op.kind)};
-  text += to_string(without_channel(op.attrs));
-  for (const Value* v : op.operands) {
-    text += ' ' + to_string(v->type);
-  }
-  text += " ->";
-  for (const auto& result : op.results) {
-    text += ' ' + to_string(result->type);
-  }
-  for (const auto& region : op.regions) {
-    text += '\n' + print(*region);
-  }
-  return text;
+  return layer_text(op);
 }
 
 // Writes the loop. Carried: the counter, what the next layer reads, results of the last layer, and
@@ -355,25 +344,159 @@ bool recompute_in_later_layers(Region& main, const std::vector<Op*>& list,
   return any;
 }
 
-// Puts a loop in the place of the layers. They stay alive in `old`, since maps name them.
-void replace_layers(Region& main, const RepeatedLayers& layers, const Uses& uses, Stacks& stacks,
-                    std::vector<std::unique_ptr<Op>>& old) {
+// Places each op behind what it needs, and otherwise where it is.
+void order_by_operands(Region& region) {
+  std::vector<std::unique_ptr<Op>> all;
+  all.swap(region.ops);
+  std::unordered_map<const Op*, size_t> at;
+  for (size_t i = 0; i < all.size(); ++i) {
+    at[all[i].get()] = i;
+  }
+  std::vector<size_t> waiting;
+  for (size_t first = 0; first < all.size(); ++first) {
+    waiting.push_back(first);
+    while (!waiting.empty()) {
+      std::unique_ptr<Op>& op = all[waiting.back()];
+      bool ready = true;
+      for (const Value* v : op == nullptr ? std::vector<Value*>{} : dependencies(*op)) {
+        const auto maker = at.find(v->def);
+        if (maker != at.end() && all[maker->second] != nullptr) {
+          waiting.push_back(maker->second);
+          ready = false;
+          break;
+        }
+      }
+      if (ready) {
+        waiting.pop_back();
+        if (op != nullptr) {
+          region.ops.push_back(std::move(op));
+        }
+      }
+    }
+  }
+}
+
+// The last op of main that the layers have of the first `ops` of each.
+const Op* last_of(const Region& main, const RepeatedLayers& layers, size_t ops) {
+  const Op* last = nullptr;
+  for (const auto& op : main.ops) {
+    const auto place = op->results.empty() ? std::nullopt : layers.place_of(op->result(0));
+    last = place && place->op < ops ? op.get() : last;
+  }
+  return last;
+}
+
+// Puts a loop in the place of the layers, behind `last`. They stay alive in `old`, since maps name
+// them. Ops of the layers behind it, which are of their tails, may be anywhere.
+void replace_layers(Region& main, const RepeatedLayers& layers, const Op* last, const Uses& uses,
+                    Stacks& stacks, std::vector<std::unique_ptr<Op>>& old) {
   std::vector<std::unique_ptr<Op>> all;
   all.swap(main.ops);
-  const Op* first = layers.op(0, 0);
-  const Op* last = layers.op(layers.layers() - 1, layers.ops() - 1);
-  auto at = all.begin();
-  for (; at->get() != first; ++at) {
-    main.ops.push_back(std::move(*at));
+  ValueMap behind;
+  for (auto& op : all) {
+    const bool here = op.get() == last;
+    (layers.holds(op.get()) ? old : main.ops).push_back(std::move(op));
+    if (here) {
+      behind = LoopWriter(layers, main, stacks).write(uses);
+    }
   }
-  for (bool inside = true; inside; ++at) {
-    inside = at->get() != last;
-    (layers.holds(at->get()) ? old : main.ops).push_back(std::move(*at));
-  }
-  const ValueMap behind = LoopWriter(layers, main, stacks).write(uses);
-  main.ops.insert(main.ops.end(), std::make_move_iterator(at), std::make_move_iterator(all.end()));
   replace_all_uses(main, behind);
 }
+
+// Layers one behind the other in a list of their own.
+struct ListedLayers {
+  std::vector<Op*> list;
+  Repeat repeat;
+
+  explicit ListedLayers(const std::vector<std::vector<Op*>>& layers)
+      : repeat{0, layers.at(0).size(), layers.size(), 0} {
+    for (const auto& ops : layers) {
+      list.insert(list.end(), ops.begin(), ops.end());
+    }
+  }
+};
+
+// Each layer with its part of a phase of the tails.
+std::vector<std::vector<Op*>> with_tails(const RepeatedLayers& layers,
+                                         const std::vector<std::vector<Op*>>& tails) {
+  std::vector<std::vector<Op*>> all(layers.layers());
+  for (size_t t = 0; t < all.size(); ++t) {
+    for (size_t i = 0; i < layers.ops(); ++i) {
+      all[t].push_back(layers.op(t, i));
+    }
+    all[t].insert(all[t].end(), tails[t].begin(), tails[t].end());
+  }
+  return all;
+}
+
+// Makes loops of layers, and of what is done behind them for each.
+class Roller {
+ public:
+  Roller(Region& main, PassLog* log) : main_(main), log_(log) {}
+
+  void roll(const std::vector<Op*>& list, const Repeat& repeat,
+            const std::unordered_set<const Op*>& runs) {
+    const Uses uses = compute_uses(main_);
+    RepeatedLayers layers(list, repeat, stacks_, kFewestLayers);
+    if (const std::string_view why = layers.plan(uses); !why.empty()) {
+      give_up(why);
+      return;
+    }
+    const LayerTails tails = find_tails(main_, layers, runs, uses);
+    if (tails.phases.empty()) {
+      replace(layers, layers.ops(), uses);
+      return;
+    }
+    const ListedLayers longer(with_tails(layers, tails.phases[0]));
+    RepeatedLayers all(longer.list, longer.repeat, stacks_, kFewestLayers,
+                       RepeatedLayers::Begin::kGiven);
+    if (const std::string_view why = all.plan(uses);
+        !why.empty() || all.layers() != layers.layers()) {
+      give_up(why.empty() ? "too few layers have equal tails" : why);
+      replace(layers, layers.ops(), uses);
+      return;
+    }
+    replace(all, layers.ops(), uses);
+    for (size_t phase = 1; phase < tails.phases.size(); ++phase) {
+      roll_tails(tails.phases[phase]);
+    }
+    order_by_operands(main_);
+  }
+
+  std::vector<RolledLayers> rolled() { return std::move(rolled_); }
+
+ private:
+  void give_up(std::string_view why) {
+    if (log_ != nullptr) {
+      log_->gave_up(why);
+    }
+  }
+
+  void roll_tails(const std::vector<std::vector<Op*>>& tails) {
+    const Uses uses = compute_uses(main_);
+    const ListedLayers listed(tails);
+    RepeatedLayers layers(listed.list, listed.repeat, stacks_, kFewestLayers,
+                          RepeatedLayers::Begin::kGiven);
+    if (const std::string_view why = layers.plan(uses); !why.empty()) {
+      give_up(why);
+      return;
+    }
+    replace(layers, 0, uses);
+  }
+
+  // `tail`: the first op that is of a tail.
+  void replace(const RepeatedLayers& layers, size_t tail, const Uses& uses) {
+    rolled_.push_back({layers.layers(), layers.ops(), layers.op(0, 0)->loc});
+    const Op* last = last_of(main_, layers, tail == 0 ? layers.ops() : tail);
+    replace_layers(main_, layers, last, uses, stacks_, old_);
+  }
+
+  Region& main_;
+  PassLog* log_;
+  std::vector<std::unique_ptr<Op>> old_;
+  Stacks stacks_;
+  std::vector<RolledLayers> rolled_;
+};
 
 }  // namespace
 
@@ -385,23 +508,17 @@ std::vector<RolledLayers> roll_layers(Module& module, PassLog* log) {
     list = listed(main);
     repeats = repeats_of(list);
   }
-  std::vector<std::unique_ptr<Op>> old;
-  Stacks stacks;
-  std::vector<RolledLayers> rolled;
+  std::unordered_set<const Op*> runs;
   for (const Repeat& repeat : repeats) {
-    const Uses uses = compute_uses(main);
-    RepeatedLayers layers(list, repeat, stacks, kFewestLayers);
-    if (const std::string_view why = layers.plan(uses); !why.empty()) {
-      if (log != nullptr) {
-        log->gave_up(why);
-      }
-      continue;
-    }
-    rolled.push_back({layers.layers(), layers.ops(), layers.op(0, 0)->loc});
-    replace_layers(main, layers, uses, stacks, old);
+    runs.insert(list.begin() + static_cast<ptrdiff_t>(repeat.first),
+                list.begin() + static_cast<ptrdiff_t>(repeat.end()));
+  }
+  Roller roller(main, log);
+  for (const Repeat& repeat : repeats) {
+    roller.roll(list, repeat, runs);
   }
   module.number_ops();
-  return rolled;
+  return roller.rolled();
 }
 
 }  // namespace tpu::compiler

@@ -20,7 +20,8 @@ struct MovingAddress {
   bool operator==(const MovingAddress&) const = default;
 };
 
-// Entry i: the slot in iteration i. The loop is entered from main alone.
+// Entry i: the slot in iteration i, from that of the operand on. The loop is entered from main
+// alone.
 struct SlotTable {
   int64_t counter_smem = -1;
   std::vector<int> slots;

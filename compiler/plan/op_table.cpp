@@ -38,7 +38,9 @@ uint32_t OpTable::id(const Kernel& k) {
     info.name += "+" + std::to_string(k.ops.size() - kNames) + " more";
   }
   if (k.kind == KernelClass::kCopyOut) {
-    info.name = "result " + std::to_string(k.move().result);
+    const auto& results = k.move().results;  // of a loop
+    info.name = "result " + std::to_string(results.empty() ? k.move().result : results[0]) +
+                (results.empty() ? "" : ", ..");
   }
   for (const Op* op : k.ops) {
     if (!op->loc->frames.empty()) {

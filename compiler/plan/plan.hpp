@@ -77,6 +77,8 @@ std::optional<Step> plan_dynamic(PlanContext& ctx, const Kernel& k);
 bool read_in_place(PlanContext& ctx, const Kernel& k);
 // Else a slice of a stack of arguments is a copy of this iteration's argument.
 void copy_argument(PlanContext& ctx, const Kernel& k);
+// A result that the loop writes, one in each iteration, is copied there unless it was made there.
+void copy_loop_result(PlanContext& ctx, const Kernel& k);
 // Before the body of the loop is planned: what only goes into a part of a carried array is made
 // there.
 void write_in_place(PlanContext& ctx, const KernelProgram& body);

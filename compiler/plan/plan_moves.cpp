@@ -136,6 +136,10 @@ std::optional<Step> plan_host(PlanContext& ctx, const Kernel& k) {
 
 std::optional<Step> plan_copy_out(PlanContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
+  if (!k.move().results.empty()) {
+    copy_loop_result(ctx, k);
+    return begin_step(ctx, k);
+  }
   save_overwritten_arguments(ctx, id);
   const Buffer& b = ctx.memory.at(k.reads[0]);
   const SlotPlace& place = ctx.slots.results[k.move().result];

@@ -3,8 +3,10 @@
 // a piece of the value from HBM, or to it, goes to the array itself.
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "ir/counter_values.hpp"
+#include "plan/in_place.hpp"
 #include "plan/plan.hpp"
 
 namespace tpu::compiler {
@@ -124,9 +126,22 @@ const Kernel* only_update(const Kernel& loop, const KernelProgram& body, size_t 
   return update;
 }
 
+// The slot of this iteration.
+Placement home_in(PlanContext& ctx, std::vector<int> slots) {
+  Placement home;
+  home.slot = *std::ranges::min_element(slots);
+  for (int& slot : slots) {
+    slot -= home.slot;
+  }
+  home.table = ctx.moving.add_table(ctx.loops.back().counter_smem, slots);
+  if (home.table == 0) {
+    throw Error("internal: too many tables of slots");
+  }
+  return home;
+}
+
 // This iteration's argument.
 Placement argument_home(PlanContext& ctx, const Kernel& k) {
-  Placement home;
   std::vector<int> slots;
   for (const Value* v : k.move().arguments) {
     const Buffer& b = ctx.memory.at(v);
@@ -135,12 +150,32 @@ Placement argument_home(PlanContext& ctx, const Kernel& k) {
     }
     slots.push_back(b.slot);
   }
-  home.slot = 0;
-  home.table = ctx.moving.add_table(ctx.loops.back().counter_smem, slots);
-  if (home.table == 0) {
-    throw Error("internal: too many tables of slots");
+  return home_in(ctx, std::move(slots));
+}
+
+// This iteration's result.
+Placement result_home(PlanContext& ctx, const Kernel& k) {
+  std::vector<int> slots;
+  for (const size_t result : k.move().results) {
+    slots.push_back(ctx.slots.results[result].slot);
   }
-  return home;
+  return home_in(ctx, std::move(slots));
+}
+
+// True if the part may lie in the memory of the results while the loop still reads the arguments
+// that have lain there: kernels behind the one that makes it do not.
+bool may_replace_arguments(PlanContext& ctx, const Kernel& k, const KernelProgram& body) {
+  std::set<const Value*> replaced;  // for look-up only
+  for (const size_t result : k.move().results) {
+    if (const Value* v = ctx.slots.results[result].replaces) {
+      replaced.insert(v);
+    }
+  }
+  return std::ranges::all_of(body.kernels, [&](const Kernel& slice) {
+    return std::ranges::none_of(slice.move().arguments,
+                                [&](const Value* v) { return replaced.contains(v); }) ||
+           may_replace(body, k.reads[0], slice.out);
+  });
 }
 
 bool read_argument(PlanContext& ctx, const Kernel& k, const KernelProgram& body) {
@@ -201,7 +236,45 @@ bool read_in_place(PlanContext& ctx, const Kernel& k) {
   return true;
 }
 
+void copy_loop_result(PlanContext& ctx, const Kernel& k) {
+  const Buffer& part = ctx.memory.at(k.reads[0]);
+  const Placement home = result_home(ctx, k);
+  const bool there = part.slot == home.slot && part.table == home.table && part.in_hbm;
+  if (part.bytes > 0 && !there) {
+    ctx.memory.move({place_of(part), home_of(home), part.bytes, elem_bytes(part.value->type.elem),
+                     ctx.ops.id(k)});
+  }
+}
+
+// What only becomes a result is made there.
+static void write_results(PlanContext& ctx, const KernelProgram& body) {
+  std::set<const Value*> known;
+  for (const Kernel& k : body.kernels) {
+    if (k.kind != KernelClass::kCopyOut || !known.insert(k.reads[0]).second) {
+      continue;
+    }
+    const Kernel* maker = maker_of(body, k.reads[0]);
+    Buffer* part = maker == nullptr ? nullptr : ctx.memory.find(k.reads[0]);
+    if (part == nullptr || part->bytes == 0 || part->slot >= 0 || part->target >= 0 ||
+        (maker->kind != KernelClass::kLoop && maker->kind != KernelClass::kContract) ||
+        !may_replace_arguments(ctx, k, body) ||
+        !all_readers(body, k.reads[0], [](const Kernel& reader) {
+          return follows_places(reader.kind) || reader.kind == KernelClass::kYield ||
+                 reader.kind == KernelClass::kCopyOut;
+        })) {
+      continue;
+    }
+    const Placement home = result_home(ctx, k);
+    ctx.memory.touch(*part);
+    part->slot = home.slot;
+    part->table = home.table;
+    part->offset = 0;
+    part->must_store = true;
+  }
+}
+
 void write_in_place(PlanContext& ctx, const KernelProgram& body) {
+  write_results(ctx, body);
   const Kernel& loop = *ctx.loops.back().kernel;
   if (!counts_iterations(*loop.control().counted)) {
     return;
