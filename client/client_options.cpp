@@ -32,6 +32,7 @@ struct ClientTexts {
   std::string platform = "tpu";
   std::string style = "best";
   std::string fit = "auto";
+  std::string roll_layers = "auto";
   std::string call_log;
   std::string cache;
   uint64_t cache_mib = 1024;
@@ -201,6 +202,9 @@ ClientOptions read_client_options(const Environment& environment) {
   options.call_log = reading.client.call_log;
   options.style = compiler::style_names().at(reading.client.style);
   options.fit = reading.client.fit == "auto";
+  options.roll_layers = reading.client.roll_layers == "on"    ? compiler::RollLayers::kOn
+                        : reading.client.roll_layers == "off" ? compiler::RollLayers::kOff
+                                                              : compiler::RollLayers::kAuto;
   options.cache = reading.client.cache != "off";
   options.cache_folder = reading.client.cache;
   options.cache_mib = reading.client.cache_mib;

@@ -19,6 +19,7 @@ struct ClientOptions {
   std::string call_log;  // "stderr", a file, or empty: none
   compiler::Style style = compiler::Style::kBest;
   bool fit = true;            // a program that is too large for HBM computes values again
+  compiler::RollLayers roll_layers = compiler::RollLayers::kAuto;
   bool cache = true;          // keep executables on disk
   std::string cache_folder;   // empty: none can be named (no home folder)
   uint64_t cache_mib = 1024;  // most that the folder is to hold

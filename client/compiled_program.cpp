@@ -45,6 +45,9 @@ std::string form_text(const ProgramForm& form) {
   if (!ProcessBoard::options().fit) {
     text += " as it is ";
   }
+  if (ProcessBoard::options().roll_layers != compiler::RollLayers::kAuto) {
+    text += ProcessBoard::options().roll_layers == compiler::RollLayers::kOn ? " rolled " : " flat ";
+  }
   if (import != usual.import) {
     text += std::to_string(import.replicas) + "x" + std::to_string(import.partitions) +
             (import.layouts ? " layouts " : " ");
@@ -108,6 +111,7 @@ compiler::CompileOptions usual_options() {
   compiler::CompileOptions options;
   options.style = ProcessBoard::options().style;
   options.fit = ProcessBoard::options().fit;
+  options.roll_layers = ProcessBoard::options().roll_layers;
   return options;
 }
 
@@ -126,6 +130,9 @@ compiler::Compiled compiled(std::span<const std::byte> artifact, const ProgramFo
     notes.insert(notes.end(), made.report.unsharded.begin(), made.report.unsharded.end());
   }
   for (std::string& line : compiler::describe_moved(made.report.moved)) {
+    notes.push_back(std::move(line));
+  }
+  for (std::string& line : compiler::describe_rolled(made.report.rolled)) {
     notes.push_back(std::move(line));
   }
   return made;

@@ -29,6 +29,7 @@ TEST(ClientOptions, OfAnEmptyEnvironmentAreTheDefaults) {
   EXPECT_EQ(options.open.preset, driver::OpenOptions().preset);
   EXPECT_EQ(options.style, compiler::Style::kBest);
   EXPECT_TRUE(options.fit);
+  EXPECT_EQ(options.roll_layers, compiler::RollLayers::kAuto);
   EXPECT_TRUE(options.cache);
   EXPECT_EQ(options.call_log, "");
   EXPECT_TRUE(options.monitor);
@@ -40,6 +41,7 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
                                                      {"TPUBOARD_SET", ";core.clock_mhz=700;;a=b;"},
                                                      {"TPUBOARD_STYLE", "xla2023"},
                                                      {"TPUBOARD_FIT", "off"},
+                                                     {"TPUBOARD_ROLL_LAYERS", "on"},
                                                      {"TPUBOARD_THREADS", "3"},
                                                      {"TPUBOARD_SIMD", "avx2"},
                                                      {"TPUBOARD_TIME_LIMIT", "0.5"},
@@ -65,6 +67,7 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
   EXPECT_THAT(options.open.overrides, ElementsAre("core.clock_mhz=700", "a=b"));
   EXPECT_EQ(options.style, compiler::Style::kXla2023);
   EXPECT_FALSE(options.fit);
+  EXPECT_EQ(options.roll_layers, compiler::RollLayers::kOn);
   EXPECT_EQ(options.open.sim.threads, 3);
   EXPECT_EQ(options.open.sim.simd, "avx2");
   EXPECT_EQ(options.open.time_limit, 0.5);
