@@ -136,7 +136,8 @@ tpu::compiler::Compiled compiled(const Arguments& a, const tpu::spec::BoardParam
   if (a.dumps.empty()) {
     options.progress = [&](const std::string& stage, double done) { bar.share(done, stage); };
   }
-  return tpu::compiler::compile(tpu::compiler::import_program_file(a.input), board, options);
+  return tpu::compiler::compile([&] { return tpu::compiler::import_program_file(a.input); }, board,
+                                options);
 }
 
 tpu::compiler::CompileOptions options_of(const Arguments& a) {

@@ -323,11 +323,9 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
   return out;
 }
 
-Compiled compile(std::span<const std::byte> artifact, const std::string& name,
-                 const spec::BoardParams& board, const CompileOptions& options) {
-  const auto attempt = [&](const CompileOptions& how) {
-    return compile(imported(artifact, name, how.import, how.partitioner, how.rng_seed), board, how);
-  };
+Compiled compile(const std::function<Module()>& import, const spec::BoardParams& board,
+                 const CompileOptions& options) {
+  const auto attempt = [&](const CompileOptions& how) { return compile(import(), board, how); };
   if (options.roll_layers != RollLayers::kAuto) {
     return attempt(options);
   }
@@ -349,6 +347,15 @@ Compiled compile(std::span<const std::byte> artifact, const std::string& name,
       throw ProgramTooLong(both, nullptr, too_long.share());
     }
   }
+}
+
+Compiled compile(std::span<const std::byte> artifact, const std::string& name,
+                 const spec::BoardParams& board, const CompileOptions& options) {
+  return compile(
+      [&] {
+        return imported(artifact, name, options.import, options.partitioner, options.rng_seed);
+      },
+      board, options);
 }
 
 JoinedReplicas joined_program(const std::vector<std::span<const std::byte>>& artifacts,

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -87,7 +88,12 @@ ProgramInterface interface_of(std::span<const std::byte> artifact);
 std::vector<std::vector<Dims>> argument_parts(std::span<const std::byte> artifact,
                                               const ImportOptions& options = {});
 
-// The same of a module as the import makes it (import.hpp).
+// The same of what `import` makes, which is called once more for a program that is too long.
+Compiled compile(const std::function<Module()>& import, const spec::BoardParams& board,
+                 const CompileOptions& options = {});
+
+// The same of a module as the import makes it (import.hpp); RollLayers::kAuto rolls nothing, since a
+// program that is too long is compiled again from the start.
 Compiled compile(Module module, const spec::BoardParams& board, const CompileOptions& options = {});
 
 }  // namespace tpu::compiler
