@@ -18,7 +18,7 @@ struct ClientOptions {
   driver::OpenOptions open;
   std::string call_log;  // "stderr", a file, or empty: none
   compiler::Style style = compiler::Style::kBest;
-  bool fit = true;            // a program that is too large for HBM computes values again
+  bool fit = true;  // a program that is too large for HBM computes values again
   compiler::RollLayers roll_layers = compiler::RollLayers::kAuto;
   bool cache = true;          // keep executables on disk
   std::string cache_folder;   // empty: none can be named (no home folder)

@@ -46,7 +46,8 @@ std::string form_text(const ProgramForm& form) {
     text += " as it is ";
   }
   if (ProcessBoard::options().roll_layers != compiler::RollLayers::kAuto) {
-    text += ProcessBoard::options().roll_layers == compiler::RollLayers::kOn ? " rolled " : " flat ";
+    text +=
+        ProcessBoard::options().roll_layers == compiler::RollLayers::kOn ? " rolled " : " flat ";
   }
   if (import != usual.import) {
     text += std::to_string(import.replicas) + "x" + std::to_string(import.partitions) +

@@ -92,8 +92,8 @@ std::vector<std::vector<Dims>> argument_parts(std::span<const std::byte> artifac
 Compiled compile(const std::function<Module()>& import, const spec::BoardParams& board,
                  const CompileOptions& options = {});
 
-// The same of a module as the import makes it (import.hpp); RollLayers::kAuto rolls nothing, since a
-// program that is too long is compiled again from the start.
+// The same of a module as the import makes it (import.hpp); RollLayers::kAuto rolls nothing, since
+// a program that is too long is compiled again from the start.
 Compiled compile(Module module, const spec::BoardParams& board, const CompileOptions& options = {});
 
 }  // namespace tpu::compiler

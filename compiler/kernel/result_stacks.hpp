@@ -34,8 +34,8 @@ class ResultStacks {
   std::set<size_t> written_;
 };
 
-// A result that takes the memory of a donated argument is written in a loop. True if the argument is
-// read neither behind the loop nor in later iterations.
+// A result that takes the memory of a donated argument is written in a loop. True if the argument
+// is read neither behind the loop nor in later iterations.
 bool may_write_results_in_loops(const Function& main, const KernelProgram& program);
 
 }  // namespace tpu::compiler

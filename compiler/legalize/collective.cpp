@@ -68,9 +68,8 @@ bool closed_under_xor(const Groups& groups) {
     basis.add(core ^ groups[0][0]);
   }
   return std::ranges::all_of(groups, [&](const auto& group) {
-    return group.size() == basis.masks() && std::ranges::all_of(group, [&](int64_t core) {
-             return basis.makes(core ^ group[0]);
-           });
+    return group.size() == basis.masks() &&
+           std::ranges::all_of(group, [&](int64_t core) { return basis.makes(core ^ group[0]); });
   });
 }
 

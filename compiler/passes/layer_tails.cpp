@@ -15,8 +15,8 @@ namespace tpu::compiler {
 
 namespace {
 
-// Of a sum that others than tails read, unless it is returned: a loop has to keep it for all layers.
-// What is not a sum has no fewer bytes than what it is made of.
+// Of a sum that others than tails read, unless it is returned: a loop has to keep it for all
+// layers. What is not a sum has no fewer bytes than what it is made of.
 constexpr int64_t kMostReadBytes = 1 << 16;
 constexpr int kMostRounds = 8;  // each leaves out what does not fit in the one before
 

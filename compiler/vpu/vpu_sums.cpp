@@ -68,8 +68,8 @@ class Mover {
   }
   bool is_invariant(int v) { return (fact(v).in_pre && fact(v).writes == 1) || is_immediate(v); }
 
-  // The operand that is the same in all blocks, behind the other one; `other` < 0: there is none, or
-  // both are.
+  // The operand that is the same in all blocks, behind the other one; `other` < 0: there is none,
+  // or both are.
   std::pair<int, int> parts(const VirtualInsn& sum) {
     const auto [a, b] = std::pair{sum.rs[0], sum.rs[1]};
     if (is_invariant(a) == is_invariant(b)) {

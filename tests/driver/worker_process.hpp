@@ -97,7 +97,8 @@ class WorkerProcess {
   pid_t pid_ = 0;
 };
 
-/// "null", "sim"; behind a Unix socket "worker_null", "worker_sim", behind TCP "tcp_null", "tcp_sim";
+/// "null", "sim"; behind a Unix socket "worker_null", "worker_sim", behind TCP "tcp_null",
+//"tcp_sim";
 /// as two boards "pod_sim".
 inline OpenOptions open_options(const std::string& where) {
   OpenOptions options;

@@ -1,8 +1,9 @@
 // The links that leave a board: what crosses them are messages with a latency, never bandwidth that
-// both boards share. A transfer is a flow in each board on its way; the receiver's board looks at it
-// when its first bytes can have come, and it lands when it is through all of them. Messages of one
-// cycle are taken in the order of their senders, which nothing else in the kernel can change. Timing:
-// docs/pods.md. Not modelled: a receiver's board that is so busy that it holds back the sender.
+// both boards share. A transfer is a flow in each board on its way; the receiver's board looks at
+// it when its first bytes can have come, and it lands when it is through all of them. Messages of
+// one cycle are taken in the order of their senders, which nothing else in the kernel can change.
+// Timing: docs/pods.md. Not modelled: a receiver's board that is so busy that it holds back the
+// sender.
 #pragma once
 
 #include <compare>

@@ -125,8 +125,9 @@ class CutIf {
   using Answered = std::function<void(const RemoteAnswer& answer)>;
   using Told = std::function<void(const GangWork& work)>;
 
-  // A write begins in this cycle, of `bytes` in granules and `fixed` cycles beside those of the way. The receiver looks at it when the first of
-  // them can have come, and its answer comes back. Returns the number of the flow.
+  // A write begins in this cycle, of `bytes` in granules and `fixed` cycles beside those of the
+  // way. The receiver looks at it when the first of them can have come, and its answer comes back.
+  // Returns the number of the flow.
   virtual uint64_t open(const RemoteWrite& write, uint64_t bytes, uint64_t fixed,
                         Answered answered) = 0;
   // The same of a copy from HBM to HBM, which its owner has checked.

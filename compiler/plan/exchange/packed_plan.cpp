@@ -15,8 +15,8 @@ struct Share {
   int64_t at = 0;  // in the area
 };
 
-// What the bytes of an area are a multiple of. Doubling with few stages takes that of halving, as it
-// always did; with more it would send mostly padding.
+// What the bytes of an area are a multiple of. Doubling with few stages takes that of halving, as
+// it always did; with more it would send mostly padding.
 int64_t grain(const Exchange& exchange, bool halves) {
   constexpr size_t kFewStages = 5;
   return halves || exchange.stages() <= kFewStages ? kAlign << exchange.stages() : kAlign;
