@@ -98,7 +98,7 @@ class WorkerProcess {
 };
 
 /// "null", "sim"; behind a Unix socket "worker_null", "worker_sim", behind TCP "tcp_null",
-//"tcp_sim";
+/// "tcp_sim";
 /// as two boards "pod_sim".
 inline OpenOptions open_options(const std::string& where) {
   OpenOptions options;
