@@ -63,9 +63,9 @@ BoardService::BoardService(Channel& channel, const OpenOptions& options, std::fu
               watch_->end();
             }
           },
-          [this] {
+          [this](bool interrupted) {
             if (watch_) {
-              watch_->begin(channel_.socket());
+              watch(interrupted);
             }
           }) {}
 
@@ -125,35 +125,46 @@ std::vector<std::byte> BoardService::read(const Read& read) {
   return pack(Value{value, board().now()});
 }
 
+// The driver's wish that a run ends may have come before this run, or while the board asked the
+// driver: nobody else would find it there. One that is too late ends the next run early, which the
+// driver then begins again.
+void BoardService::watch(bool interrupted) {
+  if (interrupted || channel_.has_rest()) {
+    board_->interrupt();
+  }
+  watch_->begin(channel_.socket());
+}
+
 // In the thread of the board, while the one of serve() waits in run().
 bool BoardService::tell(std::span<const uint32_t> msi) {
   memory_.flush();
   channel_.post(Kind::kMsi, pack(Msi{{msi.begin(), msi.end()}}));
   watch_->end();
   bool done = false;
+  bool interrupted = false;
   try {
     for (bool answered = false; !answered;) {
       const Message message = channel_.receive();
       if (message.kind == Kind::kHandled) {
         done = unpack<Flag>(message.bytes).value;
         answered = true;
-      } else if (message.kind != Kind::kInterrupt) {
+      } else if (message.kind == Kind::kInterrupt) {
+        interrupted = true;
+      } else {
         refuse_message("expected what became of an interrupt");
       }
     }
-  } catch (const Error&) {
-    // serve() finds it: the run ends.
+  } catch (const Error& error) {
+    memory_.lose(error.message());  // serve() finds it
+    interrupted = true;
   }
-  watch_->begin(channel_.socket());
+  watch(interrupted);
   return done;
 }
 
 std::vector<std::byte> BoardService::run(const Run& run) {
   board().limit_run(std::chrono::nanoseconds(std::max<int64_t>(run.limit_ns, 0)));
-  if (channel_.has_rest()) {
-    board().interrupt();  // nothing else can have come behind the call
-  }
-  watch_->begin(channel_.socket());
+  watch(false);
   Stopped stopped;
   try {
     if (run.has_until) {
@@ -285,7 +296,8 @@ bool BoardService::serve_one(Message& message) {
       board().host_prepares(unpack<Flag>(message.bytes).value);
       break;
     case Kind::kInterrupt:
-      break;  // the run that it was for is over
+      board().interrupt();  // of a run that begins yet, or of one that is over
+      break;
     case Kind::kClose:
       message.bytes = pack(close());
       done_();
@@ -300,10 +312,10 @@ bool BoardService::serve_one(Message& message) {
 
 void BoardService::serve() {
   for (;;) {
-    Message message = channel_.receive();
     if (!memory_.trouble().empty()) {
       throw Error(ErrorCode::kUnavailable, memory_.trouble());
     }
+    Message message = channel_.receive();
     Failure failure;
     try {
       if (!serve_one(message)) {

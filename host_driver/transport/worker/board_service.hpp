@@ -31,6 +31,7 @@ class BoardService {
   void map(const Message& message);
   std::vector<std::byte> read(const Read& read);
   std::vector<std::byte> run(const Run& run);
+  void watch(bool interrupted);
   bool tell(std::span<const uint32_t> msi);
   Answer call(const Call& call);
   void name(const Name& name);

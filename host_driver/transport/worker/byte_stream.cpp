@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 #include "transport/worker/frame.hpp"
 
@@ -42,11 +45,30 @@ SocketStream::SocketStream(base::Descriptor socket, bool local)
   set(socket_.number(), IPPROTO_TCP, TCP_USER_TIMEOUT, kPatienceSeconds * 1000);
 }
 
+// One limit for each read would let an end that sends a byte now and then stay for ever.
+void SocketStream::wait_in_time() const {
+  using std::chrono::milliseconds;
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(*end_ - std::chrono::steady_clock::now());
+    pollfd one{socket_.number(), POLLIN, 0};
+    const auto wait = std::clamp<int64_t>(left.count(), 0, std::numeric_limits<int>::max());
+    const int ready = ::poll(&one, 1, static_cast<int>(wait));
+    if (ready > 0) {
+      return;
+    }
+    if (ready == 0 && left.count() <= std::numeric_limits<int>::max()) {
+      throw ConnectionLost("nothing came in time");
+    }
+  }
+}
+
 size_t SocketStream::read(std::span<std::byte> bytes, base::Descriptor* descriptor) {
+  if (end_) {
+    wait_in_time();
+  }
   const ptrdiff_t got = base::receive_some(socket_.number(), bytes, descriptor);
   if (got < 0) {
-    throw ConnectionLost(errno == EAGAIN ? "nothing came in time"
-                                         : std::string(std::strerror(errno)));
+    throw ConnectionLost(std::strerror(errno));
   }
   if (got == 0) {
     throw ConnectionLost("the other end has closed the connection");
@@ -71,8 +93,10 @@ void SocketStream::write(std::span<const std::byte> bytes, int descriptor) {
 void SocketStream::shut_down() { ::shutdown(socket_.number(), SHUT_RDWR); }
 
 void SocketStream::limit_reads(std::chrono::milliseconds limit) {
-  set(socket_.number(), SOL_SOCKET, SO_RCVTIMEO,
-      timeval{limit.count() / 1000, limit.count() % 1000 * 1000});
+  end_ = std::nullopt;
+  if (limit.count() != 0) {
+    end_ = std::chrono::steady_clock::now() + limit;
+  }
 }
 
 }  // namespace tpu::driver::worker

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -26,7 +27,9 @@ class Stream {
   virtual int socket() const = 0;
   /// Descriptors can be sent.
   virtual bool is_local() const { return false; }
-  /// read() throws ConnectionLost after that long; 0: never.
+  /// Bytes have been taken from the socket, and read() has not returned them.
+  virtual bool has_pending() { return false; }
+  /// read() throws ConnectionLost when all calls from now on take that long together; 0: never.
   virtual void limit_reads(std::chrono::milliseconds limit) = 0;
 };
 
@@ -42,8 +45,11 @@ class SocketStream : public Stream {
   void limit_reads(std::chrono::milliseconds limit) override;
 
  private:
+  void wait_in_time() const;
+
   base::Descriptor socket_;
   base::ParentOnly parent_only_;
+  std::optional<std::chrono::steady_clock::time_point> end_;  // of what is read
   const bool local_;
 };
 

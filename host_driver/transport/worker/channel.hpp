@@ -28,7 +28,7 @@ class FrameReader {
   Frame next(size_t most_bytes = kMostFrameBytes, std::span<std::byte> place = {},
              std::vector<std::byte> reuse = {});
   /// Bytes have been taken from the connection and not been returned.
-  bool has_rest() const { return begin_ != end_; }
+  bool has_rest() const { return begin_ != end_ || stream_.has_pending(); }
 
  private:
   void take(std::span<std::byte> bytes);
@@ -72,7 +72,7 @@ class Channel {
   void flush();
 
   /// Sends what was posted and waits for a message. One thread at a time. Throws what Recover
-  /// throws, Error (FailedPrecondition) for another protocol.
+  /// throws.
   Message receive();
   /// The same; bytes of kDmaData go to `place`, if the message has not more, and message.placed
   /// says how many.

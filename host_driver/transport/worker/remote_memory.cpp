@@ -70,20 +70,22 @@ Message RemoteMemory::ask(const Range& range, std::span<std::byte> place) {
   flush();
   channel_.post(Kind::kDmaRead, pack(range));
   before_();
+  bool interrupted = false;
   try {
     for (;;) {
       Message message = channel_.receive_into(place);
       if (message.kind == Kind::kDmaData) {
-        behind_();
+        behind_(interrupted);
         return message;
       }
+      interrupted = true;
       if (message.kind != Kind::kInterrupt) {
         refuse_message("expected the bytes of a transfer");
       }
     }
   } catch (const std::exception& error) {
-    behind_();
-    trouble_ = error.what();
+    lose(error.what());
+    behind_(true);
     return {};
   }
 }

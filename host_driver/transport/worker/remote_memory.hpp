@@ -19,8 +19,10 @@ class RemoteMemory final : public HostMemory {
  public:
   static constexpr uint64_t kMostMappedBytes = uint64_t{64} << 30;
 
-  /// `before`, `behind`: called around what waits for the driver.
-  RemoteMemory(Channel& channel, std::function<void()> before, std::function<void()> behind)
+  /// `before`, `behind`: called around what waits for the driver; the second is told whether the
+  /// driver wants the run to end, or cannot be asked.
+  RemoteMemory(Channel& channel, std::function<void()> before,
+               std::function<void(bool interrupted)> behind)
       : channel_(channel), before_(std::move(before)), behind_(std::move(behind)) {}
 
   /// Throws Error: InvalidArgument, ResourceExhausted.
@@ -33,13 +35,15 @@ class RemoteMemory final : public HostMemory {
   void flush();
   /// Why the driver could not be asked; empty: it could. The board sees memory that is not there.
   const std::string& trouble() const { return trouble_; }
+  void lose(const std::string& why) { trouble_ = why; }
 
  private:
   std::span<std::byte> mapped(uint64_t iova, uint64_t bytes);
   Message ask(const Range& range, std::span<std::byte> place);
 
   Channel& channel_;
-  const std::function<void()> before_, behind_;
+  const std::function<void()> before_;
+  const std::function<void(bool)> behind_;
   std::map<uint64_t, base::SharedMemory> ranges_;
   uint64_t mapped_bytes_ = 0;
   struct Written {

@@ -7,6 +7,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <utility>
@@ -45,6 +46,25 @@ struct FreeSsl {
   void operator()(SSL* ssl) const { ::SSL_free(ssl); }
 };
 using Ssl = std::unique_ptr<SSL, FreeSsl>;
+
+Ssl make_ssl(const TlsContext& context) {
+  ::ERR_clear_error();
+  Ssl ssl(::SSL_new(context.get()));
+  if (!ssl) {
+    throw Error(ErrorCode::kResourceExhausted, "TLS: " + reason());
+  }
+  return ssl;
+}
+
+// Of a key, which is as secret as a token.
+void check_mode(const std::string& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) == 0 && (status.st_mode & 077) != 0) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("{}: others can read the key (mode {:04o}); chmod 600 it", file,
+                            status.st_mode & 07777));
+  }
+}
 
 class TlsStream final : public Stream {
  public:
@@ -110,6 +130,12 @@ class TlsStream final : public Stream {
     }
   }
 
+  // The rest of a read may have other records, or the beginning of one.
+  bool has_pending() override {
+    const base::MutexLock lock(mutex_);
+    return ::SSL_has_pending(ssl_.get()) != 0 ||
+           ::BIO_ctrl_pending(::SSL_get_rbio(ssl_.get())) != 0;
+  }
   void shut_down() override { stream_->shut_down(); }
   int socket() const override { return stream_->socket(); }
   void limit_reads(std::chrono::milliseconds limit) override { stream_->limit_reads(limit); }
@@ -175,12 +201,16 @@ TlsClient::TlsClient(const std::string& ca, std::string host)
 }
 
 std::unique_ptr<Stream> TlsClient::wrap(std::unique_ptr<Stream> stream) const {
-  Ssl ssl(::SSL_new(context_.get()));
-  if (is_address(host_)) {
-    ::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(ssl.get()), host_.c_str());
-  } else {
-    ::SSL_set1_host(ssl.get(), host_.c_str());
-    ::SSL_set_tlsext_host_name(ssl.get(), host_.c_str());
+  Ssl ssl = make_ssl(context_);
+  // Without the name every certificate of the signer would do.
+  const bool named =
+      is_address(host_)
+          ? ::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(ssl.get()), host_.c_str()) == 1
+          : ::SSL_set1_host(ssl.get(), host_.c_str()) == 1 &&
+                ::SSL_set_tlsext_host_name(ssl.get(), host_.c_str()) == 1;
+  if (!named) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' cannot be the name in a certificate: {}", host_, reason()));
   }
   ::SSL_set_connect_state(ssl.get());
   auto made = std::make_unique<TlsStream>(std::move(ssl), std::move(stream));
@@ -198,6 +228,7 @@ TlsServer::TlsServer(const std::string& certificate, const std::string& key)
   if (::X509_cmp_current_time(::X509_get0_notAfter(own)) < 0) {
     refuse_file(certificate, "the certificate has expired");
   }
+  check_mode(key);
   if (::SSL_CTX_use_PrivateKey_file(context_.get(), key.c_str(), SSL_FILETYPE_PEM) != 1 ||
       ::SSL_CTX_check_private_key(context_.get()) != 1) {
     refuse_file(key, "expected the key of the certificate in PEM: " + reason());
@@ -205,7 +236,7 @@ TlsServer::TlsServer(const std::string& certificate, const std::string& key)
 }
 
 std::unique_ptr<Stream> TlsServer::wrap(std::unique_ptr<Stream> stream) const {
-  Ssl ssl(::SSL_new(context_.get()));
+  Ssl ssl = make_ssl(context_);
   ::SSL_set_accept_state(ssl.get());
   auto made = std::make_unique<TlsStream>(std::move(ssl), std::move(stream));
   made->shake_hands();
