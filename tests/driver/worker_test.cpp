@@ -1,10 +1,14 @@
 // A board in another process: bits and cycles of one in this process, what is refused, and what
 // becomes of a program whose connection breaks.
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <openssl/ssl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,15 +19,23 @@
 #include <iterator>
 #include <random>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
+#include "board/board_loader.hpp"
+#include "exe/executable.hpp"
 #include "format/digest.hpp"
+#include "tests/driver/copy_program.hpp"
 #include "tests/driver/cutting_proxy.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "tests/driver/worker_process.hpp"
 #include "transport/worker/address.hpp"
 #include "transport/worker/byte_stream.hpp"
+#include "transport/worker/channel.hpp"
 #include "transport/worker/frame.hpp"
+#ifdef TPUC
+#include "asm/assembler.hpp"
+#endif
 
 namespace tpu::driver {
 namespace {
@@ -117,6 +129,41 @@ TEST(Worker, ItsAddressGoesWithIt) {
   EXPECT_EQ(refusal(next.options(null_board())), "");
   next.stop(SIGTERM);
   EXPECT_FALSE(std::filesystem::exists(worker.address().substr(5)));
+}
+
+// Its socket was removed, and another worker has the name.
+TEST(Worker, LeavesASocketAloneThatIsNotItsOwn) {
+  WorkerProcess worker(null_worker());
+  const std::string path = worker.address().substr(5);
+  std::filesystem::remove(path);
+  ServeOptions serve = null_worker();
+  serve.listen = worker.address();
+  const WorkerProcess next(serve);
+  worker.stop(SIGTERM);
+  EXPECT_TRUE(std::filesystem::exists(path));
+  EXPECT_EQ(refusal(next.options(null_board())), "");
+}
+
+TEST(Worker, AListenerThatIsTooBusyToAcceptIsAlive) {
+  const base::Descriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const std::string path = ::testing::TempDir() + "/busy_worker";
+  std::filesystem::remove(path);
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  std::memcpy(at.sun_path, path.c_str(), path.size() + 1);
+  ASSERT_EQ(::bind(listener.number(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+  ::listen(listener.number(), 0);
+  const worker::Address address = worker::read_address("unix:" + path);
+  const base::Descriptor first = worker::connect_to(address);  // all that it has room for
+  EXPECT_THAT(WorkerProcess(null_worker("unix:" + path)).address(),
+              HasSubstr("another worker listens there"));
+  std::thread later([&] {
+    std::this_thread::sleep_for(200ms);
+    ::close(::accept(listener.number(), nullptr, nullptr));
+  });
+  EXPECT_TRUE(worker::connect_to(address).valid());  // it waits until there is room
+  later.join();
+  std::filesystem::remove(path);
 }
 
 TEST(Worker, BoardOptionsAndTransportsThatDifferAreRefusedWithBothValues) {
@@ -259,7 +306,7 @@ TEST(Worker, ACertificateThatExpiredSinceIsRefusedByTheProgram) {
     const int connection = ::accept(listener, nullptr, nullptr);
     worker::Preamble preamble{};
     ::recv(connection, &preamble, sizeof preamble, MSG_WAITALL);
-    const worker::PreambleAnswer answer{{'T', 'P', 'U', 'W'}, preamble.version, 1, 0};
+    const worker::PreambleAnswer answer = worker::make_answer(true);
     ::send(connection, &answer, sizeof answer, MSG_NOSIGNAL);
     const std::unique_ptr<SSL, decltype(&::SSL_free)> ssl(::SSL_new(context.get()), ::SSL_free);
     ::SSL_set_fd(ssl.get(), connection);
@@ -347,10 +394,14 @@ TEST(Worker, EndsWithANamedErrorWhenTheWorkerIsKilled) {
 TEST(Worker, SharedMemoryThatDoesNotSufficeIsAnErrorOfOpen) {
   const WorkerProcess worker(null_worker());
   std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{1 << 20, 1 << 20};
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &usual), 0);
+  const rlimit small{1 << 20, usual.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   EXPECT_THAT(refusal(worker.options(null_board())),
               AllOf(HasSubstr("ResourceExhausted: no shared memory of"), HasSubstr("bytes")));
+  EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &usual), 0);
+  std::signal(SIGXFSZ, SIG_DFL);
 }
 
 // What says nothing has no lease, and ends after some seconds.
@@ -360,8 +411,7 @@ TEST(Worker, ConnectionsThatSayNothingAreInNobodysWay) {
   for (int i = 0; i < 20; ++i) {
     silent.push_back(std::make_unique<base::Descriptor>(
         worker::connect_to(worker::read_address(worker.address()))));
-    worker::Preamble preamble{};
-    std::memcpy(preamble.magic, worker::Preamble::kMagic, sizeof preamble.magic);
+    const worker::Preamble preamble = worker::make_preamble(false, 0);
     const size_t bytes = i % 2 == 0 ? sizeof preamble : 5;  // its greeting is missing, or all
     EXPECT_EQ(::send(silent.back()->number(), &preamble, bytes, MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes));
@@ -369,6 +419,110 @@ TEST(Worker, ConnectionsThatSayNothingAreInNobodysWay) {
   const auto begin = std::chrono::steady_clock::now();
   use(Board::open(worker.options(null_board())), 4);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s);
+}
+
+// More than there may be programs: those that have said who they are go first.
+TEST(Worker, PeersThatDoNotSayWhoTheyAreKeepNobodyOut) {
+  const WorkerProcess worker(null_worker());
+  std::vector<base::Descriptor> silent;
+  const worker::Preamble preamble = worker::make_preamble(false, 0);
+  for (int i = 0; i < 300; ++i) {
+    silent.push_back(worker::connect_to(worker::read_address(worker.address())));
+    EXPECT_EQ(::send(silent.back().number(), &preamble, sizeof preamble, MSG_NOSIGNAL),
+              static_cast<ssize_t>(sizeof preamble));
+  }
+  use(Board::open(worker.options(null_board())), 4);
+}
+
+/// The two ends of a connection.
+struct Pair {
+  Pair() {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    here = std::make_unique<worker::SocketStream>(base::Descriptor(ends[0]), true);
+    there = std::make_unique<worker::SocketStream>(base::Descriptor(ends[1]), true);
+  }
+  std::unique_ptr<worker::SocketStream> here, there;
+};
+
+TEST(Worker, AByteNowAndThenDoesNotPutOffTheLimitOfAGreeting) {
+  Pair pair;
+  pair.here->limit_reads(300ms);
+  std::atomic<bool> stopped = false;
+  std::thread slow([&] {
+    for (int i = 0; i < 200 && !stopped; ++i) {
+      std::this_thread::sleep_for(50ms);
+      pair.there->write(std::vector<std::byte>(1), -1);
+    }
+  });
+  std::vector<std::byte> room(1);
+  try {
+    for (int i = 0; i < 100; ++i) {
+      pair.here->read(room, nullptr);
+    }
+    ADD_FAILURE() << "each byte began a limit of its own";
+  } catch (const worker::ConnectionLost& lost) {
+    EXPECT_THAT(lost.what(), HasSubstr("nothing came in time"));
+  }
+  stopped = true;
+  slow.join();
+}
+
+// Whatever bit it is: also one of the version, which is known to be right.
+TEST(Worker, AFlippedBitInAFrameBreaksTheConnection) {
+  worker::Frame frame;
+  frame.kind = worker::Kind::kRead;
+  frame.number = 7;
+  const std::vector<std::byte> payload(9, std::byte{5});
+  const std::vector<std::byte> right = worker::write_frame(frame, payload);
+  for (size_t bit = 0; bit < right.size() * 8; ++bit) {
+    std::vector<std::byte> bytes = right;
+    bytes[bit / 8] ^= static_cast<std::byte>(1U << bit % 8);
+    Pair pair;
+    pair.there->write(bytes, -1);
+    pair.there->shut_down();
+    worker::FrameReader reader(*pair.here);
+    EXPECT_THROW(reader.next(), worker::ConnectionLost) << bit;
+  }
+}
+
+// An address of this host that other hosts can reach; empty: it has none.
+std::string outer_address() {
+  ifaddrs* all = nullptr;
+  EXPECT_EQ(::getifaddrs(&all), 0);
+  std::string found;
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET &&
+        (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0) {
+      found = ::inet_ntoa(reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr);
+    }
+  }
+  ::freeifaddrs(all);
+  return found;
+}
+
+TEST(Worker, ATokenLeavesTheHostOnlyWithTls) {
+  const std::string host = outer_address();
+  if (host.empty()) {
+    GTEST_SKIP() << "this host has loopback addresses alone";
+  }
+  const base::Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  socklen_t size = sizeof at;
+  ASSERT_EQ(::bind(listener.number(), reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
+  ::listen(listener.number(), 1);
+  ::getsockname(listener.number(), reinterpret_cast<sockaddr*>(&at), &size);
+  OpenOptions options = null_board();
+  options.connect = "tcp:" + host + ":" + std::to_string(ntohs(at.sin_port));
+  options.connect_token = ::testing::TempDir() + "/token_of_a_far_worker";
+  std::ofstream(options.connect_token) << std::string(64, 'a') << "\n";
+  std::filesystem::permissions(options.connect_token, std::filesystem::perms(0600));
+  EXPECT_THAT(refusal(options), AllOf(HasSubstr("InvalidArgument: the token would go to tcp:"),
+                                      HasSubstr("OpenOptions::connect_ca")));
+  const base::Descriptor connection(::accept(listener.number(), nullptr, nullptr));
+  char byte = 0;
+  EXPECT_EQ(::recv(connection.number(), &byte, 1, 0), 0);  // nothing was sent
 }
 
 TEST(Worker, AnEndThatReadsNothingLosesItsConnection) {
@@ -466,6 +620,44 @@ TEST(Worker, GoesOnBehindDamagedAndReplayedFrames) {
     use(board, round);
     const HostArray large = counting(DType::kI32, {2000}, round);
     EXPECT_EQ(board.put(round % 8, large).to_host().bytes, large.bytes);
+  }
+  board.close();
+}
+
+// A connection that is to replace another one, damaged in its first bytes: the next is tried.
+TEST(Worker, GoesOnBehindDamagedGreetings) {
+  const WorkerProcess worker(null_worker("tcp:"));
+  int preambles = 0;
+  int answers = 0;
+  std::atomic<int> harmed = 0;
+  int64_t left = 30'000;
+  const auto flip = [&harmed](std::vector<char>& bytes, size_t bit) {
+    bytes[bit / 8] ^= static_cast<char>(1U << bit % 8);
+    ++harmed;
+  };
+  CuttingProxy proxy(worker.address(), [&](std::vector<char>& bytes, bool to_worker) {
+    const std::string_view text(bytes.data(), bytes.size());
+    if (to_worker && text.starts_with("TPUBOARD")) {
+      if (preambles++ % 3 == 1) {
+        flip(bytes, static_cast<size_t>(preambles) * 37 % (sizeof(worker::Preamble) * 8));
+      }
+    } else if (!to_worker && text.size() == sizeof(worker::PreambleAnswer)) {
+      if (answers++ % 3 == 2) {
+        flip(bytes, static_cast<size_t>(answers) * 31 % (sizeof(worker::PreambleAnswer) * 8));
+      }
+    }
+    left -= static_cast<int64_t>(bytes.size());
+    if (left < 0) {
+      left = 30'000;
+      return true;
+    }
+    return false;
+  });
+  OpenOptions options = worker.options(null_board());
+  options.connect = proxy.address();
+  const Board board = Board::open(options);
+  for (uint8_t round = 0; harmed < 20; ++round) {
+    use(board, round);
   }
   board.close();
 }
@@ -604,6 +796,53 @@ TEST_P(WorkerBoard, HasTheBitsAndCyclesOfTheBoardInThisProcess) {
   options.connect = proxy.address();
   EXPECT_EQ(train(Board::open(options), program, kSteps), here);
   EXPECT_GT(proxy.cuts(), 3);
+}
+
+// Behind each of the carriers: what one thread calls, while another one waits for a launch that does
+// not end, and a third one transfers.
+TEST(Worker, CallsOfOtherThreadsDoNotWaitForALaunch) {
+  const Certificate own = certificate(::testing::TempDir(), "calls", 2);
+  const std::vector<std::string> overrides = {"mgmt.watchdog_us=4000000"};
+  for (const std::string carrier : {"unix", "tcp", "tls"}) {
+    ServeOptions serve;
+    serve.listen = carrier == "unix" ? "unix:" : "tcp:";
+    serve.board.overrides = overrides;
+    OpenOptions options;
+    options.overrides = overrides;
+    options.time_limit = 100;
+    if (carrier == "tls") {
+      serve.tls_cert = options.connect_ca = own.pem;
+      serve.tls_key = own.key;
+    }
+    const WorkerProcess worker(serve);
+    const Board board = Board::open(worker.options(options));
+    const std::string text = ".program \"endless\"\n.partitions 1\n" +
+                             std::string(test::kCopySlots) + "turn:\n  jmp turn\n  halt\n";
+    const Executable endless = board.load(exe::write_executable(compiler::assemble(
+                                              text, "test.s", spec::load_board("v3_8", overrides))),
+                                          0);
+    const Event done = endless.run({endless.put(0, counting(DType::kI32, {1024}))}).done;
+    std::thread waits([&] { done.wait_for_error(); });
+    std::atomic<bool> stopped = false;
+    std::thread transfers([&] {
+      for (uint8_t round = 0; !stopped; ++round) {
+        const HostArray sent = counting(DType::kU8, {20'000}, round);
+        EXPECT_EQ(board.put(2, sent).to_host().bytes, sent.bytes) << carrier;
+      }
+    });
+    auto longest = std::chrono::steady_clock::duration::zero();
+    for (int call = 0; call < 100; ++call) {
+      const auto begin = std::chrono::steady_clock::now();
+      board.put(1, counting(DType::kI32, {16}));
+      longest = std::max(longest, std::chrono::steady_clock::now() - begin);
+    }
+    stopped = true;
+    transfers.join();
+    EXPECT_FALSE(done.ready()) << carrier;
+    EXPECT_LT(longest, 20s) << carrier;
+    board.close(CloseMode::kCancel);
+    waits.join();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, WorkerBoard,

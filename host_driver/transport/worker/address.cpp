@@ -5,21 +5,33 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <span>
+#include <thread>
 
+#include "file/crc32c.hpp"
 #include "tpu/error.hpp"
+#include "transport/worker/frame.hpp"
 
 namespace tpu::driver::worker {
 namespace {
 
-constexpr int kConnectMilliseconds = 10'000;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kConnectLimit{10'000};
+constexpr std::chrono::milliseconds kPause{10};
+constexpr int kLockTries = 300;
 constexpr int kBacklog = 64;
 
 [[noreturn]] void refuse_address(const std::string& text, const std::string& why) {
@@ -56,19 +68,41 @@ Found look_up(const Address& address, int flags) {
   return {found, ::freeaddrinfo};
 }
 
+int connect_once(int socket, const sockaddr* to, socklen_t bytes) {
+  return ::connect(socket, to, bytes) == 0 ? 0 : errno;
+}
+
+// Of a connection that is on its way.
+int outcome_in_time(int socket, Clock::time_point end) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    pollfd look{socket, POLLOUT, 0};
+    const int ready = ::poll(&look, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+    if (ready == 1) {
+      int error = 0;
+      socklen_t size = sizeof error;
+      ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
+      return error;
+    }
+    if (ready == 0 || errno != EINTR) {
+      return ETIMEDOUT;
+    }
+  }
+}
+
 // 0, or errno.
 int connect_in_time(int socket, const sockaddr* to, socklen_t bytes) {
+  const auto end = Clock::now() + kConnectLimit;
   const int flags = ::fcntl(socket, F_GETFL);
   ::fcntl(socket, F_SETFL, flags | O_NONBLOCK);
-  int error = ::connect(socket, to, bytes) == 0 ? 0 : errno;
+  int error = connect_once(socket, to, bytes);
+  // The listener of a Unix socket has many to accept, and says so at once.
+  while (error == EAGAIN && Clock::now() < end) {
+    std::this_thread::sleep_for(kPause);
+    error = connect_once(socket, to, bytes);
+  }
   if (error == EINPROGRESS) {
-    pollfd look{socket, POLLOUT, 0};
-    socklen_t size = sizeof error;
-    if (::poll(&look, 1, kConnectMilliseconds) == 1) {
-      ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
-    } else {
-      error = ETIMEDOUT;
-    }
+    error = outcome_in_time(socket, end);
   }
   ::fcntl(socket, F_SETFL, flags);
   return error;
@@ -82,22 +116,58 @@ bool is_loopback(const sockaddr& address) {
          IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr) != 0;
 }
 
-base::Descriptor listen_locally(const Address& address) {
-  struct stat status {};
-  if (::lstat(address.path.c_str(), &status) == 0) {
-    if (!S_ISSOCK(status.st_mode)) {
-      throw Error(ErrorCode::kFailedPrecondition,
-                  fmt::format("{}: the file there is not a socket", address.path));
+template <class Greeting>
+uint32_t checksum(Greeting greeting) {
+  greeting.crc = 0;
+  return spec::crc32c(std::as_bytes(std::span(&greeting, 1)));
+}
+
+// Of the folder: workers that begin at the same time look for another one's socket, remove it and
+// make their own, one after the other. A lock that somebody else keeps is not waited for.
+base::Descriptor lock_folder(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  base::Descriptor lock(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC));
+  for (int tries = 0; lock.valid() && tries < kLockTries; ++tries) {
+    if (::flock(lock.number(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
+      break;
     }
-    base::Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const sockaddr_un local = local_address(address);
-    if (connect_in_time(probe.number(), reinterpret_cast<const sockaddr*>(&local), sizeof local) ==
-        0) {
-      throw Error(ErrorCode::kFailedPrecondition,
-                  fmt::format("{}: another worker listens there", address.text));
-    }
-    ::unlink(address.path.c_str());
+    std::this_thread::sleep_for(kPause);
   }
+  return lock;
+}
+
+// A socket that nobody listens at is removed; a listener that is too busy to accept is one.
+void make_way(const Address& address) {
+  struct stat status {};
+  if (::lstat(address.path.c_str(), &status) != 0) {
+    return;
+  }
+  if (!S_ISSOCK(status.st_mode)) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("{}: the file there is not a socket", address.path));
+  }
+  const base::Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const sockaddr_un local = local_address(address);
+  const int error =
+      connect_once(probe.number(), reinterpret_cast<const sockaddr*>(&local), sizeof local);
+  if (error == 0 || error == EAGAIN) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("{}: another worker listens there", address.text));
+  }
+  if (error == ECONNREFUSED) {
+    ::unlink(address.path.c_str());
+  } else if (error != ENOENT) {
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        fmt::format("{}: there is a socket, and whether another worker listens there cannot "
+                    "be found out: {}",
+                    address.text, std::strerror(error)));
+  }
+}
+
+base::Descriptor listen_locally(const Address& address) {
+  const base::Descriptor lock = lock_folder(address.path);
+  make_way(address);
   base::Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_un local = local_address(address);
   const mode_t mask = ::umask(0177);
@@ -168,6 +238,39 @@ base::Descriptor connect_to(const Address& address) {
   }
   nobody(address, std::strerror(error));
 }
+
+bool leaves_host(int socket) {
+  sockaddr_storage other{};
+  socklen_t size = sizeof other;
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&other), &size) != 0 ||
+         !is_loopback(reinterpret_cast<const sockaddr&>(other));
+}
+
+Preamble make_preamble(bool tls, uint64_t session) {
+  Preamble made{};
+  std::memcpy(made.magic, Preamble::kMagic, sizeof made.magic);
+  made.version = kProtocolVersion;
+  made.tls = tls ? 1 : 0;
+  made.session = session;
+  made.crc = checksum(made);
+  return made;
+}
+
+PreambleAnswer make_answer(bool tls) {
+  PreambleAnswer made{};
+  std::memcpy(made.magic, PreambleAnswer::kMagic, sizeof made.magic);
+  made.version = kProtocolVersion;
+  made.tls = tls ? 1 : 0;
+  made.crc = checksum(made);
+  return made;
+}
+
+bool is_intact(const Preamble& preamble) {
+  return std::memcmp(preamble.magic, Preamble::kMagic, sizeof preamble.magic) == 0 &&
+         preamble.crc == checksum(preamble);
+}
+
+bool is_intact(const PreambleAnswer& answer) { return answer.crc == checksum(answer); }
 
 base::Descriptor listen_at(Address& address, bool far) {
   if (address.is_local()) {

@@ -28,6 +28,9 @@ base::Descriptor connect_to(const Address& address);
 /// FailedPrecondition, InvalidArgument for a host that is not this one's loopback without `far`.
 base::Descriptor listen_at(Address& address, bool far);
 
+/// The other end of a TCP connection is not on a loopback address.
+bool leaves_host(int socket);
+
 /// First bytes of a connection, in front of everything else: what a connection is, so that it can
 /// be passed to the process that has the session.
 struct Preamble {
@@ -35,9 +38,12 @@ struct Preamble {
   char magic[8];
   uint16_t version;
   uint8_t tls;  ///< 1: TLS follows
-  uint8_t reserved[5];
+  uint8_t reserved;
+  uint32_t crc;      ///< CRC-32C of it all, with 0 here
   uint64_t session;  ///< 0: a new one
 };
+Preamble make_preamble(bool tls, uint64_t session);
+bool is_intact(const Preamble& preamble);
 /// The answer of the worker.
 struct PreambleAnswer {
   static constexpr char kMagic[4] = {'T', 'P', 'U', 'W'};
@@ -45,6 +51,9 @@ struct PreambleAnswer {
   uint16_t version;
   uint8_t tls;  ///< 1: TLS follows
   uint8_t reserved;
+  uint32_t crc;  ///< as above
 };
+PreambleAnswer make_answer(bool tls);
+bool is_intact(const PreambleAnswer& answer);
 
 }  // namespace tpu::driver::worker

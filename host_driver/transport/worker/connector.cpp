@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -52,16 +53,22 @@ std::unique_ptr<TlsClient> tls_of(const OpenOptions& options, const Address& add
   return std::make_unique<TlsClient>(options.connect_ca, address.host);
 }
 
+void read_all(Stream& stream, std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    bytes = bytes.subspan(stream.read(bytes, nullptr));
+  }
+}
+
 void greet(Stream& stream, const Address& address, bool tls, uint64_t session) {
-  Preamble preamble{};
-  std::memcpy(preamble.magic, Preamble::kMagic, sizeof preamble.magic);
-  preamble.version = kProtocolVersion;
-  preamble.tls = tls ? 1 : 0;
-  preamble.session = session;
+  const Preamble preamble = make_preamble(tls, session);
   stream.write(std::as_bytes(std::span(&preamble, 1)), -1);
   PreambleAnswer answer{};
-  for (std::span<std::byte> rest = std::as_writable_bytes(std::span(&answer, 1)); !rest.empty();) {
-    rest = rest.subspan(stream.read(rest, nullptr));
+  const std::span<std::byte> all = std::as_writable_bytes(std::span(&answer, 1));
+  read_all(stream, all.first(offsetof(PreambleAnswer, crc)));
+  const bool right = std::memcmp(answer.magic, PreambleAnswer::kMagic, sizeof answer.magic) == 0 &&
+                     answer.version == kProtocolVersion;
+  if (!right && session != 0) {
+    throw ConnectionLost("the answer to the first bytes is damaged");  // it was right before
   }
   if (std::memcmp(answer.magic, PreambleAnswer::kMagic, sizeof answer.magic) != 0) {
     throw Error(ErrorCode::kUnavailable,
@@ -72,6 +79,10 @@ void greet(Stream& stream, const Address& address, bool tls, uint64_t session) {
                 fmt::format("the worker at {} speaks version {} of the protocol, this program "
                             "version {}; use one tpuboard at both",
                             address.text, answer.version, kProtocolVersion));
+  }
+  read_all(stream, all.subspan(offsetof(PreambleAnswer, crc)));
+  if (!is_intact(answer)) {
+    throw ConnectionLost("the answer to the first bytes is damaged: its checksum does not match");
   }
   if ((answer.tls != 0) != tls) {
     throw Error(ErrorCode::kFailedPrecondition,
@@ -101,6 +112,12 @@ std::string Connector::name() const {
 NextConnection Connector::attempt(const Hello& hello, Welcome& welcome) {
   std::unique_ptr<Stream> stream =
       std::make_unique<SocketStream>(connect_to(address_), address_.is_local());
+  if (!token_.empty() && !tls_ && !address_.is_local() && leaves_host(stream->socket())) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("the token would go to {} without TLS, where others can read it: name "
+                            "the certificate of the worker in OpenOptions::connect_ca",
+                            address_.text));
+  }
   stream->limit_reads(kGreetingLimit);
   greet(*stream, address_, tls_ != nullptr, hello.session);
   if (tls_) {

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "file/crc32c.hpp"
-#include "tpu/error.hpp"
 
 namespace tpu::driver::worker {
 namespace {
@@ -49,10 +48,9 @@ FrameHead read_head(std::span<const std::byte> bytes, size_t most_bytes, Frame& 
     throw ConnectionLost("a frame does not begin with the magic number of the protocol");
   }
   if (head.version != kProtocolVersion) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("the other end speaks version {} of the protocol, this one version {}; "
-                            "use one tpuboard at both",
-                            head.version, kProtocolVersion));
+    // The first bytes of the connection had the right one: this frame is damaged.
+    throw ConnectionLost(fmt::format("a frame has version {} of the protocol, the connection {}",
+                                     head.version, kProtocolVersion));
   }
   if (head.kind > static_cast<uint8_t>(kLastKind) || (head.flags & ~(kMore | kDescriptor)) != 0) {
     throw ConnectionLost(fmt::format("frame {} has the unknown kind {} with flags {:#x}",

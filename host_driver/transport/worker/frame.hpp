@@ -18,7 +18,7 @@
 
 namespace tpu::driver::worker {
 
-inline constexpr uint16_t kProtocolVersion = 1;
+inline constexpr uint16_t kProtocolVersion = 2;
 inline constexpr size_t kHeadBytes = 32;
 inline constexpr size_t kMostFrameBytes = size_t{4} << 20;  ///< of a payload
 inline constexpr size_t kPieceBytes = size_t{1} << 20;      ///< of what is sent in pieces
@@ -79,8 +79,7 @@ struct FrameHead {
   uint32_t crc = 0;
 };
 
-/// Throws ConnectionLost for bytes that are no head, Error (FailedPrecondition) for another version
-/// of the protocol.
+/// Throws ConnectionLost for bytes that are no head.
 FrameHead read_head(std::span<const std::byte> head, size_t most_bytes, Frame& frame);
 /// Throws ConnectionLost for a checksum that does not match.
 void check_frame(const FrameHead& head, std::span<const std::byte> head_bytes,

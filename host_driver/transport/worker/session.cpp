@@ -83,10 +83,7 @@ class Session {
                     [this](const std::string& why, uint64_t received) {
                       return wait_for_connection(why, received);
                     });
-    {
-      const base::MutexLock lock(mutex_);
-      channel_ = &channel;
-    }
+    const Known known(*this, channel);
     BoardService service(channel, options_.board, [this] {
       NoteFrame done;
       done.note = Note::kDone;
@@ -99,15 +96,30 @@ class Session {
   const std::string& who() const { return who_; }
 
  private:
+  // The thread that takes connections finds the channel as long as it is there.
+  class Known {
+   public:
+    Known(Session& session, Channel& channel) : session_(session) {
+      const base::MutexLock lock(session_.mutex_);
+      session_.channel_ = &channel;
+    }
+    Known(const Known&) = delete;
+    Known& operator=(const Known&) = delete;
+    ~Known() {
+      const base::MutexLock lock(session_.mutex_);
+      session_.channel_ = nullptr;
+    }
+
+   private:
+    Session& session_;
+  };
+
   Greeted greet(base::Descriptor connection, bool tls) {
     const bool local = options_.listen.starts_with("unix:");
     Greeted greeted;
     greeted.stream = std::make_unique<SocketStream>(std::move(connection), local);
     greeted.stream->limit_reads(kDriverGreetingLimit);
-    PreambleAnswer answer{};
-    std::memcpy(answer.magic, PreambleAnswer::kMagic, sizeof answer.magic);
-    answer.version = kProtocolVersion;
-    answer.tls = tls_ ? 1 : 0;
+    const PreambleAnswer answer = make_answer(tls_ != nullptr);
     greeted.stream->write(std::as_bytes(std::span(&answer, 1)), -1);
     if (tls != (tls_ != nullptr)) {
       throw ConnectionLost(tls ? "it wants TLS, which this worker has not"

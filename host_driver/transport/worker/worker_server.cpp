@@ -33,6 +33,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostConnections = 64;  // that have not said what they are
 constexpr size_t kMostSessions = 256;    // boards, and drivers that wait
+constexpr size_t kMostStrangers = 32;    // processes whose driver has not said who it is
 constexpr std::chrono::seconds kPreambleLimit{5};
 
 // A connection that has not said what it is.
@@ -46,6 +47,7 @@ struct Child {
   pid_t pid = 0;
   base::Descriptor notes;
   uint64_t session = 0;
+  bool known = false;  // its driver has said who it is
   bool has_board = false;
   bool waits = false;  // for a board
   std::string who;
@@ -83,6 +85,7 @@ class Server {
     signals_ = base::Descriptor(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
     listener_ = listen_at(address_, !options_.tls_cert.empty());
     ::fcntl(listener_.number(), F_SETFL, ::fcntl(listener_.number(), F_GETFL) | O_NONBLOCK);
+    place_ = place_of(address_.path);
     session_ = first_session();
   }
   Server(const Server&) = delete;
@@ -91,7 +94,7 @@ class Server {
     for (const Child& child : children_) {
       ::kill(child.pid, SIGKILL);
     }
-    if (address_.is_local() && !in_child_) {
+    if (address_.is_local() && !in_child_ && place_of(address_.path) == place_) {
       ::unlink(address_.path.c_str());
     }
   }
@@ -118,6 +121,13 @@ class Server {
   }
 
  private:
+  // A socket of the same name may be another worker's.
+  using Place = std::pair<dev_t, ino_t>;
+  static Place place_of(const std::string& path) {
+    struct stat status {};
+    return ::lstat(path.c_str(), &status) == 0 ? Place(status.st_dev, status.st_ino) : Place();
+  }
+
   // Sessions of an earlier worker at this address are not taken for those of this one.
   static uint64_t first_session() {
     const std::vector<std::byte> random = random_secret();
@@ -175,7 +185,7 @@ class Server {
       }
       if (note && note->note == Note::kWant) {
         child.who = std::string(note->text, strnlen(note->text, sizeof note->text));
-        child.waits = true;
+        child.known = child.waits = true;
         queue_.push_back(child.session);
         if (free_boards() < static_cast<int>(queue_.size())) {
           tell_taken(child);
@@ -254,8 +264,7 @@ class Server {
       }
       base::Descriptor socket = std::move(arrival->socket);
       arrival = arrivals_.erase(arrival);
-      if (waits || got <= 0 ||
-          std::memcmp(preamble.magic, Preamble::kMagic, sizeof preamble.magic) != 0) {
+      if (waits || got <= 0 || !is_preamble(preamble)) {
         continue;
       }
       ::recv(socket.number(), &preamble, sizeof preamble, 0);
@@ -264,6 +273,12 @@ class Server {
       }
     }
     return std::nullopt;
+  }
+
+  // One of another version is answered, so that its driver can say what differs.
+  static bool is_preamble(const Preamble& preamble) {
+    return std::memcmp(preamble.magic, Preamble::kMagic, sizeof preamble.magic) == 0 &&
+           (preamble.version != kProtocolVersion || is_intact(preamble));
   }
 
   // To the process that has the session, or to a new one; in that, its exit code.
@@ -277,7 +292,8 @@ class Server {
       return std::nullopt;
     }
     int ends[2];
-    if (children_.size() >= kMostSessions ||
+    limit_strangers();
+    if (children_.size() >= kMostSessions + kMostStrangers ||
         ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
       return std::nullopt;  // the connection ends
     }
@@ -292,9 +308,24 @@ class Server {
                          preamble.session != 0);
     }
     if (pid > 0) {
-      children_.push_back({pid, std::move(here), session, false, false, "a new driver"});
+      children_.push_back({pid, std::move(here), session, false, false, false, "a new driver"});
     }
     return std::nullopt;
+  }
+
+  // Who has no token must not keep out those that have: the eldest of them goes.
+  void limit_strangers() {
+    if (std::ranges::count(children_, false, &Child::known) <
+        static_cast<ptrdiff_t>(kMostStrangers)) {
+      return;
+    }
+    const auto eldest = std::ranges::find(children_, false, &Child::known);
+    spec::print(stderr,
+                "tpuboard serve: session {} is ended: {} others have not said who they are\n",
+                eldest->session, kMostStrangers - 1);
+    ::kill(eldest->pid, SIGKILL);
+    ::waitpid(eldest->pid, nullptr, 0);
+    children_.erase(eldest);
   }
 
   void become_child() {
@@ -311,6 +342,7 @@ class Server {
   Address address_;
   sigset_t signals_before_{};
   base::Descriptor signals_, listener_;
+  Place place_;  // of a Unix socket
   bool in_child_ = false;
   uint64_t session_ = 1;
   std::list<Arrival> arrivals_;
