@@ -97,14 +97,25 @@ class Pod:
         """Nothing of the run is left."""
         wait_until(lambda: not servers(self.folder.name) and not self.members(), "a process stays")
 
-    def members(self) -> list[int]:
-        """Processes of the run, by a variable that they have."""
-        mark, found = f"FOLDER={self.folder.name}".encode(), []
+    def started(self, rank: int) -> int:
+        """The process of a rank, once it is there."""
+        wait_until(lambda: bool(self.members(rank)), f"process {rank} does not start", 60)
+        return self.members(rank)[0]
+
+    def members(self, rank: int | None = None) -> list[int]:
+        """Processes of the run, by a variable that they have; of a rank: the one that the command has started."""
+        marks, found = [f"FOLDER={self.folder.name}".encode()], []
+        if rank is not None:
+            marks.append(f"TPU_WORKER_ID={rank}".encode())
         for entry in Path("/proc").iterdir():
             try:
-                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                    state = (entry / "stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
-                    found += [int(entry.name)] if state != "Z" and int(entry.name) != self.process.pid else []
+                if not entry.name.isdigit() or int(entry.name) == self.process.pid:
+                    continue
+                variables = (entry / "environ").read_bytes().split(b"\0")
+                state, parent = (entry / "stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[:2]
+                if all(mark in variables for mark in marks) and state != "Z" and (
+                        rank is None or int(parent) == self.process.pid):
+                    found.append(int(entry.name))
             except OSError:
                 pass
         return found
@@ -275,14 +286,18 @@ def versions() -> None:
                                    ("TPUBOARD_THREADS", "1", ["TPUBOARD_THREADS is '1' there and not set"]),
                                    ("TPU_PROCESS_BOUNDS", "2,1,1", ["0,0,1,1,0,0,1,1", "0,0,0,0,1,1,1,1"])):
             code, _, errors = Pod(f"""
-import os
+import os, pathlib
+def wait_for(name):
+    while not (pathlib.Path(os.environ['FOLDER']) / name).exists():
+        time.sleep(0.05)
 if os.environ['TPU_WORKER_ID'] == '1':
-    time.sleep(2)
+    wait_for('0')
     os.environ['{name}'] = '{value}'
     os.environ['TPU_CHIPS_PER_PROCESS_BOUNDS'] = ''
     os.environ['TPU_VISIBLE_CHIPS'] = ''
 jax.devices()
-time.sleep(4)
+(pathlib.Path(os.environ['FOLDER']) / os.environ['TPU_WORKER_ID']).touch()
+wait_for('1')  # never: that one is rejected, which ends this one
 """, ["--processes", "2"], {"JAX_PLATFORMS": "tpu"}).wait()
             assert code == 1 and all(text in errors for text in ["process 1 cannot share the board", *texts]), errors
 
@@ -333,17 +348,14 @@ def killed(rounds: int, seed: int) -> None:
         moment = time.monotonic() + draw.uniform(0, 6)
         while time.monotonic() < moment:
             time.sleep(0.01)
-        members = [pid for pid in pod.members() if
-                   f"TPU_WORKER_ID={victim}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                   and int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[1])
-                   == pod.process.pid]
-        os.kill(members[0], signal.SIGKILL)
+        pid = pod.started(victim)
+        os.kill(pid, signal.SIGKILL)
         begin = time.monotonic()
         code, _, errors = pod.wait()
         seconds = time.monotonic() - begin
         assert code == 128 + signal.SIGKILL, (turn, code, errors)
-        assert f"process {victim} (pid {members[0]}) was ended by signal 9 (Killed)" in errors, (turn, errors)
-        assert seconds < 10, (turn, seconds)
+        assert f"process {victim} (pid {pid}) was ended by signal 9 (Killed)" in errors, (turn, errors)
+        assert seconds < 60, (turn, seconds)  # on a busy host
         print(f"{turn}: process {victim} of {count}, {seconds:.1f} s", flush=True)
 
 
