@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "errors.hpp"
+#include "processes/meeting.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -22,12 +23,13 @@ PJRT_Error* made_error(PJRT_Error_Code code, const char* message, size_t size) {
   return new PJRT_Error{code, std::string(message, size)};
 }
 
-// Who meets where. Another boot of the system is another host, whatever its name is.
+// Who meets where. Another boot of the system is another host, whatever its name is. Containers on
+// one host may have a folder of that name each.
 struct Meeting {
-  std::string process, host, boot, user, folder;
+  std::string process, host, boot, user, identity, folder;
 
   std::string text() const {
-    return fmt::format("{}\n{}\n{}\n{}\n{}", process, host, boot, user, folder);
+    return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", process, host, boot, user, identity, folder);
   }
 };
 
@@ -36,14 +38,19 @@ Meeting meeting_of(const ProcessPlace& place) {
   ::gethostname(host.data(), host.size() - 1);
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  return {std::to_string(place.process), host.data(), boot, std::to_string(::geteuid()),
+  return {std::to_string(place.process),
+          host.data(),
+          boot,
+          std::to_string(::geteuid()),
+          identity_of(private_folder(place.folder)),
           place.folder};
 }
 
 Meeting meeting_in(const std::string& text) {
   Meeting meeting;
   std::istringstream lines(text);
-  for (std::string* part : {&meeting.process, &meeting.host, &meeting.boot, &meeting.user}) {
+  for (std::string* part :
+       {&meeting.process, &meeting.host, &meeting.boot, &meeting.user, &meeting.identity}) {
     std::getline(lines, *part);
   }
   std::getline(lines, meeting.folder, '\0');  // may have any character but this one
@@ -119,6 +126,13 @@ std::string agreed_folder(const JobStore& store, const ProcessPlace& place) {
   if (place.is_own_folder && first.folder != own.folder) {
     refuse(fmt::format("TPUBOARD_PROCESS_DIR of process {} is {}, process {} waits in {}",
                        own.process, own.folder, first.process, first.folder));
+  }
+  if (identity_of(open_folder(first.folder)) != first.identity) {
+    refuse(fmt::format(
+        "process {} on {} waits in a folder {} that process {} on {} does not see (it may be in "
+        "another container): the processes that share a board see one file system; "
+        "TPUBOARD_PROCESS_DIR names a folder that they have in common",
+        first.process, first.host, first.folder, own.process, own.host));
   }
   return first.folder;
 }

@@ -26,7 +26,8 @@ class JobStore {
 };
 
 /// That of the process that came first. Throws driver::Error (FailedPrecondition) when that one is
-/// on another host or of another user, and when TPUBOARD_PROCESS_DIR names different folders.
+/// on another host or of another user, when TPUBOARD_PROCESS_DIR names different folders, and when
+/// this process sees another folder of that name, or none.
 std::string agreed_folder(const JobStore& store, const ProcessPlace& place);
 
 }  // namespace tpu::pjrt

@@ -34,24 +34,6 @@ constexpr int kBacklog = 1024;
                                   folder, why));
 }
 
-// Opens the folder, which is made when there is none.
-Descriptor private_folder(const std::string& folder) {
-  const std::string parent = std::filesystem::path(folder).parent_path().string();
-  ::mkdir(parent.c_str(), S_IRWXU);
-  ::mkdir(folder.c_str(), S_IRWXU);
-  Descriptor opened = open_folder(folder);
-  struct stat status {};
-  if (!opened.valid() || ::fstat(opened.number(), &status) != 0) {
-    refuse_folder(folder, std::strerror(errno));
-  }
-  if (status.st_uid != ::geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    refuse_folder(folder, fmt::format("expected a folder of user {} that nobody else can write, "
-                                      "found one of user {} with mode {:o}",
-                                      ::geteuid(), status.st_uid, status.st_mode & 07777U));
-  }
-  return opened;
-}
-
 std::string in_folder(const Descriptor& folder, const char* name) {
   return fmt::format("/proc/self/fd/{}/{}", folder.number(), name);
 }
@@ -146,6 +128,30 @@ void start_server(const Descriptor& socket, const ProcessPlace& place) {
 }
 
 }  // namespace
+
+Descriptor private_folder(const std::string& folder) {
+  const std::string parent = std::filesystem::path(folder).parent_path().string();
+  ::mkdir(parent.c_str(), S_IRWXU);
+  ::mkdir(folder.c_str(), S_IRWXU);
+  Descriptor opened = open_folder(folder);
+  struct stat status {};
+  if (!opened.valid() || ::fstat(opened.number(), &status) != 0) {
+    refuse_folder(folder, std::strerror(errno));
+  }
+  if (status.st_uid != ::geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    refuse_folder(folder, fmt::format("expected a folder of user {} that nobody else can write, "
+                                      "found one of user {} with mode {:o}",
+                                      ::geteuid(), status.st_uid, status.st_mode & 07777U));
+  }
+  return opened;
+}
+
+std::string identity_of(const Descriptor& folder) {
+  struct stat status {};
+  return folder.valid() && ::fstat(folder.number(), &status) == 0
+             ? fmt::format("{}:{}", status.st_dev, status.st_ino)
+             : "";
+}
 
 MeetingLock::MeetingLock(const std::string& folder)
     : folder_(private_folder(folder)),

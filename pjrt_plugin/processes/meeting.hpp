@@ -17,6 +17,12 @@ FrameSocket meet(const ProcessPlace& place);
 /// Empty where there is none.
 Descriptor open_folder(const std::string& folder);
 
+/// Makes it where there is none. Throws driver::Error (FailedPrecondition) if others can write it.
+Descriptor private_folder(const std::string& folder);
+
+/// Its device and number, which processes that see the same folder have in common.
+std::string identity_of(const Descriptor& folder);
+
 /// Keeps others from connecting and from starting that process.
 class MeetingLock {
  public:

@@ -211,12 +211,13 @@ x = jax.make_array_from_callback((8,), NamedSharding(Mesh(np.array(jax.devices()
 print(float(jax.jit(lambda x: x.sum())(x)), flush=True)
 """
 
-    def run(environments: list[dict[str, str]]) -> list[tuple[int, str, str]]:
+    def run(environments: list[dict[str, str]], before: tuple[str, ...] = ()) -> list[tuple[int, str, str]]:
+        """`before`: words in front of the second."""
         port, processes = free_port(), []
         for number, name in enumerate(("localhost", "127.0.0.1")):
-            processes.append(subprocess.Popen(
-                [sys.executable, "-c", code, f"{name}:{port}", str(number)], text=True, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, start_new_session=True, env={**os.environ, **environments[number]}))
+            words = [*(before if number else ()), sys.executable, "-c", code, f"{name}:{port}", str(number)]
+            processes.append(subprocess.Popen(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                              start_new_session=True, env={**os.environ, **environments[number]}))
         ends = [process.communicate(timeout=LIMIT) for process in processes]
         return [(process.returncode, *end) for process, end in zip(processes, ends, strict=True)]
 
@@ -227,6 +228,15 @@ print(float(jax.jit(lambda x: x.sum())(x)), flush=True)
         ends = run([{**own, "TPUBOARD_PROCESS_DIR": folder + "/a"}, {**own, "TPUBOARD_PROCESS_DIR": folder + "/b"}])
         text = "\n".join(errors for _, _, errors in ends)
         assert "TPUBOARD_PROCESS_DIR of process" in text and folder + "/a" in text and folder + "/b" in text, text
+        # As a container of the same host that has another folder of that name.
+        unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "--map-current-user", "--keep-caps", "-m"]
+        other = (*unshare, "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', folder)
+        if subprocess.run([*other, "true"], check=False).returncode != 0:
+            print("this user cannot mount: two folders of one name are not tried")
+            return
+        ends = run(2 * [{**own, "TPUBOARD_PROCESS_DIR": folder + "/c"}], other)
+        text = "\n".join(errors for _, _, errors in ends)
+        assert f"waits in a folder {folder}/c that process" in text and "another container" in text, text
 
 
 def differ() -> None:
