@@ -118,12 +118,12 @@ void run_pod(const PodArguments& arguments) {
   for (int64_t process = 0; process < shape.processes; ++process) {
     processes.start(arguments.words, variables_of(board, shape, run, process));
   }
-  const int code = processes.wait();
+  processes.wait();
   folder.remove();
   constexpr std::chrono::seconds kFarewell{3};
   processes.drain(kFarewell);
-  if (code != 0) {
-    throw EndedWithCode(code);
+  if (processes.code() != 0) {
+    throw EndedWithCode(processes.code());
   }
 }
 

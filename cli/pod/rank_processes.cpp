@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "tpu/error.hpp"
 
@@ -22,7 +22,12 @@ namespace {
 
 // For processes to end once one has failed: those of JAX take SIGTERM as a notice.
 constexpr std::chrono::seconds kTimeToEnd{5};
+constexpr std::chrono::milliseconds kLongestLook{1000};
+constexpr std::chrono::milliseconds kLookAtGroups{50};  // whose end is no signal
 constexpr size_t kLongestLine = 65536;
+// Output that may wait for its reader. Behind a signal more of it, so that processes can end.
+constexpr size_t kMostOutput = size_t{1} << 20U;
+constexpr size_t kMostOutputAtEnd = size_t{64} << 20U;
 constexpr std::array kEndSignals = {SIGINT, SIGTERM, SIGHUP};
 
 struct Pipe {
@@ -101,15 +106,19 @@ struct Child {
   ::_exit(127);
 }
 
-std::string end_text(int status) {
-  return WIFSIGNALED(status) ? fmt::format("was ended by signal {} ({})", WTERMSIG(status),
-                                           ::strsignal(WTERMSIG(status)))
-                             : fmt::format("ended with exit code {}", WEXITSTATUS(status));
+std::string end_text(const siginfo_t& end) {
+  return end.si_code == CLD_EXITED ? fmt::format("ended with exit code {}", end.si_status)
+                                   : fmt::format("was ended by signal {} ({})", end.si_status,
+                                                 ::strsignal(end.si_status));
 }
 
 }  // namespace
 
+// Where the parent ignores SIGCHLD, no signal would come, and no exit code.
 RankProcesses::RankProcesses() {
+  struct sigaction noticed {};
+  noticed.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &noticed, &child_action_);
   const sigset_t ours = watched_signals();
   ::pthread_sigmask(SIG_BLOCK, &ours, &mask_);
   // A reader of the output that goes away ends the run in order.
@@ -120,7 +129,9 @@ RankProcesses::RankProcesses() {
 }
 
 RankProcesses::~RankProcesses() {
-  signal_all(SIGKILL);
+  if (running_ > 0) {
+    signal_all(SIGKILL);
+  }
   for (Process& process : processes_) {
     while (process.pid >= 0 && ::waitpid(process.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
@@ -133,6 +144,7 @@ RankProcesses::~RankProcesses() {
   ::close(signals_);
   ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
   ::sigaction(SIGPIPE, &pipe_action_, nullptr);
+  ::sigaction(SIGCHLD, &child_action_, nullptr);
 }
 
 void RankProcesses::start(const std::vector<std::string>& words, const Variables& variables) {
@@ -154,7 +166,7 @@ void RankProcesses::start(const std::vector<std::string>& words, const Variables
   if (pid > 0) {
     ::setpgid(pid, pid);
     processes_.push_back(
-        {pid, {{output.ends[0], false, {}, false}, {errors.ends[0], true, {}, false}}});
+        {pid, pid, {{output.ends[0], false, {}, false}, {errors.ends[0], true, {}, false}}});
     ++running_;
     while (::read(failed.ends[0], &error, sizeof error) < 0 && errno == EINTR) {
     }
@@ -169,19 +181,29 @@ void RankProcesses::start(const std::vector<std::string>& words, const Variables
   }
 }
 
-int RankProcesses::wait() {
-  constexpr std::chrono::milliseconds kLook{1000};
-  while (running_ > 0) {
+void RankProcesses::wait() {
+  while (running_ > 0 || (code_ != 0 && has_groups() && !killed_)) {
+    if (running_ == 0 && !kill_at_) {
+      end_all();
+    }
     if (kill_at_ && Clock::now() >= *kill_at_) {
       signal_all(SIGKILL);
       kill_at_.reset();
+      killed_ = true;
     }
     const auto left = kill_at_ ? std::chrono::ceil<std::chrono::milliseconds>(
                                      std::max(*kill_at_ - Clock::now(), Clock::duration::zero()))
-                               : kLook;
-    look(std::min(left, kLook));
+                               : kLongestLook;
+    look(std::min(left, running_ > 0 ? kLongestLook : kLookAtGroups));
   }
-  return code_;
+}
+
+bool RankProcesses::has_groups() const {
+  return std::ranges::any_of(processes_, [](const Process& process) { return process.group >= 0; });
+}
+
+bool RankProcesses::has_room(const OutputQueue& output) const {
+  return output.size() < (told_ == 0 ? kMostOutput : kMostOutputAtEnd);
 }
 
 bool RankProcesses::is_open() const {
@@ -191,46 +213,69 @@ bool RankProcesses::is_open() const {
 }
 
 void RankProcesses::drain(std::chrono::milliseconds time) {
-  const auto end = Clock::now() + time;
+  auto end = Clock::now() + time;
   while (is_open() && Clock::now() < end) {
     look(std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()));
+    if (told_ == 0 && !(has_room(output_) && has_room(errors_))) {
+      end = Clock::now() + time;  // what waits for the reader is not lost
+    }
   }
   for (size_t number = 0; number < processes_.size(); ++number) {
     for (Stream& stream : processes_[number].streams) {
       write_begun_line(number, stream);
+      if (stream.pipe >= 0) {
+        ::close(std::exchange(stream.pipe, -1));
+      }
     }
   }
-  std::fflush(stdout);
+  write_output();
+  while (!(output_.is_empty() && errors_.is_empty()) && (told_ == 0 || Clock::now() < end)) {
+    look(kLongestLook);
+  }
 }
 
-// Waits until there is something to read, or a signal has come.
+// Waits until there is something to read, a signal has come, or output can be written.
 void RankProcesses::look(std::chrono::milliseconds time) {
   std::vector<pollfd> open{{signals_, POLLIN, 0}};
   std::vector<std::pair<size_t, Stream*>> of{{0, nullptr}};
   for (size_t number = 0; number < processes_.size(); ++number) {
     for (Stream& stream : processes_[number].streams) {
-      if (stream.pipe >= 0) {
+      if (stream.pipe >= 0 && has_room(output_of(stream))) {
         open.push_back({stream.pipe, POLLIN, 0});
         of.emplace_back(number, &stream);
       }
     }
   }
-  if (::poll(open.data(), open.size(), static_cast<int>(time.count())) <= 0) {
-    return;
-  }
-  for (size_t i = 1; i < open.size(); ++i) {
-    if (open[i].revents != 0) {
-      read(of[i].first, *of[i].second);
+  for (const OutputQueue* output : {&output_, &errors_}) {
+    if (!output->is_empty()) {
+      open.push_back({output->file(), POLLOUT, 0});
     }
   }
-  if (std::fflush(stdout) != 0 && code_ == 0) {  // app.cpp says why
-    code_ = 1;
-    end_all();
+  if (::poll(open.data(), open.size(), static_cast<int>(time.count())) > 0) {
+    for (size_t i = 1; i < of.size(); ++i) {
+      if (open[i].revents != 0) {
+        read(of[i].first, *of[i].second);
+      }
+    }
+    if (open[0].revents != 0) {
+      take_signal();
+      take_ended();
+    }
+    write_output();
   }
-  if (open[0].revents != 0) {
-    take_signal();
-    take_ended();
+  forget_empty_groups();
+}
+
+void RankProcesses::write_output() {
+  if (const int error = output_.write(); error != 0) {
+    errors_.put(
+        fmt::format("tpuboard: standard output: cannot be written: {}\n", std::strerror(error)));
+    if (code_ == 0) {
+      code_ = 1;
+      end_all();
+    }
   }
+  errors_.write();
 }
 
 // A carriage return ends a line too: progress bars write no other ends.
@@ -243,14 +288,15 @@ void RankProcesses::read(size_t number, Stream& stream) {
   for (ssize_t i = 0; i < count; ++i) {
     const char c = bytes[static_cast<size_t>(i)];
     const bool ends = c == '\n' || c == '\r';
-    const bool is_empty = stream.line.empty() && (c == '\r' || stream.returned);
-    if ((ends && !is_empty) || stream.line.size() >= kLongestLine) {
+    const bool was_empty = stream.line.empty();
+    const bool is_none = was_empty && (c == '\r' || stream.returned);
+    if ((ends && !is_none) || stream.line.size() >= kLongestLine) {
       write_line(number, stream);
     }
     if (!ends) {
       stream.line += c;
     }
-    stream.returned = c == '\r';
+    stream.returned = c == '\r' && (!was_empty || stream.returned);
   }
   if (count <= 0) {
     write_begun_line(number, stream);
@@ -267,8 +313,7 @@ void RankProcesses::write_begun_line(size_t number, Stream& stream) {
 
 void RankProcesses::write_line(size_t number, Stream& stream) {
   const size_t digits = std::to_string(processes_.size() - 1).size();
-  const std::string text = fmt::format("[{:>{}}] {}\n", number, digits, stream.line);
-  std::fwrite(text.data(), 1, text.size(), stream.is_error ? stderr : stdout);
+  output_of(stream).put(fmt::format("[{:>{}}] {}\n", number, digits, stream.line));
   stream.line.clear();
 }
 
@@ -280,31 +325,36 @@ void RankProcesses::take_signal() {
     if (signal == SIGCHLD) {
       continue;
     }
-    signal_all(told_ == 0 ? signal : SIGKILL);
+    killed_ = killed_ || told_ != 0;
+    signal_all(killed_ ? SIGKILL : signal);
     told_ = signal;
     code_ = code_ == 0 ? 128 + signal : code_;
   }
 }
 
+// Its group has its number for sure until the end of the process is taken.
 void RankProcesses::take_ended() {
   for (size_t number = 0; number < processes_.size(); ++number) {
     Process& process = processes_[number];
-    int status = 0;
-    if (process.pid >= 0 && ::waitpid(process.pid, &status, WNOHANG) == process.pid) {
-      const pid_t pid = std::exchange(process.pid, -1);
+    siginfo_t end{};
+    if (process.pid >= 0 &&
+        ::waitid(P_PID, static_cast<id_t>(process.pid), &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        end.si_pid == process.pid) {
       --running_;
-      note_end(number, pid, status);
+      note_end(number, end);
+      ::waitpid(std::exchange(process.pid, -1), nullptr, 0);
     }
   }
 }
 
-void RankProcesses::note_end(size_t number, pid_t pid, int status) {
-  if (status == 0 || code_ != 0) {
+void RankProcesses::note_end(size_t number, const siginfo_t& end) {
+  const bool is_exit = end.si_code == CLD_EXITED;
+  if ((is_exit && end.si_status == 0) || code_ != 0) {
     return;
   }
-  code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  std::fprintf(stderr, "tpuboard: process %zu (pid %d) %s%s\n", number, static_cast<int>(pid),
-               end_text(status).c_str(), running_ > 0 ? "; the others are ended" : "");
+  code_ = is_exit ? end.si_status : 128 + end.si_status;
+  errors_.put(fmt::format("tpuboard: process {} (pid {}) {}{}\n", number, end.si_pid, end_text(end),
+                          running_ > 0 ? "; the others are ended" : ""));
   end_all();
 }
 
@@ -313,11 +363,21 @@ void RankProcesses::end_all() {
   kill_at_ = Clock::now() + kTimeToEnd;
 }
 
-// With what they have started.
-void RankProcesses::signal_all(int signal) const {
+// With what they have started, also what is left of those that have ended.
+void RankProcesses::signal_all(int signal) {
+  forget_empty_groups();
   for (const Process& process : processes_) {
-    if (process.pid >= 0) {
-      ::kill(-process.pid, signal);
+    if (process.group >= 0) {
+      ::kill(-process.group, signal);
+    }
+  }
+}
+
+// No other process gets the number of a group that has a member.
+void RankProcesses::forget_empty_groups() {
+  for (Process& process : processes_) {
+    if (process.pid < 0 && process.group >= 0 && ::kill(-process.group, 0) != 0 && errno == ESRCH) {
+      process.group = -1;
     }
   }
 }

@@ -6,6 +6,8 @@ TPU_LIBRARY_PATH names the plugin, --tpuboard the program.
 from __future__ import annotations
 
 import argparse
+import array
+import fcntl
 import os
 import random
 import re
@@ -13,8 +15,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from pathlib import Path
+from typing import IO
 
 from processes_test import COLLECTIVES, START, TRAIN, free_port, servers, wait_until
 
@@ -347,6 +351,70 @@ def ends() -> None:
         assert done.returncode == 2 and text in done.stderr, done
 
 
+def lines() -> None:
+    """Each line once, also empty ones, with any of the usual ends."""
+    text = b"a\r\nb\n\r\n\n\rc\r50%\r100%\r\r\nd\r\n\r\n" + 70000 * b"e" + b"\nf"
+    said, = outputs(f"sys.stdout.buffer.write({text!r})", ["--processes", "1"])
+    assert said == ["a", "b", "", "", "c", "50%", "100%", "d", "", 65536 * "e", 4464 * "e", "f"], said
+
+
+def children() -> None:
+    """What a process has started ends with it when it fails; also where the parent ignores SIGCHLD."""
+    fails = """
+import os, signal, subprocess
+if os.environ['TPU_WORKER_ID'] == '1':
+    def prepare():
+        if {ignores}:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    subprocess.Popen(['sleep', '600'], preexec_fn=prepare)
+    sys.exit(7)
+time.sleep(600)
+"""
+    for ignores in (False, True):
+        pod = Pod(fails.format(ignores=ignores), ["--processes", "2"])
+        code = pod.process.wait(LIMIT)
+        left = pod.members()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert code == 7 and not left, (ignores, code, left)
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        command = [Pod.program, "pod", "--processes", "2", "--", "sh", "-c", "exit 7"]
+        process = subprocess.Popen(command, text=True, stderr=subprocess.PIPE, restore_signals=False)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    try:
+        _, errors = process.communicate(timeout=LIMIT)
+    finally:
+        process.kill()
+    assert process.returncode == 7 and "ended with exit code 7" in errors, (process.returncode, errors)
+
+
+def stalled() -> None:
+    """Nobody reads the output: a signal ends the run, and nothing is lost once somebody reads."""
+
+    def is_filled(pipe: IO[str]) -> bool:
+        waiting = array.array("i", [0])
+        fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+        return waiting[0] > fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) // 2  # short lines do not fill all of its pages
+
+    pod = Pod("while True: print(100 * 'x')", ["--processes", "2"])
+    wait_until(lambda: is_filled(pod.process.stdout), "no output", 60)
+    pod.process.send_signal(signal.SIGINT)
+    assert pod.process.wait(LIMIT) == 128 + signal.SIGINT
+    pod.check_end()
+    count = 40000  # more than pipes have, less than the command keeps: the processes end
+    pod = Pod(f"for i in range({count}): print(i)", ["--processes", "2"])
+    wait_until(lambda: is_filled(pod.process.stdout) and not pod.members(), "processes stay", 60)
+    time.sleep(4)  # longer than the command waits for what processes have left behind
+    code, said, errors = pod.wait()
+    assert code == 0 and said == 2 * [[str(i) for i in range(count)]], (code, [len(part) for part in said], errors)
+    pod = Pod(f"for i in range({10 * count}): print(i)\nsys.exit(3)", ["--processes", "1"])
+    wait_until(lambda: is_filled(pod.process.stdout), "no output", 60)
+    code, said, errors = pod.wait()
+    assert code == 3 and said == [[str(i) for i in range(10 * count)]], (code, [len(part) for part in said], errors)
+
+
 def killed(rounds: int, seed: int) -> None:
     """SIGKILL of a random process at a random moment: the run ends within seconds with its name, and nothing stays."""
     draw = random.Random(seed)
@@ -376,7 +444,7 @@ def main() -> int:
              "cores": cores, "launchers": launchers,
              "hosts": lambda: hosts(str(Path(__file__).resolve().parents[1] / "data/boards/thirty_two_cores.toml")),
              "boards": lambda: hosts("v3_32"), "meeting": meeting, "differ": differ,
-             "versions": versions, "ends": ends,
+             "versions": versions, "ends": ends, "lines": lines, "children": children, "stalled": stalled,
              "killed": lambda: killed(arguments.rounds, arguments.seed)}
     parser = argparse.ArgumentParser()
     parser.add_argument("--case", required=True, choices=sorted(cases))
