@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -31,6 +32,12 @@ import torch_xla  # noqa: E402
 sys.modules.setdefault(__name__, _half)
 from torch_xla.experimental import plugins  # noqa: E402
 
+
+def _accelerator_type(board: str) -> str:
+    """That of a preset of the package; a file describes a board that has no such name."""
+    return board.replace("_", "-") if re.fullmatch(r"v\d_\d+", board) else "v3-8"
+
+
 # What PyTorch/XLA reads when it compiles or starts; a value that the user has set is kept.
 _DEFAULTS = {
     "PJRT_DEVICE": "TPU",
@@ -40,7 +47,7 @@ _DEFAULTS = {
     "XLA_PARAMETER_WRAPPING_THREADSHOLD": str(2**31 - 1),
     # What describes the host is taken from variables, not asked of a metadata server in the network.
     "TPU_SKIP_MDS_QUERY": "1",
-    "TPU_ACCELERATOR_TYPE": "v2-8" if os.environ.get("TPUBOARD_BOARD") == "v2_8" else "v3-8",
+    "TPU_ACCELERATOR_TYPE": _accelerator_type(os.environ.get("TPUBOARD_BOARD", "")),
     "TPU_WORKER_ID": "0",
 }
 # On a real host these give a process a part of the board. Values that mean all of it.

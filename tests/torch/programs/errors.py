@@ -76,7 +76,10 @@ class Errors(unittest.TestCase):
         self.works(check, PJRT_DEVICE="TPU")
         self.works(check, PJRT_DEVICE="TPUBOARD")
         self.works("import tpuboard._torch\n" + check)
-        self.works(check + "\nimport os\nassert os.environ['TPU_ACCELERATOR_TYPE'] == 'v2-8'", TPUBOARD_BOARD="v2_8")
+        for board in ("v2_8", "v3_32"):
+            kind = board.replace("_", "-")
+            self.works(check + f"\nimport os\nassert os.environ['TPU_ACCELERATOR_TYPE'] == '{kind}'",
+                       TPUBOARD_BOARD=board)
         self.works(check + "\nassert len(xm.get_xla_supported_devices()) == 2", TPU_VISIBLE_CHIPS="0",
                    TPU_CHIPS_PER_PROCESS_BOUNDS="1,1,1", TPUBOARD_SET="board.chips=1;board.torus_x=1")
         self.works(check, PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH=library, TPU_LIBRARY_PATH=None)
