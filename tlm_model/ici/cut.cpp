@@ -14,6 +14,9 @@ Cut::Cut(sc_core::sc_module_name name, uint32_t board, const spec::Links& links,
       activity_(activity),
       ici_(ici),
       numbers_(links.cores()) {
+  SC_METHOD(wake_method);
+  sensitive << wake_event_;
+  dont_initialize();
   SC_METHOD(inbox_method);
   sensitive << inbox_event_;
   dont_initialize();
@@ -81,8 +84,23 @@ void Cut::send(uint32_t to_board, uint64_t at, Id id, Body body) {
 void Cut::take(const Key& key, Body body) {
   activity_.begin();
   inbox_.emplace(key, std::move(body));
+  wake();
+}
+
+// Flows end by timed events of the same cycle, and what they send is to be in order with the rest,
+// whichever process the kernel runs first.
+void Cut::wake_method() { inbox_event_.notify(sc_core::SC_ZERO_TIME); }
+
+void Cut::wake() {
+  if (inbox_.empty()) {
+    return;
+  }
   const uint64_t wait = inbox_.begin()->first.at - now_cycles();
-  inbox_event_.notify(wait == 0 ? sc_core::SC_ZERO_TIME : from_cycles(wait));
+  if (wait == 0) {
+    inbox_event_.notify(sc_core::SC_ZERO_TIME);
+  } else {
+    wake_event_.notify(from_cycles(wait));
+  }
 }
 
 void Cut::inbox_method() {
@@ -91,9 +109,7 @@ void Cut::inbox_method() {
     handle({message.key().core, message.key().number}, message.mapped());
     activity_.end();
   }
-  if (!inbox_.empty()) {
-    inbox_event_.notify(from_cycles(inbox_.begin()->first.at - now_cycles()));
-  }
+  wake();
 }
 
 void Cut::handle(const Id& id, Body& body) {

@@ -1,7 +1,8 @@
 // The links that leave a board: what crosses them are messages with a latency, never bandwidth that
 // both boards share. A transfer is a flow in each board on its way; the receiver's board looks at
 // it when its first bytes can have come, and it lands when it is through all of them. Messages of
-// one cycle are taken in the order of their senders, which nothing else in the kernel can change.
+// one cycle are taken in the order of their senders, which nothing else in the kernel can change:
+// they are taken a delta cycle after its timed events, when all of them are there.
 // Timing: docs/pods.md. Not modelled: a receiver's board that is so busy that it holds back the
 // sender.
 #pragma once
@@ -86,6 +87,8 @@ class Cut : public sc_core::sc_module, public CutIf, private FlowListener {
 
   void send(uint32_t to_board, uint64_t at, Id id, Body body);
   void take(const Key& key, Body body);
+  void wake();
+  void wake_method();
   void inbox_method();
   void handle(const Id& id, Body& body);
   void begin(const Id& id, const Open& open);
@@ -119,6 +122,7 @@ class Cut : public sc_core::sc_module, public CutIf, private FlowListener {
   };
   std::map<Id, Asked> asked_;
   std::map<Id, Told> told_;
+  sc_core::sc_event wake_event_{"wake_event"};
   sc_core::sc_event inbox_event_{"inbox_event"};
 };
 

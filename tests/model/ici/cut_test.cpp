@@ -29,8 +29,9 @@ constexpr uint32_t kSemaphore = 7;
 class Receiver : public sc_core::sc_module, public RemoteIf {
  public:
   explicit Receiver(sc_core::sc_module_name name) : sc_module(name) {}
-  RemoteAnswer remote_open(const RemoteWrite& /*write*/, RemotePlace* /*place*/) override {
+  RemoteAnswer remote_open(const RemoteWrite& write, RemotePlace* /*place*/) override {
     opened.push_back(now_cycles());
+    opened_by.push_back(write.from_core);
     return {.status = says, .bandwidth = bandwidth, .base = 0, .size = 77};
   }
   void remote_landed(const RemoteWrite& write, std::span<const uint8_t> data) override {
@@ -40,7 +41,9 @@ class Receiver : public sc_core::sc_module, public RemoteIf {
   }
   RemoteAnswer remote_signal(const RemoteSignal& signal) override {
     EXPECT_EQ(signal.semaphore, kSemaphore);
+    EXPECT_EQ(signal.at, now_cycles());
     values.push_back(signal.value);
+    signalled.push_back(now_cycles());
     return {.status = says, .bandwidth = -1, .base = 0, .size = 0};
   }
   uint64_t work_done() const override { return 5; }
@@ -50,7 +53,8 @@ class Receiver : public sc_core::sc_module, public RemoteIf {
   Status says = Status::kOk;
   ResourceId bandwidth = -1;
   int awaited = 0;
-  std::vector<uint64_t> opened, landed;
+  std::vector<uint64_t> opened, landed, signalled;
+  std::vector<uint32_t> opened_by;
   std::vector<int> first_bytes;
   std::vector<uint32_t> values;
 };
@@ -260,6 +264,95 @@ TEST_F(CutBench, ACopyLandsAndIsAnswered) {
   EXPECT_EQ(answered, copied + links->control_latency(kNext, kFrom));
   EXPECT_TRUE(cores[kNext].opened.empty());
   EXPECT_EQ(cores[kFrom].awaited, 0);
+}
+
+// What two boards send to one core in one cycle, and which the kernel took up in reverse order.
+TEST_F(CutBench, WhatArrivesInOneCycleIsInTheOrderOfTheBoards) {
+  constexpr uint32_t kMiddle = 12, kLow = 10, kHigh = 20;  // chips 6, 5 and 10: a hop each
+  ASSERT_LT(links->board_of(kLow), links->board_of(kHigh));
+  const uint64_t at = now_cycles() + links->data_latency(kLow, kMiddle);
+  for (const uint32_t from : {kHigh, kLow}) {
+    open(from, kMiddle);
+    signal(from, kMiddle, from, at);
+  }
+  advance(at + 1 - now_cycles());
+  EXPECT_THAT(cores[kMiddle].opened, ElementsAre(at, at));
+  EXPECT_THAT(cores[kMiddle].opened_by, ElementsAre(kLow, kHigh));
+  EXPECT_THAT(cores[kMiddle].values, ElementsAre(kLow, kHigh));
+}
+
+// The end of a flow is an event of the kernel too, before or behind that of the messages: it keeps
+// those of one cycle in an order that others change.
+TEST_F(CutBench, ALandingIsInOrderWithWhatArrivesInItsCycle) {
+  constexpr uint64_t kSmall = 20'000;
+  cores[kNext].bandwidth = hbm[1];  // a byte a cycle
+  std::deque<sc_core::sc_event> strangers;
+  for (uint32_t round = 0; round < 32; ++round) {
+    const uint64_t end = now_cycles() + links->data_latency(kFrom, kNext) + kSmall;
+    const auto disturb = [&](uint32_t times) {
+      for (uint32_t i = 0; i < times; ++i) {
+        strangers.emplace_back().notify(from_cycles(end - now_cycles() - i % 2));
+      }
+    };
+    disturb(round % 4);
+    if (round % 2 == 0) {
+      signal(kFar, kNext, 2, end);
+    }
+    Sent& sent = open(kFrom, kNext, kSmall);
+    advance(links->data_latency(kFrom, kNext) - 1);
+    disturb(round / 4 % 4);
+    advance(100);  // its flow has begun there
+    disturb(round / 8);
+    if (round % 2 != 0) {
+      signal(kFar, kNext, 2, end);
+    }
+    signal(kFrom + 1, kNext, 0, end);
+    pass(sent);
+    deliver(sent, kFrom, kNext, 1);
+    advance(100'000);
+    EXPECT_EQ(cores[kNext].landed.back(), end);
+    EXPECT_THAT(cores[kNext].signalled, ElementsAre(end, end, end));
+    EXPECT_THAT(cores[kNext].values, ElementsAre(0u, 1u, 2u)) << "round " << round;
+    cores[kNext].signalled.clear();
+    cores[kNext].values.clear();
+  }
+}
+
+// A third board shares a link of the way with a transfer of its own.
+TEST_F(CutBench, ABoardBetweenDelaysTheLanding) {
+  const spec::Links::Section between = links->sections(kFrom, kFar).front();
+  ASSERT_NE(between.board, links->board_of(kFar));
+  constexpr uint32_t kOwn = 6, kOther = 14;  // chips 3 and 7
+  ASSERT_EQ(between.board, links->board_of(kOwn));
+  FluidShare& share = fluid_[between.board];
+  const auto begin_own = [&](Flow& own) {
+    own.set_bytes(4 * kBytes);
+    ici_[between.board].add_path(kOwn, kOther, own);
+    share.start(own);
+  };
+  uint64_t took = 0;  // as both take without a cut
+  {
+    Flow own, through;
+    through.set_bytes(kBytes);
+    links->add_section(kFrom, kFar, between, through);
+    const uint64_t begin = now_cycles();
+    begin_own(own);
+    share.start(through);
+    while (own.active()) {
+      advance(1);
+    }
+    took = through.done_at() - begin;
+  }
+  const uint64_t begin = now_cycles();
+  Sent& sent = open(kFrom, kFar);
+  advance(between.entry);
+  Flow own;
+  begin_own(own);
+  pass(sent);
+  deliver(sent, kFrom, kFar, 1);
+  advance(1'000'000);
+  EXPECT_THAT(cores[kFar].landed, ElementsAre(begin + between.entry + took + between.rest));
+  EXPECT_GT(cores[kFar].landed.front(), begin + uncut(kFrom, kFar) + 10'000);
 }
 
 TEST_F(CutBench, AQuestionTakesThereAndBack) {
