@@ -1,6 +1,8 @@
 // Messages between boards, and the flows of what they carry.
 #include "ici/cut.hpp"
 
+#include <algorithm>
+
 #include "kernel/cycles.hpp"
 
 namespace tpu::model {
@@ -53,6 +55,8 @@ uint64_t Cut::open_copy(uint32_t from_core, uint32_t to_core, uint64_t bytes) {
   return open_flow(open);
 }
 
+// When a command is done can be known less than a latency before: behind a transfer in its own
+// board, or to a board that is further away than the other receivers.
 void Cut::deliver(CutDelivery delivery, Answered answered) {
   const Id id = {delivery.from_core, numbers_[delivery.from_core]++};
   if (!delivery.signals.empty() || delivery.copy) {
@@ -63,7 +67,8 @@ void Cut::deliver(CutDelivery delivery, Answered answered) {
     }
   }
   const uint32_t board = links_.board_of(delivery.to_core);
-  const uint64_t at = delivery.at;
+  const uint64_t at = std::max(
+      delivery.at, now_cycles() + links_.control_latency(delivery.from_core, delivery.to_core));
   send(board, at, id, std::move(delivery));
 }
 

@@ -355,6 +355,16 @@ TEST_F(CutBench, ABoardBetweenDelaysTheLanding) {
   EXPECT_GT(cores[kFar].landed.front(), begin + uncut(kFrom, kFar) + 10'000);
 }
 
+// The end of a command can be known too late, or its latency be that to a nearer receiver.
+TEST_F(CutBench, NothingIsFasterThanAPacket) {
+  for (const uint32_t to : {kNext, kFar}) {
+    const uint64_t begin = now_cycles();
+    signal(kFrom, to, 1, begin + 1);
+    advance(100'000);
+    EXPECT_THAT(cores[to].signalled, ElementsAre(begin + links->control_latency(kFrom, to)));
+  }
+}
+
 TEST_F(CutBench, AQuestionTakesThereAndBack) {
   const uint64_t begin = now_cycles();
   uint64_t told = 0;
