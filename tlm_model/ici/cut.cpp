@@ -174,6 +174,7 @@ void Cut::begin(const Id& id, const Open& open) {
   if (flows) {
     fluid_.start(passage);
   } else {
+    passage.refused = true;
     --passage.missing;
   }
 }
@@ -222,9 +223,11 @@ void Cut::land_due(uint32_t from_core, uint32_t to_core) {
 void Cut::land(CutDelivery& delivery, uint64_t number) {
   using Status = RemoteAnswer::Status;
   RemoteIf& core = ici_.peer(delivery.to_core);
+  bool refused = false;
   if (delivery.flow) {
     const auto passage = passages_.extract({delivery.from_core, *delivery.flow});
     activity_.end();
+    refused = passage.mapped().refused;
     if (passage.mapped().taken) {
       delivery.write.at = now_cycles();
       core.remote_landed(delivery.write, delivery.data);
@@ -235,6 +238,9 @@ void Cut::land(CutDelivery& delivery, uint64_t number) {
   }
   RemoteAnswer said{.status = Status::kOk};
   for (RemoteSignal& signal : delivery.signals) {
+    if (refused) {
+      break;  // as in one board, where such a transfer does not begin
+    }
     signal.at = now_cycles();
     const RemoteAnswer one = core.remote_signal(signal);
     if (one.status == Status::kEnded) {

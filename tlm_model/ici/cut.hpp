@@ -82,6 +82,7 @@ class Cut : public sc_core::sc_module, public CutIf, private FlowListener {
     spec::Links::Section section;
     bool lands = false;    // here
     bool taken = false;    // by the receiver
+    bool refused = false;  // by it: the sender faults, and what follows is void
     uint32_t missing = 0;  // boards that it is not through
   };
 

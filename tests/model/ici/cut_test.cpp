@@ -226,6 +226,7 @@ TEST_F(CutBench, ARefusalComesBackAsAMessage) {
   const uint64_t there = begin + links->data_latency(kFrom, kNext);
   EXPECT_THAT(cores[kNext].opened, ElementsAre(there));
   EXPECT_TRUE(cores[kNext].landed.empty());
+  EXPECT_TRUE(cores[kNext].values.empty()) << "its signals say that the bytes are there";
   ASSERT_EQ(sent.answers.size(), 1u);
   EXPECT_EQ(sent.answers[0].status, Status::kBadRange);
   EXPECT_EQ(sent.answers[0].size, 77u);
