@@ -124,9 +124,9 @@ void Cut::handle(const Id& id, Body& body) {
     passed(id);
   } else if (auto* delivery = std::get_if<CutDelivery>(&body)) {
     activity_.begin();
-    const uint32_t to = delivery->to_core;
-    waiting_[{id.first, to}].push_back({std::move(*delivery), id.second});
-    land_due(id.first, to);
+    const Line line = {id.first, delivery->to_core, static_cast<bool>(delivery->copy)};
+    waiting_[line].push_back({std::move(*delivery), id.second});
+    land_due(line);
   } else if (const auto* answer = std::get_if<Answer>(&body)) {
     const auto asked = asked_.extract(id);
     asked.mapped().answered(answer->answer);
@@ -203,21 +203,26 @@ void Cut::passed(const Id& id) {
     passages_.erase(id);
     activity_.end();
   } else if (--passage.missing == 0) {
-    land_due(write.from_core, write.to_core);
+    land_due({write.from_core, write.to_core, passage.open.copy});
   }
 }
 
-void Cut::land_due(uint32_t from_core, uint32_t to_core) {
-  std::deque<Waiting>& waiting = waiting_[{from_core, to_core}];
+void Cut::land_due(const Line& line) {
+  const auto found = waiting_.find(line);
+  if (found == waiting_.end()) {
+    return;  // the delivery comes later than its bytes
+  }
+  std::deque<Waiting>& waiting = found->second;
   while (!waiting.empty()) {
     const std::optional<uint64_t> flow = waiting.front().delivery.flow;
-    if (flow && passages_.at({from_core, *flow}).missing != 0) {
+    if (flow && passages_.at({line.from_core, *flow}).missing != 0) {
       return;
     }
     land(waiting.front().delivery, waiting.front().number);
     waiting.pop_front();
     activity_.end();
   }
+  waiting_.erase(found);
 }
 
 void Cut::land(CutDelivery& delivery, uint64_t number) {

@@ -95,7 +95,14 @@ class Cut : public sc_core::sc_module, public CutIf, private FlowListener {
   void begin(const Id& id, const Open& open);
   void flow_changed(const Flow& flow, bool ended) override;
   void passed(const Id& id);
-  void land_due(uint32_t from_core, uint32_t to_core);
+  // What lands in the order in which it was sent. Copies of the host wait for no core.
+  struct Line {
+    uint32_t from_core = 0;
+    uint32_t to_core = 0;
+    bool copies = false;
+    auto operator<=>(const Line&) const = default;
+  };
+  void land_due(const Line& line);
   void land(CutDelivery& delivery, uint64_t number);
   void answer(const Id& id, uint32_t core, const RemoteAnswer& answer);
   uint64_t open_flow(const Open& open);
@@ -116,7 +123,7 @@ class Cut : public sc_core::sc_module, public CutIf, private FlowListener {
   std::vector<uint64_t> numbers_;  // by core: what it has begun
   std::map<Key, Body> inbox_;
   std::map<Id, Passage> passages_;
-  std::map<std::pair<uint32_t, uint32_t>, std::deque<Waiting>> waiting_;  // by sender and receiver
+  std::map<Line, std::deque<Waiting>> waiting_;  // lines where something waits
   struct Asked {
     Answered answered;
     bool counts = false;  // the core waits for the answer before it ends a program

@@ -267,6 +267,24 @@ TEST_F(CutBench, ACopyLandsAndIsAnswered) {
   EXPECT_EQ(cores[kFrom].awaited, 0);
 }
 
+TEST_F(CutBench, ASignalDoesNotWaitForACopyOfTheHost) {
+  constexpr uint64_t kSmall = 50'000;
+  const uint64_t at = now_cycles() + links->data_latency(kFrom, kNext) + 1;
+  uint64_t copied = 0;
+  CutDelivery delivery;
+  delivery.from_core = kFrom;
+  delivery.to_core = kNext;
+  delivery.flow = of(kFrom).open_copy(kFrom, kNext, kSmall);
+  delivery.at = at;
+  delivery.copy = [&copied] { copied = now_cycles(); };
+  of(kFrom).deliver(std::move(delivery), [](const RemoteAnswer&) {});
+  signal(kFrom, kNext, 1, at);
+  advance(100'000);
+  EXPECT_THAT(cores[kNext].signalled, ElementsAre(at));
+  EXPECT_GT(copied, at + kSmall / 2);
+  EXPECT_TRUE(activity.quiet());
+}
+
 // What two boards send to one core in one cycle, and which the kernel took up in reverse order.
 TEST_F(CutBench, WhatArrivesInOneCycleIsInTheOrderOfTheBoards) {
   constexpr uint32_t kMiddle = 12, kLow = 10, kHigh = 20;  // chips 6, 5 and 10: a hop each
