@@ -70,11 +70,17 @@ const GangRoot::Barrier* GangRoot::mismatch(uint32_t core, const GangArrival& ar
 std::vector<GangMessage> GangRoot::abort(const GangAbort& abort) {
   std::vector<GangMessage> sent;
   forget_old(abort.tag);
-  if (find_aborted(abort.tag) != nullptr) {
-    return sent;  // the first abort of a tag wins
+  if (Aborted* known = find_aborted(abort.tag)) {
+    // Those who had not joined when it was told, or whose gang was not known, learn it at their next
+    // barrier, which may never come: they can wait for the host.
+    const GangAbort first{abort.tag, known->origin, known->code, abort.gang};
+    if (!abort.gang.empty() && !std::exchange(known->told, true)) {
+      send_all(abort.gang, first, sent);
+    } else if (abort.gang.has(abort.origin)) {
+      sent.push_back({abort.origin, first});
+    }
+    return sent;
   }
-  aborted_[next_aborted_] = {true, abort.tag, abort.origin, abort.code};
-  next_aborted_ = (next_aborted_ + 1) % kAbortedKept;
   GangAbort told = abort;
   std::erase_if(barriers_, [&](const Barrier& barrier) {
     const bool over = barrier.tag == abort.tag && barrier.kind == gsync::kKindStep;
@@ -83,6 +89,8 @@ std::vector<GangMessage> GangRoot::abort(const GangAbort& abort) {
     }
     return over;
   });
+  aborted_[next_aborted_] = {true, abort.tag, abort.origin, abort.code, !told.gang.empty()};
+  next_aborted_ = (next_aborted_ + 1) % kAbortedKept;
   send_all(told.gang, told, sent);
   return sent;
 }
@@ -98,8 +106,8 @@ void GangRoot::forget_old(uint32_t youngest) {
   std::erase_if(barriers_, old);
 }
 
-const GangRoot::Aborted* GangRoot::find_aborted(uint32_t tag) const {
-  const auto found = std::ranges::find_if(
+GangRoot::Aborted* GangRoot::find_aborted(uint32_t tag) {
+  auto found = std::ranges::find_if(
       aborted_, [tag](const Aborted& entry) { return entry.valid && entry.tag == tag; });
   return found == aborted_.end() ? nullptr : &*found;
 }

@@ -47,7 +47,9 @@ class GangRoot {
  public:
   /// Messages are in the order in which they are sent. The root has changed before the first one.
   std::vector<GangMessage> arrive(uint32_t core, const GangArrival& arrival);
-  /// Empty: the tag has been aborted before.
+  /// The first abort of a tag wins. A later one is answered with the first: to the whole gang if
+  /// the root has not told it because it did not know it, else to the core that asks, which may have
+  /// joined since.
   std::vector<GangMessage> abort(const GangAbort& abort);
   /// As after a reset of the root's core: it forgets barriers, but not aborts.
   void reset() { barriers_.clear(); }
@@ -70,11 +72,12 @@ class GangRoot {
     uint32_t tag;
     uint16_t origin;
     uint8_t code;
-    void visit_state(Archive& archive) { archive(valid, tag, origin, code); }
+    bool told;  // to its gang
+    void visit_state(Archive& archive) { archive(valid, tag, origin, code, told); }
   };
 
   const Barrier* mismatch(uint32_t core, const GangArrival& arrival) const;
-  const Aborted* find_aborted(uint32_t tag) const;
+  Aborted* find_aborted(uint32_t tag);
   void forget_old(uint32_t youngest);
 
   static constexpr size_t kAbortedKept = 64;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,9 @@
 #include "board/board_loader.hpp"
 #include "tests/driver/copy_program.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tpu/spec/rings.h"
 #include "tpu/tpu.hpp"
+#include "tpu/transport.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -233,6 +236,99 @@ TEST(SimGangWays, OnThirtyTwoCoresTheLastOneCountsToo) {
 TEST(SimGangWays, OnAPodToo) { end_by_the_last_core(32, "v3_32", {}); }
 TEST(SimGangWays, OnAHundredTwentyEightCoresToo) {
   end_by_the_last_core(128, "v3_8", {"board.chips=64", "board.torus_x=8"});
+}
+
+// Host memory of which the board reads one table of a launch with a bit wrong.
+class SpoiltTables : public HostMemory {
+ public:
+  static constexpr size_t kBytes = 3 * sizeof(tpu_slot_entry_t);
+
+  explicit SpoiltTables(HostMemory& memory) : memory_(memory) {}
+
+  std::span<std::byte> span(uint64_t iova, uint64_t bytes, bool write) override {
+    const std::span<std::byte> real = memory_.span(iova, bytes, write);
+    if (write || bytes != kBytes) {
+      return real;
+    }
+    if (good_ != 0 && --good_ == 0) {
+      place_ = iova;
+    }
+    if (place_ != iova) {
+      return real;
+    }
+    copy_.assign(real.begin(), real.end());
+    copy_.front() ^= std::byte{0x10};
+    return copy_;
+  }
+  // The one behind `good` others.
+  void spoil(int good) { good_ = good + 1; }
+  void stop() { place_.reset(); }
+  bool spoilt() const { return place_.has_value(); }
+
+ private:
+  HostMemory& memory_;
+  int good_ = 0;
+  std::optional<uint64_t> place_;
+  std::vector<std::byte> copy_;
+};
+
+// A core refuses the launch before the others have joined, and they wait for a batch, where no
+// barrier tells them.
+void end_a_feed(int cores, const std::string& name, const std::vector<std::string>& overrides,
+                const std::string& slots, const std::string& result) {
+  std::unique_ptr<SpoiltTables> memory;
+  OpenOptions options;
+  options.preset = name;
+  options.overrides = overrides;
+  options.factory = [&memory](const TransportRequest& request, HostMemory& real) {
+    memory = std::make_unique<SpoiltTables>(real);
+    return make_sim_transport(request, *memory);
+  };
+  Board board = Board::open(options);
+  std::string code = kCopy;
+  code.replace(code.find("hbm[1]"), 6, result);
+  const Executable copy = board.load(exe::write_executable(compiler::assemble(
+      ".program \"copy\"\n.partitions " + std::to_string(cores) + "\n" + slots + code, "test.s",
+      spec::load_board(name, overrides))));
+  const HostArray sent = counting(DType::kI32, {1024});
+  const Array x = copy.put(0, sent);
+  const std::vector<Array> others(copy.arguments().size() - 1, x);
+  const auto arguments = [&others](const Array& first) {
+    std::vector<Array> all = others;
+    all.insert(all.begin(), first);
+    return all;
+  };
+  RunOptions fed;
+  fed.steps = 3;
+  fed.infeed = {0};
+  for (const int good : {0, 5}) {
+    memory->spoil(good);
+    const RunResult run = copy.run(arguments(Array()), fed);
+    for (int i = 0; i < 4; ++i) {  // meanwhile the launch comes to the cores
+      EXPECT_EQ(x.to_host().bytes, sent.bytes);
+    }
+    EXPECT_TRUE(memory->spoilt());
+    run.feed.end();
+    EXPECT_NE(run.done.wait_for_error(), nullptr);
+    memory->stop();
+    EXPECT_EQ(copy.run(arguments(x)).outputs[0].to_host().bytes, sent.bytes);
+  }
+  board.close();
+}
+
+TEST(SimGangWays, TheEndOfAFeedReachesAGangOfWhichACoreDidNotStart) {
+  end_a_feed(8, "v3_8", {}, R"(
+.slot argument bytes=4096
+.slot argument bytes=4096
+.slot result bytes=4096
+.arg "x" elem=i32 global=[1024] slot=0
+.arg "z" elem=i32 global=[1024] slot=1
+.result "y" elem=i32 global=[1024] slot=2
+)",
+             "hbm[2]");
+}
+TEST(SimGangWays, TheEndOfAFeedReachesAGangWithRowsToo) {
+  end_a_feed(64, "v3_8", {"board.chips=32", "board.torus_x=4"}, kCopySlots, "hbm[1]");
 }
 
 }  // namespace
