@@ -237,6 +237,10 @@ TEST(SimGangWays, OnAPodToo) { end_by_the_last_core(32, "v3_32", {}); }
 TEST(SimGangWays, OnAHundredTwentyEightCoresToo) {
   end_by_the_last_core(128, "v3_8", {"board.chips=64", "board.torus_x=8"});
 }
+// The gang has a second row.
+TEST(SimGangWays, OnMoreCoresThanARowOfAGangHasToo) {
+  end_by_the_last_core(320, "v3_8", {"board.chips=160", "board.torus_x=16"});
+}
 
 // Host memory of which the board reads one table of a launch with a bit wrong.
 class SpoiltTables : public HostMemory {
