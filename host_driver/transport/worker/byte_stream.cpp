@@ -27,6 +27,11 @@ void set(int socket, int level, int option, Value value) {
 
 }  // namespace
 
+bool Stream::takes_more() const {
+  pollfd one{socket(), POLLOUT, 0};
+  return ::poll(&one, 1, 0) == 1 && (one.revents & POLLOUT) != 0;
+}
+
 SocketStream::SocketStream(base::Descriptor socket, bool local)
     : socket_(std::move(socket)), parent_only_(socket_.number()), local_(local) {
   set(socket_.number(), SOL_SOCKET, SO_SNDTIMEO, timeval{kPatienceSeconds, 0});

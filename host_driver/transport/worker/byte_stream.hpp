@@ -25,6 +25,8 @@ class Stream {
   virtual void shut_down() = 0;
   /// For poll().
   virtual int socket() const = 0;
+  /// write() of some bytes would not wait.
+  bool takes_more() const;
   /// Descriptors can be sent.
   virtual bool is_local() const { return false; }
   /// Bytes have been taken from the socket, and read() has not returned them.

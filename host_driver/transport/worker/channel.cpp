@@ -40,7 +40,7 @@ void FrameReader::fill(size_t at_least) {
 
 void FrameReader::take(std::span<std::byte> bytes) {
   const size_t here = std::min(bytes.size(), end_ - begin_);
-  std::memcpy(bytes.data(), buffer_.data() + begin_, here);
+  std::copy_n(buffer_.begin() + static_cast<ptrdiff_t>(begin_), here, bytes.begin());
   begin_ += here;
   bytes = bytes.subspan(here);
   while (!bytes.empty()) {  // large ones pass the buffer
@@ -181,7 +181,8 @@ void Channel::acknowledge(const Frame& frame) {
   }
   unacknowledged_bytes_ = told_.exchange(false) ? 0 : unacknowledged_bytes_;
   unacknowledged_bytes_ += frame.payload.size() + frame.placed;
-  if (unacknowledged_bytes_ >= kBytesToAcknowledge && broken_.empty()) {
+  // The other end may write a long message and read nothing until it is done: both would wait.
+  if (unacknowledged_bytes_ >= kBytesToAcknowledge && broken_.empty() && stream_->takes_more()) {
     Frame answer;
     answer.acknowledged = received_;
     try {

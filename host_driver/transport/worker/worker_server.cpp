@@ -35,11 +35,13 @@ constexpr size_t kMostConnections = 64;  // that have not said what they are
 constexpr size_t kMostSessions = 256;    // boards, and drivers that wait
 constexpr size_t kMostStrangers = 32;    // processes whose driver has not said who it is
 constexpr std::chrono::seconds kPreambleLimit{5};
+constexpr std::chrono::milliseconds kFullPause{200};  // when this process has no room for more
 
 // A connection that has not said what it is.
 struct Arrival {
   base::Descriptor socket;
   Clock::time_point since = Clock::now();
+  bool begun = false;  // a part of what it is has come: it is looked at now and then
 };
 
 // A process with a session.
@@ -76,6 +78,7 @@ class Server {
                               "is made if it is not there",
                               address_.text));
     }
+    ::signal(SIGCHLD, SIG_DFL);  // ignored, the kernel would not tell how children end
     sigset_t signals;
     sigemptyset(&signals);
     for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
@@ -86,7 +89,6 @@ class Server {
     listener_ = listen_at(address_, !options_.tls_cert.empty());
     ::fcntl(listener_.number(), F_SETFL, ::fcntl(listener_.number(), F_GETFL) | O_NONBLOCK);
     place_ = place_of(address_.path);
-    session_ = first_session();
   }
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -128,27 +130,39 @@ class Server {
     return ::lstat(path.c_str(), &status) == 0 ? Place(status.st_dev, status.st_ino) : Place();
   }
 
-  // Sessions of an earlier worker at this address are not taken for those of this one.
-  static uint64_t first_session() {
-    const std::vector<std::byte> random = random_secret();
-    uint64_t first = 0;
-    std::memcpy(&first, random.data(), sizeof first / 2);
-    return first + 1;
+  // At random: who does not know a session has no way to it, and sessions of an earlier worker at
+  // this address are not taken for those of this one.
+  uint64_t new_session() const {
+    uint64_t session = 0;
+    while (session == 0 ||
+           std::ranges::find(children_, session, &Child::session) != children_.end()) {
+      std::memcpy(&session, random_secret().data(), sizeof session);
+    }
+    return session;
   }
 
   void wait() {
     std::vector<pollfd> all = {{signals_.number(), POLLIN, 0}, {listener_.number(), POLLIN, 0}};
-    if (arrivals_.size() >= kMostConnections) {
-      all[1].events = 0;
+    const bool full = Clock::now() < accepts_again_;
+    if (full || arrivals_.size() >= kMostConnections) {
+      all[1].fd = -1;
     }
     for (const Child& child : children_) {
       all.push_back({child.notes.number(), POLLIN, 0});
     }
+    bool soon = full;
     for (const Arrival& arrival : arrivals_) {
-      all.push_back({arrival.socket.number(), POLLIN, 0});
+      if (!arrival.begun) {
+        all.push_back({arrival.socket.number(), POLLIN, 0});
+      }
+      soon |= arrival.begun;
     }
+    constexpr int kSoonMilliseconds = 50;
     constexpr int kLookMilliseconds = 500;
-    ::poll(all.data(), all.size(), arrivals_.empty() ? -1 : kLookMilliseconds);
+    ::poll(all.data(), all.size(),
+           soon                ? kSoonMilliseconds
+           : arrivals_.empty() ? -1
+                               : kLookMilliseconds);
   }
 
   bool stopped() {
@@ -159,11 +173,13 @@ class Server {
     }
     for (auto child = children_.begin(); child != children_.end();) {
       int status = 0;
-      if (::waitpid(child->pid, &status, WNOHANG) == child->pid) {
-        if (WIFSIGNALED(status)) {
+      const pid_t ended = ::waitpid(child->pid, &status, WNOHANG);
+      if (ended == child->pid || (ended < 0 && errno == ECHILD)) {
+        if (ended == child->pid && WIFSIGNALED(status)) {
           spec::print(stderr, "tpuboard serve: session {} ({}) was ended by signal {}\n",
                       child->session, child->who, WTERMSIG(status));
         }
+        std::erase(queue_, child->session);
         child = children_.erase(child);
       } else {
         ++child;
@@ -187,7 +203,8 @@ class Server {
         child.who = std::string(note->text, strnlen(note->text, sizeof note->text));
         child.known = child.waits = true;
         queue_.push_back(child.session);
-        if (free_boards() < static_cast<int>(queue_.size())) {
+        give_boards();
+        if (child.waits) {
           tell_taken(child);
           if (!note->waits) {
             child.waits = false;
@@ -221,9 +238,6 @@ class Server {
   }
 
   void give_boards() {
-    std::erase_if(queue_, [&](uint64_t session) {
-      return std::ranges::find(children_, session, &Child::session) == children_.end();
-    });
     while (free_boards() > 0 && !queue_.empty()) {
       Child& child = *std::ranges::find(children_, queue_.front(), &Child::session);
       queue_.pop_front();
@@ -231,7 +245,9 @@ class Server {
       child.has_board = true;
       NoteFrame note;
       note.note = Note::kGiven;
-      send_note(child.notes.number(), note);
+      if (!send_note(child.notes.number(), note)) {
+        ::kill(child.pid, SIGKILL);  // it takes nothing, so it cannot have the board
+      }
     }
   }
 
@@ -239,6 +255,9 @@ class Server {
     while (arrivals_.size() < kMostConnections) {
       base::Descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!socket.valid()) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+          accepts_again_ = Clock::now() + kFullPause;  // it stays in the listener's queue
+        }
         return;
       }
       if (address_.is_local()) {
@@ -258,7 +277,9 @@ class Server {
           ::recv(arrival->socket.number(), &preamble, sizeof preamble, MSG_PEEK | MSG_DONTWAIT);
       const bool waits =
           got > 0 ? got < static_cast<ssize_t>(sizeof preamble) : got < 0 && errno == EAGAIN;
-      if (waits && Clock::now() - arrival->since < kPreambleLimit) {
+      arrival->begun = got > 0;
+      if (waits && Clock::now() - arrival->since < kPreambleLimit &&
+          !(arrival->begun && is_gone(arrival->socket))) {
         ++arrival;
         continue;
       }
@@ -273,6 +294,11 @@ class Server {
       }
     }
     return std::nullopt;
+  }
+
+  static bool is_gone(const base::Descriptor& socket) {
+    pollfd one{socket.number(), POLLRDHUP, 0};
+    return ::poll(&one, 1, 0) == 1;
   }
 
   // One of another version is answered, so that its driver can say what differs.
@@ -299,7 +325,8 @@ class Server {
     }
     base::Descriptor here(ends[0]);
     base::Descriptor there(ends[1]);
-    const uint64_t session = session_++;
+    ::fcntl(ends[0], F_SETFL, O_NONBLOCK);  // a session that is busy holds up nobody else
+    const uint64_t session = new_session();
     const pid_t pid = ::fork();
     if (pid == 0) {
       become_child();
@@ -344,8 +371,8 @@ class Server {
   base::Descriptor signals_, listener_;
   Place place_;  // of a Unix socket
   bool in_child_ = false;
-  uint64_t session_ = 1;
   std::list<Arrival> arrivals_;
+  Clock::time_point accepts_again_;
   std::list<Child> children_;
   std::deque<uint64_t> queue_;  // sessions that wait for a board
 };
