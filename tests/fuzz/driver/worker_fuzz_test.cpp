@@ -1,8 +1,10 @@
 // Damaged frames and messages for a worker, under sanitizers: each is used, answered with an error,
 // or ends the connection. TPUBOARD_TEST_FRAMES says how many there are.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <memory>
 #include <random>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "board/board_loader.hpp"
+#include "socket/shared_memory.hpp"
 #include "tpu/error.hpp"
 #include "transport/worker/board_service.hpp"
 #include "transport/worker/channel.hpp"
@@ -21,6 +24,7 @@ namespace {
 constexpr int kUsualFrames = 6000;
 constexpr int kFramesOfASession = 24;
 constexpr size_t kShortSession = 800;  // bytes of answers: the board was there, and was used
+constexpr size_t kSharedBytes = size_t{1} << 20;
 constexpr uint32_t kSeed = 20261129;
 
 using Bytes = std::vector<std::byte>;
@@ -33,8 +37,14 @@ int frames_to_send() {
 /// Reads what a driver sent once, and writes to nobody.
 class RecordedStream : public Stream {
  public:
-  explicit RecordedStream(Bytes bytes) : bytes_(std::move(bytes)) {}
-  size_t read(std::span<std::byte> to, base::Descriptor* /*descriptor*/) override {
+  /// `files`: descriptors of the file that come along.
+  RecordedStream(Bytes bytes, int file, int files)
+      : bytes_(std::move(bytes)), file_(file), files_(files) {}
+  size_t read(std::span<std::byte> to, base::Descriptor* descriptor) override {
+    if (descriptor != nullptr && files_ > 0) {
+      --files_;
+      *descriptor = base::Descriptor(::dup(file_));
+    }
     const size_t count = std::min({to.size(), bytes_.size() - at_, size_t{5000}});
     if (count == 0) {
       throw ConnectionLost("the other end has closed the connection");
@@ -54,6 +64,8 @@ class RecordedStream : public Stream {
 
  private:
   Bytes bytes_;
+  const int file_;
+  int files_;
   size_t at_ = 0;
   size_t written_ = 0;
 };
@@ -75,7 +87,7 @@ Attach attach() {
 std::vector<Sample> samples() {
   std::vector<Sample> all = {
       {Kind::kAttach, pack(attach())},
-      {Kind::kMap, pack(Map{0x10000, 1 << 20})},
+      {Kind::kMap, pack(Map{0x10000, kSharedBytes})},
       {Kind::kRead, pack(Read{1, 0, 0x20})},
       {Kind::kWrites, pack(Writes{{{0, 0, 0x1000, 1}, {3, 0, 0x1004, 2}}})},
       {Kind::kBlock, pack(Block{2, 2, 64, Bytes(300, std::byte{7})})},
@@ -101,8 +113,7 @@ std::vector<Sample> samples() {
 
 // Without an answer, and wrong as they are here.
 bool ends_sessions(Kind kind) {
-  return kind == Kind::kMap || kind == Kind::kProgram || kind == Kind::kHandled ||
-         kind == Kind::kDmaData;
+  return kind == Kind::kProgram || kind == Kind::kHandled || kind == Kind::kDmaData;
 }
 
 void damage(Bytes& bytes, std::mt19937& random) {
@@ -129,11 +140,13 @@ TEST(WorkerFuzz, DamagedFramesOfADriverAreUsedOrRejected) {
   std::mt19937 random(kSeed);
   OpenOptions options;
   options.transport = "null";
+  const base::SharedMemory shared = base::SharedMemory::create(kSharedBytes);
   int used = 0;
   int ended = 0;
   int sessions = 0;
   for (int sent = 0; sent < frames_to_send(); sent += kFramesOfASession) {
     Bytes bytes;
+    int files = 0;
     for (uint64_t number = 1; number <= kFramesOfASession; ++number) {
       Sample sample = number == 1 ? all[0] : all[random() % all.size()];
       if (ends_sessions(sample.kind) && random() % 8 != 0) {
@@ -144,6 +157,8 @@ TEST(WorkerFuzz, DamagedFramesOfADriverAreUsedOrRejected) {
       }
       Frame frame;
       frame.kind = random() % 32 == 0 ? static_cast<Kind>(random() % 32) : sample.kind;
+      frame.has_descriptor = sample.kind == Kind::kMap ? random() % 8 != 0 : random() % 64 == 0;
+      files += frame.has_descriptor && random() % 16 != 0 ? 1 : 0;
       frame.more = random() % 64 == 0;
       frame.number = random() % 128 == 0 ? random() : number;
       frame.acknowledged = random() % 8 == 0 ? random() : 0;
@@ -153,7 +168,7 @@ TEST(WorkerFuzz, DamagedFramesOfADriverAreUsedOrRejected) {
       }
       bytes.insert(bytes.end(), made.begin(), made.end());
     }
-    auto stream = std::make_unique<RecordedStream>(std::move(bytes));
+    auto stream = std::make_unique<RecordedStream>(std::move(bytes), shared.file(), files);
     RecordedStream& recorded = *stream;
     auto reader = std::make_unique<FrameReader>(recorded);
     size_t written = 0;
@@ -187,29 +202,48 @@ TEST(WorkerFuzz, DamagedAnswersOfAWorkerAreReadOrRejected) {
   Stopped stopped;
   stopped.outcome.msi = {1, 2, 3, 4};
   stopped.outcome.console.push_back({3, "text"});
-  const std::vector<Bytes> good = {pack(stats), pack(stopped), pack(Welcome{}), pack(Attached{}),
-                                   pack(Failure{1, "text", 2, "op", "source"})};
+  Hello hello;
+  hello.version = "1.0";
+  hello.token = Bytes(32, std::byte{1});
+  hello.who = "pid 1";
+  const std::vector<Bytes> good = {pack(stats),
+                                   pack(stopped),
+                                   pack(Welcome{}),
+                                   pack(Attached{}),
+                                   pack(Failure{1, "text", 2, "op", "source"}),
+                                   pack(hello)};
   EXPECT_EQ(pack(unpack<Answer>(good[0])), good[0]);
   EXPECT_EQ(pack(unpack<Stopped>(good[1])), good[1]);
-  int rejected = 0;
+  std::array<int, 6> rejected{};
+  std::array<int, 6> used{};
   for (int i = 0; i < frames_to_send(); ++i) {
-    Bytes bytes = good[random() % good.size()];
+    const size_t right = random() % good.size();
+    Bytes bytes = good[right];
     damage(bytes, random);
-    const auto read = [&](auto message) {
+    // What is used says the same when it is written again and read again.
+    const auto read = [&](size_t kind, auto message) {
       try {
-        unpack<decltype(message)>(bytes);
-      } catch (const Error&) {
-        ++rejected;
+        message = unpack<decltype(message)>(bytes);
+        used.at(kind) += kind == right ? 1 : 0;
+      } catch (const Error& error) {
+        EXPECT_FALSE(error.message().empty());
+        rejected.at(kind) += kind == right ? 1 : 0;
+        return;
       }
+      const Bytes again = pack(message);
+      EXPECT_EQ(pack(unpack<decltype(message)>(again)), again);
     };
-    read(Answer());
-    read(Stopped());
-    read(Welcome());
-    read(Attached());
-    read(Failure());
-    read(Hello());
+    read(0, Answer());
+    read(1, Stopped());
+    read(2, Welcome());
+    read(3, Attached());
+    read(4, Failure());
+    read(5, Hello());
   }
-  EXPECT_GT(rejected, frames_to_send());
+  for (size_t kind = 0; kind < good.size(); ++kind) {
+    EXPECT_GT(rejected.at(kind), 0) << kind;
+    EXPECT_GT(used.at(kind), 0) << kind;
+  }
 }
 
 }  // namespace
