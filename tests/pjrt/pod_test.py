@@ -355,7 +355,8 @@ def lines() -> None:
     """Each line once, also empty ones, with any of the usual ends."""
     text = b"a\r\nb\n\r\n\n\rc\r50%\r100%\r\r\nd\r\n\r\n" + 70000 * b"e" + b"\nf"
     said, = outputs(f"sys.stdout.buffer.write({text!r})", ["--processes", "1"])
-    assert said == ["a", "b", "", "", "c", "50%", "100%", "d", "", 65536 * "e", 4464 * "e", "f"], said
+    short = [line if len(line) < 10 else f"{line[0]} {line.count(line[0])}" for line in said]
+    assert short == ["a", "b", "", "", "c", "50%", "100%", "d", "", "e 65536", "e 4464", "f"], short
 
 
 def children() -> None:
