@@ -1,10 +1,13 @@
 """Made-up boards of tests/data/boards, and pods: programs exported for their number of cores run on them and equal JAX.
 
-The MNIST multilayer perceptron (examples/mnist_mlp, 25 examples a core) takes two training steps, within the bounds of
-train_step_test.py: every output within relative L2 1e-3 of the same graph with dot operands rounded to bf16, the loss
-within 1e-4. Every matrix unit of every core must have worked. Collectives of all cores and of groups are exact, and
-the checker of unsynchronised accesses finds nothing. From 16 cores on a step with sharded updates gives the same bits
-as one without.
+The MNIST multilayer perceptron (examples/mnist_mlp) takes two training steps, within the bounds of train_step_test.py:
+every output within relative L2 1e-3 of the same graph with dot operands rounded to bf16, the loss within 1e-4. Every
+matrix unit of every core must have worked. Collectives of all cores and of groups are exact, and the checker of
+unsynchronised accesses finds nothing. From 16 cores on a step with sharded updates gives the same bits as one without.
+
+A core has 25 examples, on many cores 4. In a batch of 1,600 one example has a unit of the second layer so near to zero
+that the order of a sum decides whether it is on. The mean of the first layer's gradients differs by that one example
+alone, which is more than the bound.
 
 Adam starts from second moments as in the midst of a training: from zero moments its first update is the sign of the
 gradient, and where a gradient is next to zero the order of a sum of bf16 products decides that sign.
@@ -38,8 +41,7 @@ import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-EXAMPLES_A_CORE, STEPS = 25, 2
-MOST_TRAINED = 32  # cores; on more, tests/pjrt/many_cores_test.py trains, with batches that fit its bound
+MANY_CORES, STEPS = 64, 2
 SECOND_MOMENT = 1e-6  # of the order of a squared gradient
 jax.devices()  # before the example sets another number of them
 sys.path.insert(0, str(ROOT / "examples" / "mnist_mlp"))
@@ -85,7 +87,7 @@ def training_step(bench: Bench) -> tuple[jax.export.Exported, list[np.ndarray]]:
     adam = adam._replace(nu=jax.tree.map(lambda nu: jnp.full_like(nu, SECOND_MOMENT), adam.nu))
     tree = (params, (adam, *others))
     random = np.random.default_rng(5)
-    batch = EXAMPLES_A_CORE * bench.cores
+    batch = (4 if bench.cores >= MANY_CORES else 25) * bench.cores
     images = random.normal(size=(batch, model.LAYERS[0])).astype(np.float32)
     labels = random.integers(0, model.LAYERS[-1], batch).astype(np.int32)
     shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (*tree, images, labels))
@@ -208,10 +210,7 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(args.bin, args.board, Path(name))
-        wrong = check_collectives(bench) + check_verilog(bench)
-        if bench.cores <= MOST_TRAINED:
-            wrong += check_training(bench)
-        wrong += check_update_sharding(bench)
+        wrong = (check_collectives(bench) + check_verilog(bench) + check_training(bench) + check_update_sharding(bench))
     for problem in wrong:
         print(f"FAILED {args.board}: {problem}", file=sys.stderr)
     return 1 if wrong else 0
