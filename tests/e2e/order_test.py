@@ -1,7 +1,9 @@
 """Cycles and bits do not depend on the order in which the SystemC kernel keeps events of one cycle: a module that does
 not belong to the board (order_run.cpp) has random events in the same kernel. Of two steps of the perceptron of
-examples/mnist_mlp and of a small convnet, and of all kinds of collectives, with 20 seeds each.
-Usage: order_test.py --bin DIR --run PROGRAM --program NAME [--board BOARD]
+examples/mnist_mlp and of a small convnet, and of all kinds of collectives, with 20 seeds each. XLA_FLAGS has to give
+JAX as many devices as the collectives have cores.
+
+Usage: order_test.py --bin DIR --run PROGRAM --program NAME [--board BOARD] [--cores CORES]
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ WORKERS = 2  # the test's PROCESSORS: other tests run beside it
 FEWEST_EVENTS = 1000  # of the module while a program runs
 
 
-def collectives() -> tuple[bytes, list[np.ndarray]]:
+def collectives(cores: int = CORES) -> tuple[bytes, list[np.ndarray]]:
     """Every kind over all cores, and sums of groups."""
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:CORES]).reshape(CORES // 2, 2), ("a", "b"))
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:cores]).reshape(cores // 2, 2), ("a", "b"))
     parts = jax.sharding.PartitionSpec(("a", "b"))
 
     def body(x: jax.Array, y: jax.Array) -> tuple[jax.Array, ...]:
@@ -35,9 +37,9 @@ def collectives() -> tuple[bytes, list[np.ndarray]]:
         return (lax.psum(x, both), lax.psum(y, both), lax.psum(x, "a"), lax.psum(x, "b"),
                 lax.all_gather(x, both, axis=1, tiled=True), lax.psum_scatter(x, both, scatter_dimension=1, tiled=True),
                 lax.all_to_all(x, both, 1, 0, tiled=True),
-                lax.ppermute(x, both, [(i, (i + 3) % CORES) for i in range(CORES)]))
+                lax.ppermute(x, both, [(i, (i + 3) % cores) for i in range(cores)]))
 
-    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((8 * CORES, 64), (CORES, 300, 200))]
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((8 * cores, 64), (cores, 300, 200))]
     mapped = jax.shard_map(body, mesh=mesh, in_specs=parts, out_specs=parts)
     program = jax.export.export(jax.jit(mapped), platforms=["cpu"])(*shapes)
     random = np.random.default_rng(3)
@@ -52,10 +54,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, required=True)
     parser.add_argument("--board", default="v3_8")
+    parser.add_argument("--cores", type=int, default=CORES, help="of the collectives")
     parser.add_argument("--program", choices=PROGRAMS, required=True)
     parser.add_argument("--run", type=Path, required=True, help="the program of order_run.cpp")
     args = parser.parse_args()
-    graph, arrays = PROGRAMS[args.program]()
+    graph, arrays = collectives(args.cores) if args.program == "collectives" else PROGRAMS[args.program]()
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(WORKERS) as pool:
         folder = Path(name)
         (folder / "p.mlirbc").write_bytes(graph)
