@@ -218,7 +218,8 @@ class TileEmitter {
       return a;
     }
     const Stream& s = plan_.streams[static_cast<size_t>(stream)];
-    const Piece p = make_piece(s.view, tile_.start, tile_.count, write || s.exact, s.reach);
+    const Piece p = make_piece(s.view, tile_.start, tile_.count, write || s.exact, s.reach,
+                               s.slot_bytes / bytes);
     const int64_t slot = s.slots[static_cast<size_t>(tile_.number) % s.slots.size()];
     const int64_t first = p.origin + outside(p.stride) + view.offset - s.view.offset;
     a.addr = vmem_addr(slot + first * bytes);

@@ -575,7 +575,9 @@ static bool place_epilogues(const Kernel& k, Residency& memory, DotPlan& p, uint
     for (Stream& s : p.epilogues[i].loop.streams) {
       size_t at = 0;
       if (s.shared) {
-        s.slots = earlier_stream(p, i, s.value, at)->slots;
+        const Stream* const earlier = earlier_stream(p, i, s.value, at);
+        s.slots = earlier->slots;
+        s.slot_bytes = earlier->slot_bytes;
       }
     }
     if (!place_loop(*k.contract().after[i], memory, p.epilogues[i].loop, id)) {

@@ -56,8 +56,8 @@ Piece run_with_reach(const View& view, int64_t base, const Dims& count,
 
 }  // namespace
 
-Piece make_piece(const View& view, const Dims& start, const Dims& count, bool exact,
-                 int64_t reach) {
+Piece make_piece(const View& view, const Dims& start, const Dims& count, bool exact, int64_t reach,
+                 int64_t most) {
   int64_t base = view.offset, lo = 0, hi = 0, product = 1, step = 0;
   std::vector<size_t> loops;
   for (size_t l = 0; l < count.size(); ++l) {
@@ -83,7 +83,7 @@ Piece make_piece(const View& view, const Dims& start, const Dims& count, bool ex
                         : step > 1                              ? 7 * product
                         : run_of(view, count, loops) < kLongRun ? product
                                                                 : product / 8;
-  if (hi - lo + 1 <= product + holes) {
+  if (hi - lo + 1 <= product + std::min(holes, std::max<int64_t>(most - product, 0))) {
     return whole_run(view, base, lo, hi);
   }
   Piece p;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "command/vpu_footprint.hpp"
@@ -27,9 +28,11 @@ struct Piece {
 
 // The piece of the tile of `count` iterations from `start`.
 // `exact`: without holes, since a store must not write what is between the elements. `reach` > 0:
-// runs with this many elements behind their last one, for accesses at other offsets.
+// runs with this many elements behind their last one, for accesses at other offsets. `most`: elements
+// that its slot holds. A tile that is shorter than the one that the slot was made for may have room
+// for fewer holes.
 Piece make_piece(const View& view, const Dims& start, const Dims& count, bool exact,
-                 int64_t reach = 0);
+                 int64_t reach = 0, int64_t most = std::numeric_limits<int64_t>::max());
 
 // Granule of a cut, so that blocks stay whole.
 int64_t granule(const VpuGenOptions& options, int loop);

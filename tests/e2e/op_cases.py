@@ -117,6 +117,11 @@ def movement() -> list[Case]:
             Case("transpose_bf16", lambda v: v.T, (jnp.asarray(_random(33, 20), jnp.bfloat16),)),
             Case("slice", lambda v: v[1:5, 2:4, 3:], (x,)),
             Case("slice_strided", lambda v: v[::2, 1::3, ::2], (x,)),
+            # Full tiles lie in VMEM row by row, the last one in a sequence would be one run with the holes.
+            Case("slice_with_short_tiles", lambda v, w: v[:, :, :1000] * w,
+                 (_random(2, 248, 2008), _random(248, 1000, seed=1))),
+            Case("slice_with_short_rows", lambda v, w: v[:, :, :8192] * w,
+                 (_random(2, 31, 9286), _random(31, 8192, seed=1))),
             Case("concatenate_0", lambda a, b: jnp.concatenate([a, b, a], 0), (_random(3, 40), _random(5, 40, seed=1))),
             Case("concatenate_1", lambda a, b: jnp.concatenate([a, b], 1), (_random(5, 33), _random(5, 100, seed=1))),
             *(Case(f"stack_last_{np.dtype(dtype).name}", lambda *v: jnp.stack(v, -1),
