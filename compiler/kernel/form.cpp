@@ -73,10 +73,13 @@ class RegionFusion : public Fusion {
         }
       }
     } else {
-      place_loop_results();
-      const Op& owner = *region_.parent;
-      const CountedLoop* loop = facts_.counted(owner);
-      place_yield(*ret, loop, facts_, *this);
+      // All that is read at the end is made first: a copy may go over an argument that the kernel
+      // of a waiting op reads.
+      std::vector<Kernel> last = loop_results();
+      last.push_back(yield_of(*ret, facts_.counted(*region_.parent), facts_, *this));
+      for (Kernel& k : last) {
+        insert(std::move(k), -1);
+      }
     }
     finish();
     return std::move(program_);
@@ -537,17 +540,19 @@ class RegionFusion : public Fusion {
     insert(std::move(k), -1);
   }
 
-  // Behind all that reads the arguments whose memory they take.
-  void place_loop_results() {
+  // To be placed behind all that reads the arguments whose memory they take.
+  std::vector<Kernel> loop_results() {
+    std::vector<Kernel> copies;
     for (const auto& op : region_.ops) {
       if (const std::vector<size_t>* results = facts_.result_stacks().results(*op)) {
         Kernel k(KernelClass::kCopyOut);
         k.out = op->operands[1];
         k.as<MovePart>().results = *results;
         k.reads = {dense(k.out)};
-        insert(std::move(k), -1);
+        copies.push_back(std::move(k));
       }
     }
+    return copies;
   }
 
   void finish() {

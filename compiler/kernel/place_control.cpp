@@ -156,8 +156,8 @@ void place_control(const Op& op, const ControlFacts& facts, const CoreClasses& t
   fusion.add(std::move(k));
 }
 
-void place_yield(const Op& ret, const CountedLoop* counted, const ControlFacts& facts,
-                 Fusion& fusion) {
+Kernel yield_of(const Op& ret, const CountedLoop* counted, const ControlFacts& facts,
+                Fusion& fusion) {
   Kernel k(KernelClass::kYield);
   k.ops = {&ret};
   const Op& owner = *ret.parent->parent;
@@ -169,7 +169,7 @@ void place_yield(const Op& ret, const CountedLoop* counted, const ControlFacts& 
       k.reads.push_back(k.control().carried.back());
     }
   }
-  fusion.add(std::move(k));
+  return k;
 }
 
 }  // namespace tpu::compiler

@@ -12,8 +12,8 @@ void place_dynamic_update(const Op& op, const ControlFacts& facts, Fusion& fusio
 void place_control(const Op& op, const ControlFacts& facts, const CoreClasses& together,
                    Fusion& fusion);
 // The end of a region: its results in buffers, without what the sequencer counts (`counted`: of the
-// loop) and stacks of results.
-void place_yield(const Op& ret, const CountedLoop* counted, const ControlFacts& facts,
-                 Fusion& fusion);
+// loop) and stacks of results. Makes what they lack; the caller adds the kernel.
+Kernel yield_of(const Op& ret, const CountedLoop* counted, const ControlFacts& facts,
+                Fusion& fusion);
 
 }  // namespace tpu::compiler

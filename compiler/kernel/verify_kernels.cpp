@@ -49,7 +49,11 @@ class KernelVerifier {
   }
 
   void check_program(const KernelProgram& program, const Kernel* owner) {
+    bool copied = false;  // a result of main, perhaps over an argument, in an iteration of `owner`
     for (const Kernel& k : program.kernels) {
+      copied = copied || (owner != nullptr && k.kind == KernelClass::kCopyOut);
+      check(!copied || k.kind == KernelClass::kCopyOut || k.kind == KernelClass::kYield, k,
+            "is behind a copy to a result, which may lie over an argument that it reads");
       check(k.order == next_++, k, "has an order that does not count up");
       check_class(k);
       check((k.kind == KernelClass::kYield) == (owner != nullptr && &k == &program.kernels.back()),

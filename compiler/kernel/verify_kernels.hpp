@@ -11,6 +11,7 @@ namespace tpu::compiler {
 //     around it, or is an argument or something that is never computed (constant, iota, a view)
 //   - one kernel writes a value; pieces of an exchange, and what is left of it, may be several's
 //   - regions belong to while and branch, and each ends with its only yield
+//   - what a region copies to results of main comes at its end: only the yield is behind that
 //   - a kernel has what its class needs: see the fields of Kernel
 void verify(const KernelProgram& program);
 

@@ -189,6 +189,34 @@ def caches() -> Step:
     return Step("caches", run, (weights(), [batch() for _ in range(LAYERS)], batch()), (1,), (7,))
 
 
+def widened(name: str, run: Callable, loops: tuple[int, ...] = (7,)) -> Step:
+    """Layers of more elements than a kernel that is placed as early as possible, with one donated array of each."""
+    def step(layers, old, x):
+        made, rest = [], []
+        for p, cache in zip(layers, old, strict=True):
+            y = x @ p["w"]
+            made.append(y)
+            rest = run(rest, cache)
+            x = jnp.tanh(y @ p["u"])
+        return x, made, rest
+
+    def normal(*shape: int) -> np.ndarray:
+        return RNG.standard_normal(shape).astype(np.float32)
+
+    return Step(name, step, (layers_of(w=(32, 64), u=(64, 32)), [normal(128, 64) for _ in range(LAYERS)],
+                             normal(128, 32)), (1,), loops)
+
+
+def beside() -> Step:
+    """What is made of a donated argument alone is a result, and another result lies over the argument."""
+    return widened("beside", lambda rest, cache: [*rest, cache * 2])
+
+
+def summed() -> Step:
+    """A sum of donated arguments goes from layer to layer, and a result lies over each of them."""
+    return widened("summed", lambda rest, cache: [rest[0] + cache if rest else cache * 1.5], (6,))
+
+
 def scanned() -> Step:
     """Layers that are stacked and scanned, beside layers that are written out."""
     def loss_of(params, x):
@@ -204,7 +232,7 @@ def scanned() -> Step:
 
 CLIPPED = optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(1e-2, weight_decay=0.01))
 STEPS = [momentum(), gradients(), kept(), turned(), backwards(), read_again(), rates(), shared(), integers(), caches(),
-         scanned(), with_optax("adam", optax.adam(1e-2), (7, 6)),
+         beside(), summed(), scanned(), with_optax("adam", optax.adam(1e-2), (7, 6)),
          with_optax("adam_kept", optax.adam(1e-2), (7, 6), donate=False),
          with_optax("clipped", CLIPPED, (7, 6, 6)), with_optax("lamb", optax.lamb(1e-2), (7, 6)),
          with_optax("bf16", CLIPPED, (7, 6, 6), jnp.bfloat16),

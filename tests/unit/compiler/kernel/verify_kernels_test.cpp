@@ -142,6 +142,30 @@ TEST(VerifyRegions, RefusesLoopsWithoutBodyOrYield) {
   EXPECT_THAT(error_of(program), HasSubstr("has no body"));
 }
 
+// The copy may go over an argument that the kernel behind it reads.
+TEST(VerifyRegions, RefusesKernelsBehindACopyToAResult) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({3000}));
+  RegionBuilder r(b.region());
+  b.done(r.times(5, {x},
+                 [](RegionBuilder& in, const Values& a) { return Values{in.mul(a[1], a[1])}; }));
+  KernelProgram program = form_kernels(b.module(), {512 * 1024});
+  std::list<Kernel>& body =
+      first(program, KernelClass::kWhile).as<ControlPart>().regions[1]->kernels;
+  const Value* made = body.front().writes.at(0);
+  Kernel copy(KernelClass::kCopyOut);
+  copy.out = made;
+  copy.reads = {made};
+  body.insert(std::prev(body.end()), copy);
+  renumber(program);
+  verify(program);
+  Kernel late(KernelClass::kLoop);
+  late.ops = body.front().ops;
+  body.insert(std::prev(body.end()), late);
+  renumber(program);
+  EXPECT_THAT(error_of(program), HasSubstr("is behind a copy to a result"));
+}
+
 TEST(KernelPasses, RunInOrderAndKeepTheProgramSound) {
   GraphBuilder b;
   Value* x = b.arg(f32({3000}));
