@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import case_runner
@@ -26,9 +26,21 @@ import numpy as np
 import optax
 from jax import lax
 
-LAYERS, WIDTH, BATCH, LAUNCHES = 7, 24, 4, 2
+LAYERS, LAUNCHES = 7, 2
 RNG = np.random.default_rng(5)
 FAR = 0.03  # relative distance from JAX, whose transcendentals are others
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a network."""
+
+    width: int
+    batch: int
+
+
+# Kernels of up to 1024 elements are placed as early as possible, and larger ones on arguments alone as late.
+SIZES = {"": Size(24, 4), "_wide": Size(64, 32)}
 
 
 @dataclass(frozen=True)
@@ -56,20 +68,20 @@ def network(layers: list, x: jax.Array, dtype: jnp.dtype = jnp.float32) -> jax.A
     return (x.astype(jnp.float32) ** 2).mean()
 
 
-def batch() -> np.ndarray:
+def batch(size: Size) -> np.ndarray:
     """Input of the network."""
-    return RNG.standard_normal((BATCH, WIDTH)).astype(np.float32)
+    return RNG.standard_normal((size.batch, size.width)).astype(np.float32)
 
 
-def weights() -> list[dict[str, np.ndarray]]:
+def weights(size: Size) -> list[dict[str, np.ndarray]]:
     """Of a network."""
-    return layers_of(w=(WIDTH, WIDTH), b=(WIDTH,))
+    return layers_of(w=(size.width, size.width), b=(size.width,))
 
 
-def with_optax(name: str, optimizer: optax.GradientTransformation, loops: tuple[int, ...],
+def with_optax(size: Size, name: str, optimizer: optax.GradientTransformation, loops: tuple[int, ...],
                dtype: jnp.dtype = jnp.float32, donate: bool = True) -> Step:
     """A step of an optimizer."""
-    layers = weights()
+    layers = weights(size)
     state = jax.tree.map(np.asarray, optimizer.init(layers))
 
     def step(layers, state, x):
@@ -77,65 +89,65 @@ def with_optax(name: str, optimizer: optax.GradientTransformation, loops: tuple[
         updates, state = optimizer.update(gradients, state, layers)
         return optax.apply_updates(layers, updates), state, loss
 
-    return Step(name, step, (layers, state, batch()), (0, 1) if donate else (), loops)
+    return Step(name, step, (layers, state, batch(size)), (0, 1) if donate else (), loops)
 
 
-def momentum() -> Step:
+def momentum(size: Size) -> Step:
     """SGD with momentum and decay, as one writes it."""
     def step(layers, moments, x):
         gradients = jax.grad(network)(layers, x)
         moments = jax.tree.map(lambda m, g, p: 0.9 * m + (g + 0.01 * p), moments, gradients, layers)
         return jax.tree.map(lambda p, m: p - 0.1 * m, layers, moments), moments
 
-    layers = weights()
-    return Step("momentum", step, (layers, jax.tree.map(np.zeros_like, layers), batch()), (0, 1), (7, 6))
+    layers = weights(size)
+    return Step("momentum", step, (layers, jax.tree.map(np.zeros_like, layers), batch(size)), (0, 1), (7, 6))
 
 
-def gradients() -> Step:
+def gradients(size: Size) -> Step:
     """No optimizer: the gradients are results."""
-    return Step("gradients", jax.value_and_grad(network), (weights(), batch()), (), (7, 6))
+    return Step("gradients", jax.value_and_grad(network), (weights(size), batch(size)), (), (7, 6))
 
 
-def kept() -> Step:
+def kept(size: Size) -> Step:
     """The old weights are results, too, so that their memory must not be written to before they are read."""
     def step(layers, x):
         gradients = jax.grad(network)(layers, x)
         return jax.tree.map(lambda p, g: p - 0.1 * g, layers, gradients), jax.tree.map(lambda p: p + 1, layers)
 
-    return Step("kept", step, (weights(), batch()), (0,), (7, 6))
+    return Step("kept", step, (weights(size), batch(size)), (0,), (7, 6))
 
 
-def turned() -> Step:
+def turned(size: Size) -> Step:
     """The new weights of a layer take the memory of those of the next one."""
     def step(layers, x):
         gradients = jax.grad(network)(layers, x)
         new = jax.tree.map(lambda p, g: p - 0.1 * g, layers, gradients)
         return new[1:] + new[:1]
 
-    return Step("turned", step, (weights(), batch()), (0,), (7, 6))
+    return Step("turned", step, (weights(size), batch(size)), (0,), (7, 6))
 
 
-def backwards() -> Step:
+def backwards(size: Size) -> Step:
     """The new weights of a layer take the memory of those of the one in front of it."""
     def step(layers, x):
         gradients = jax.grad(network)(layers, x)
         new = jax.tree.map(lambda p, g: p - 0.1 * g, layers, gradients)
         return new[-1:] + new[:-1]
 
-    return Step("backwards", step, (weights(), batch()), (0,), (7, 6))
+    return Step("backwards", step, (weights(size), batch(size)), (0,), (7, 6))
 
 
-def read_again() -> Step:
+def read_again(size: Size) -> Step:
     """The loss behind the update reads the old weights."""
     def step(layers, x):
         gradients = jax.grad(network)(layers, x)
         new = jax.tree.map(lambda p, g: p - 0.1 * g, layers, gradients)
         return new, sum(jnp.abs(p["w"]).sum() * jnp.abs(q["w"]).max() for p, q in zip(layers, new, strict=True))
 
-    return Step("read_again", step, (weights(), batch()), (0,), (7, 6))
+    return Step("read_again", step, (weights(size), batch(size)), (0,), (7, 6))
 
 
-def rates() -> Step:
+def rates(size: Size) -> Step:
     """Each layer has a learning rate of its own, a constant, and one layer another momentum."""
     def step(layers, moments, x):
         gradients = jax.grad(network)(layers, x)
@@ -146,11 +158,11 @@ def rates() -> Step:
             kept_moments.append(m)
         return new, kept_moments
 
-    layers = weights()
-    return Step("rates", step, (layers, jax.tree.map(np.zeros_like, layers), batch()), (0, 1), (7, 6))
+    layers = weights(size)
+    return Step("rates", step, (layers, jax.tree.map(np.zeros_like, layers), batch(size)), (0, 1), (7, 6))
 
 
-def shared() -> Step:
+def shared(size: Size) -> Step:
     """All layers have one matrix in common."""
     def loss_of(params, x):
         return network([{"w": p["w"] + params["common"], "b": p["b"]} for p in params["layers"]], x)
@@ -158,11 +170,11 @@ def shared() -> Step:
     def step(params, x):
         return jax.tree.map(lambda p, g: p - 0.1 * g, params, jax.grad(loss_of)(params, x))
 
-    params = {"layers": weights(), "common": (RNG.standard_normal((WIDTH, WIDTH)) / 8).astype(np.float32)}
-    return Step("shared", step, (params, batch()), (0,), (7, 6))
+    params = {"layers": weights(size), "common": (RNG.standard_normal((size.width, size.width)) / 8).astype(np.float32)}
+    return Step("shared", step, (params, batch(size)), (0,), (7, 6))
 
 
-def integers() -> Step:
+def integers(size: Size) -> Step:
     """Integers beside the weights: counts of changed signs, in i32 and in i64 words."""
     def step(layers, counts, seen, x):
         gradients = jax.grad(network)(layers, x)
@@ -171,13 +183,13 @@ def integers() -> Step:
                 jax.tree.map(lambda n, c: 3 * n + c, counts, changed),
                 jax.tree.map(lambda n, c: n + c.astype(jnp.uint8), seen, changed))
 
-    layers = weights()
+    layers = weights(size)
     return Step("integers", step, (layers, jax.tree.map(lambda p: np.zeros(p.shape, np.int32), layers),
-                                   jax.tree.map(lambda p: np.zeros(p.shape, np.uint8), layers), batch()),
+                                   jax.tree.map(lambda p: np.zeros(p.shape, np.uint8), layers), batch(size)),
                 (0, 1, 2), (7, 6))
 
 
-def caches() -> Step:
+def caches(size: Size) -> Step:
     """Inference that gives what each layer has made, and what replaces an argument of each."""
     def run(layers, old, x):
         made = []
@@ -186,7 +198,7 @@ def caches() -> Step:
             made.append(0.5 * cache + x)
         return x, made
 
-    return Step("caches", run, (weights(), [batch() for _ in range(LAYERS)], batch()), (1,), (7,))
+    return Step("caches", run, (weights(size), [batch(size) for _ in range(LAYERS)], batch(size)), (1,), (7,))
 
 
 def widened(name: str, run: Callable, loops: tuple[int, ...] = (7,)) -> Step:
@@ -217,7 +229,53 @@ def summed() -> Step:
     return widened("summed", lambda rest, cache: [rest[0] + cache if rest else cache * 1.5], (6,))
 
 
-def scanned() -> Step:
+def attended() -> Step:
+    """What attends to cached keys lies over them, but over none of the first layer, which are not donated."""
+    heads, tokens, depth = 2, 256, 32
+
+    def step(layers, first, others, x):
+        made = []
+        for p, keys in zip(layers, [first, *others], strict=True):
+            scores = jnp.tanh(jnp.einsum("hqd,hkd->hqk", x, keys) / 8)
+            made.append(jnp.einsum("hqk,hkd->hqd", scores, p["v"]) / 8)
+            x = jnp.tanh(made[-1] @ p["o"])
+        return x, made[1:], made[0]
+
+    keys = [p["c"] for p in layers_of(c=(heads, tokens, depth))]
+    return Step("attended", step, (layers_of(v=(heads, tokens, depth), o=(depth, depth)), keys[0], keys[1:],
+                                   RNG.standard_normal((heads, tokens, depth)).astype(np.float32)), (2,), (7,))
+
+
+def swapped() -> Step:
+    """Two donated arrays of each layer change places."""
+    def run(layers, left, right, x):
+        new_left, new_right = [], []
+        for p, a, b in zip(layers, left, right, strict=True):
+            x = jnp.tanh(x @ p["w"] + a)
+            new_left.append(b + x)
+            new_right.append(a)
+        return x, new_left, new_right
+
+    wide = [layers_of(a=(64, 64)) for _ in range(2)]
+    return Step("swapped", run, (layers_of(w=(64, 64)), *([p["a"] for p in part] for part in wide),
+                                 RNG.standard_normal((64, 64)).astype(np.float32)), (1, 2), (7,))
+
+
+def twice() -> Step:
+    """One value of each layer is two results, each over an argument."""
+    def run(layers, left, right, x):
+        made = []
+        for p, a, b in zip(layers, left, right, strict=True):
+            x = jnp.tanh(x @ p["w"] + a * b)
+            made.append(x * 2)
+        return x, made, list(made)
+
+    wide = [layers_of(a=(64, 64)) for _ in range(2)]
+    return Step("twice", run, (layers_of(w=(64, 64)), *([p["a"] for p in part] for part in wide),
+                               RNG.standard_normal((64, 64)).astype(np.float32)), (1, 2), (7,))
+
+
+def scanned(size: Size) -> Step:
     """Layers that are stacked and scanned, beside layers that are written out."""
     def loss_of(params, x):
         x, _ = lax.scan(lambda x, p: (x + jnp.tanh(x @ p["w"] + p["b"]), None), x, params["stacked"])
@@ -226,18 +284,27 @@ def scanned() -> Step:
     def step(params, x):
         return jax.tree.map(lambda p, g: p - 0.1 * g, params, jax.grad(loss_of)(params, x))
 
-    params = {"layers": weights(), "stacked": jax.tree.map(lambda *p: np.stack(p), *weights())}
-    return Step("scanned", step, (params, batch()), (0,), (7, 6))
+    params = {"layers": weights(size), "stacked": jax.tree.map(lambda *p: np.stack(p), *weights(size))}
+    return Step("scanned", step, (params, batch(size)), (0,), (7, 6))
 
 
 CLIPPED = optax.chain(optax.clip_by_global_norm(0.5), optax.adamw(1e-2, weight_decay=0.01))
-STEPS = [momentum(), gradients(), kept(), turned(), backwards(), read_again(), rates(), shared(), integers(), caches(),
-         beside(), summed(), scanned(), with_optax("adam", optax.adam(1e-2), (7, 6)),
-         with_optax("adam_kept", optax.adam(1e-2), (7, 6), donate=False),
-         with_optax("clipped", CLIPPED, (7, 6, 6)), with_optax("lamb", optax.lamb(1e-2), (7, 6)),
-         with_optax("bf16", CLIPPED, (7, 6, 6), jnp.bfloat16),
-         with_optax("nesterov", optax.sgd(1e-2, 0.9, nesterov=True), (7, 6)),
-         with_optax("adafactor", optax.adafactor(1e-2, min_dim_size_to_factor=8), (7, 6))]
+
+
+def networks(size: Size) -> list[Step]:
+    """Steps of a network of any size."""
+    steps = [step(size) for step in (momentum, gradients, kept, turned, backwards, read_again, rates, shared, integers,
+                                     caches, scanned)]
+    return [*steps, with_optax(size, "adam", optax.adam(1e-2), (7, 6)),
+            with_optax(size, "adam_kept", optax.adam(1e-2), (7, 6), donate=False),
+            with_optax(size, "clipped", CLIPPED, (7, 6, 6)), with_optax(size, "lamb", optax.lamb(1e-2), (7, 6)),
+            with_optax(size, "bf16", CLIPPED, (7, 6, 6), jnp.bfloat16),
+            with_optax(size, "nesterov", optax.sgd(1e-2, 0.9, nesterov=True), (7, 6)),
+            with_optax(size, "adafactor", optax.adafactor(1e-2, min_dim_size_to_factor=8), (7, 6))]
+
+
+STEPS = [*(replace(step, name=step.name + suffix) for suffix, size in SIZES.items() for step in networks(size)),
+         beside(), summed(), attended(), swapped(), twice()]
 
 
 def run(exe: Path, tools: Path, out: Path, launches: int, inputs: list[str]) -> list[Path]:
