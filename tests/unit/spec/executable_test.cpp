@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <random>
+#include <vector>
 
 #include "tpu/spec/isa.hpp"
 #include "tpu/spec/program_image.h"
@@ -69,6 +71,43 @@ TEST(Executable, RoundTrip) {
   EXPECT_EQ(back.name, "sample");
   EXPECT_EQ(back.args.at(0)->offsets.size(), 16U);
   EXPECT_EQ(write_executable(back), bytes);
+}
+
+// Cores from 256 on are in lists of their own, and executables of fewer are as they were before.
+TEST(Executable, KeepsCoresOfAnyNumber) {
+  for (const uint16_t first : {uint16_t{248}, uint16_t{300}}) {
+    ExecutableT exe = sample();
+    std::vector<uint16_t> cores(8);
+    std::iota(cores.begin(), cores.end(), first);
+    set_cores(exe, cores);
+    set_owners(*exe.args[0], cores);
+    set_terms(*exe.args[0], cores);
+    EXPECT_EQ(exe.wide_cores.empty(), first == 248);
+    EXPECT_EQ(exe.args[0]->wide_owned_by.empty(), first == 248);
+    EXPECT_EQ(exe.args[0]->wide_terms.empty(), first == 248);
+    EXPECT_EQ(exe.cores.empty(), first != 248);
+    EXPECT_EQ(cores_of(exe), cores);
+    EXPECT_EQ(owners_of(*exe.args[0]), cores);
+    EXPECT_EQ(terms_of(*exe.args[0]), cores);
+    ExecutableT written = sample();
+    set_cores(written, cores);
+    EXPECT_EQ(cores_of(read_executable(write_executable(written))), cores);
+  }
+}
+
+TEST(Executable, RefusesTwoListsOfOneThing) {
+  ExecutableT exe = sample();
+  set_cores(exe, {0, 1, 2, 3, 4, 5, 6, 300});
+  exe.cores = {0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("two lists of cores"));
+  exe = sample();
+  exe.args[0]->owned_by = {0};
+  exe.args[0]->wide_owned_by = {0};
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("two lists of owners"));
+  exe = sample();
+  exe.args[0]->terms = {0};
+  exe.args[0]->wide_terms = {0};
+  EXPECT_THAT(error_of(write_executable(exe)), HasSubstr("two lists of terms"));
 }
 
 TEST(Executable, RefusesTruncationAndFlips) {
