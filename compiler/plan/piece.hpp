@@ -28,9 +28,9 @@ struct Piece {
 
 // The piece of the tile of `count` iterations from `start`.
 // `exact`: without holes, since a store must not write what is between the elements. `reach` > 0:
-// runs with this many elements behind their last one, for accesses at other offsets. `most`: elements
-// that its slot holds. A tile that is shorter than the one that the slot was made for may have room
-// for fewer holes.
+// runs with this many elements behind their last one, for accesses at other offsets. `most`:
+// elements that its slot holds. A tile that is shorter than the one that the slot was made for may
+// have room for fewer holes.
 Piece make_piece(const View& view, const Dims& start, const Dims& count, bool exact,
                  int64_t reach = 0, int64_t most = std::numeric_limits<int64_t>::max());
 

@@ -71,8 +71,8 @@ std::vector<GangMessage> GangRoot::abort(const GangAbort& abort) {
   std::vector<GangMessage> sent;
   forget_old(abort.tag);
   if (Aborted* known = find_aborted(abort.tag)) {
-    // Those who had not joined when it was told, or whose gang was not known, learn it at their next
-    // barrier, which may never come: they can wait for the host.
+    // Those who had not joined when it was told, or whose gang was not known, learn it at their
+    // next barrier, which may never come: they can wait for the host.
     const GangAbort first{abort.tag, known->origin, known->code, abort.gang};
     if (!abort.gang.empty() && !std::exchange(known->told, true)) {
       send_all(abort.gang, first, sent);

@@ -48,7 +48,8 @@ class GangRoot {
   /// Messages are in the order in which they are sent. The root has changed before the first one.
   std::vector<GangMessage> arrive(uint32_t core, const GangArrival& arrival);
   /// The first abort of a tag wins. A later one is answered with the first: to the whole gang if
-  /// the root has not told it because it did not know it, else to the core that asks, which may have
+  /// the root has not told it because it did not know it, else to the core that asks, which may
+  /// have
   /// joined since.
   std::vector<GangMessage> abort(const GangAbort& abort);
   /// As after a reset of the root's core: it forgets barriers, but not aborts.

@@ -967,8 +967,8 @@ TEST_P(WorkerBoard, HasTheBitsAndCyclesOfTheBoardInThisProcess) {
   EXPECT_GT(proxy.cuts(), 3);
 }
 
-// Behind each of the carriers: what one thread calls, while another one waits for a launch that does
-// not end, and a third one transfers.
+// Behind each of the carriers: what one thread calls, while another one waits for a launch that
+// does not end, and a third one transfers.
 TEST(Worker, CallsOfOtherThreadsDoNotWaitForALaunch) {
   const Certificate own = certificate(::testing::TempDir(), "calls", 2);
   const std::vector<std::string> overrides = {"mgmt.watchdog_us=4000000"};

@@ -14,8 +14,8 @@ View view_of(Dims stride) {
   return view;
 }
 
-// 128 rows of 1,000 of 2,008 elements have too many holes for one run, 120 rows have not; the run of
-// the short tile is longer than the full tile without holes.
+// 128 rows of 1,000 of 2,008 elements have too many holes for one run, 120 rows have not; the run
+// of the short tile is longer than the full tile without holes.
 TEST(Piece, TheHolesOfAShortTileFitTheSlotOfAFullOne) {
   const View view = view_of({2008, 1});
   const int64_t full = make_piece(view, {0, 0}, {128, 1000}, false).elements;
