@@ -21,7 +21,8 @@ using test::ProgramBuilder;
 class Conformance : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    OpenOptions options = test::open_options(GetParam());
+    const OpenOptions options = test::open_options(GetParam());
+    overrides_ = options.overrides;
     board_ = Board::open(options);
   }
   void TearDown() override {
@@ -30,6 +31,12 @@ class Conformance : public ::testing::TestWithParam<const char*> {
     }
   }
 
+  /// A program for the board.
+  ProgramBuilder program_of(uint32_t partitions) const {
+    return ProgramBuilder(partitions, "v3_8", overrides_);
+  }
+
+  std::vector<std::string> overrides_;
   Board board_;
 };
 
@@ -121,7 +128,7 @@ TEST_P(Conformance, DifferenceBetweenReplicasIsAnError) {
 }
 
 TEST_P(Conformance, LaunchOnOneCorePassesADonatedBufferOn) {
-  ProgramBuilder builder(1);
+  ProgramBuilder builder = program_of(1);
   builder.argument(DType::kF32, {300});
   builder.result(DType::kF32, {300}, false, 0);
   builder.constant({1, 2, 3, 4});
@@ -139,7 +146,7 @@ TEST_P(Conformance, LaunchOnOneCorePassesADonatedBufferOn) {
 }
 
 TEST_P(Conformance, GangOfEightRunsManyStepsInFlight) {
-  ProgramBuilder builder(8);
+  ProgramBuilder builder = program_of(8);
   builder.argument(DType::kF32, {8, 100}, true);
   builder.argument(DType::kI32, {10});
   builder.result(DType::kF32, {8, 100}, true, 0);
@@ -159,7 +166,7 @@ TEST_P(Conformance, GangOfEightRunsManyStepsInFlight) {
 }
 
 TEST_P(Conformance, KeptArgumentsStayAlive) {
-  ProgramBuilder builder(1);
+  ProgramBuilder builder = program_of(1);
   builder.argument(DType::kI32, {64});
   builder.result(DType::kI32, {64}, false, 0);
   const Executable program = board_.load(builder.bytes());
@@ -170,7 +177,7 @@ TEST_P(Conformance, KeptArgumentsStayAlive) {
 }
 
 TEST_P(Conformance, KeptArgumentsMayBeOneBuffer) {
-  ProgramBuilder builder(1);
+  ProgramBuilder builder = program_of(1);
   for (int i = 0; i < 2; ++i) {
     builder.argument(DType::kI32, {64});
     builder.result(DType::kI32, {64}, false, i);
@@ -191,7 +198,7 @@ TEST_P(Conformance, KeptArgumentsMayBeOneBuffer) {
 
 // The wrong argument comes last: of the good ones no copy is made before it is found.
 TEST_P(Conformance, RefusedLaunchesSendNothing) {
-  ProgramBuilder builder(1);
+  ProgramBuilder builder = program_of(1);
   builder.argument(DType::kI32, {64});
   builder.result(DType::kI32, {64}, false, 0);
   const Executable program = board_.load(builder.bytes());
@@ -210,7 +217,7 @@ TEST_P(Conformance, RefusedLaunchesSendNothing) {
 }
 
 TEST_P(Conformance, ReadsAndWritesOfOneBufferKeepTheirOrder) {
-  ProgramBuilder builder(1);
+  ProgramBuilder builder = program_of(1);
   builder.argument(DType::kI32, {50000});
   builder.result(DType::kI32, {50000}, false, 0);
   const Executable program = board_.load(builder.bytes());
@@ -269,7 +276,7 @@ TEST_P(Conformance, FullMemoryListsTheLargestBuffers) {
 }
 
 TEST_P(Conformance, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
-  ProgramBuilder builder(8);
+  ProgramBuilder builder = program_of(8);
   builder.argument(DType::kF32, {8, 4}, true);
   builder.argument(DType::kF32, {4});
   builder.result(DType::kF32, {8, 4}, true, 0);
@@ -305,25 +312,26 @@ TEST_P(Conformance, ProgramsOfOtherBoardsAndIsasAreRefused) {
       EXPECT_NE(error.message().find(text), std::string::npos) << error.message();
     }
   };
-  refused(ProgramBuilder(16).bytes(), "needs 16 cores, this board has 8");
+  refused(program_of(16).bytes(), "needs 16 cores, this board has 8");
   refused(ProgramBuilder(1, "v3_8", {"core.vmem_kib=8192"}).bytes(), "compiled for another board");
-  board_.load(
-      ProgramBuilder(1, "v3_8", {"hbm.gbps_per_chip=450"}).bytes());  // differs in speed alone
-  ProgramBuilder isa(1);
+  std::vector<std::string> slower = overrides_;  // differs in speed alone
+  slower.emplace_back("hbm.gbps_per_chip=450");
+  board_.load(ProgramBuilder(1, "v3_8", slower).bytes());
+  ProgramBuilder isa = program_of(1);
   isa.exe().isa_version += 1;
   refused(isa.bytes(), "ISA version");
-  std::vector<std::byte> flipped = ProgramBuilder(1).bytes();
+  std::vector<std::byte> flipped = program_of(1).bytes();
   flipped[100] ^= std::byte{1};
   refused(flipped, "SHA-256");
   flipped.resize(70);
   refused(flipped, "truncated");
   EXPECT_EQ(code_of([&] { board_.load(std::string("/nowhere/x.tpuexe")); }),
             ErrorCode::kInvalidArgument);
-  board_.load(ProgramBuilder(1).bytes()).run({}).done.wait();
+  board_.load(program_of(1).bytes()).run({}).done.wait();
 }
 
 TEST_P(Conformance, ProgramsTooBigForMemoryAreRefusedWhole) {
-  ProgramBuilder builder(8);
+  ProgramBuilder builder = program_of(8);
   builder.argument(DType::kF32, {4});
   builder.scratch(uint64_t{17} << 30);
   EXPECT_EQ(code_of([&] { board_.load(builder.bytes()); }), ErrorCode::kResourceExhausted);
@@ -333,7 +341,7 @@ TEST_P(Conformance, ProgramsTooBigForMemoryAreRefusedWhole) {
 }
 
 TEST_P(Conformance, ProgramIdsAreUsedAgain) {
-  ProgramBuilder builder(1);
+  ProgramBuilder builder = program_of(1);
   builder.argument(DType::kF32, {4});
   const auto bytes = builder.bytes();
   for (int i = 0; i < 150; ++i) {
@@ -375,7 +383,7 @@ TEST_P(Conformance, CallbacksRunOnceAndMaySubmitButNotWait) {
 }
 
 TEST_P(Conformance, ThreadsShareTheBoard) {
-  ProgramBuilder builder(1);
+  ProgramBuilder builder = program_of(1);
   builder.argument(DType::kI32, {256});
   builder.result(DType::kI32, {256}, false, 0);
   const auto bytes = builder.bytes();
@@ -442,7 +450,7 @@ TEST_P(Conformance, SizesThatOverflowAndBytesThatDoNotMatchAreRefused) {
   invalid([&] { board_.put(0, HostView(DType::kF32, {3}, eight)); });
   invalid([&] { board_.put(0, HostView(DType::kI64, {2}, eight)); });
   EXPECT_EQ(code_of([&] { board_.zeros(0, DType::kU8, {kHuge}); }), ErrorCode::kResourceExhausted);
-  ProgramBuilder builder(1);
+  ProgramBuilder builder = program_of(1);
   builder.argument(DType::kF32, {2});
   const Executable program = board_.load(builder.bytes());
   invalid([&] { program.put(0, HostView(DType::kF32, {2}, std::span(eight).first(7))); });

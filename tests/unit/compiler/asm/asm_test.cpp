@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(
             "bad.s:1:16: .slot has no operand 'byts=512'; did you mean 'bytes'?"},
         Bad{".slot argument bytes=1 bytes=2\n", "bad.s:1:24: bytes= is given twice"},
         Bad{".board \"v9\"\n", "board \"v9\" is not the one assembled for (\"v3_8\")"},
-        Bad{".partitions 0\n", "the number of cores 0 is not in 1..64"},
+        Bad{".partitions 0\n", "the number of cores 0 is not in 1..2048"},
         Bad{".arg \"x\" global=[1] slot=0\n.partitions 8\n", "must come before .arg"},
         Bad{".arg \"x\" global=[1] slot=4294967296\n", "slot 4294967296 is not in 0..4294967295"},
         Bad{".arg \"x\" global=[1\n", "bad.s:1:10: missing ] of a list"},
