@@ -126,7 +126,7 @@ void SnapshotReader::read_index() {
   }
   const uint64_t end = file_.size() - sizeof tail;
   std::memcpy(&tail, file_.data() + end, sizeof tail);
-  if (tail.magic != kTailMagic || tail.index_offset > end) {
+  if (tail.magic != kTailMagic || tail.reserved != 0 || tail.index_offset > end) {
     cut_off();
   }
   rest_ = file_.subspan(tail.index_offset, end - tail.index_offset);
