@@ -747,8 +747,8 @@ static bool is_made(const Kernel& k, const DotPlan& chain, const Value* v) {
 }
 
 std::optional<ProductPlan> plan_product(const Kernel& k, const DotPlan& chain, const Kernel& next,
-                                        Residency& memory, const spec::BoardParams& board,
-                                        uint32_t op_id) {
+                                        Residency& memory, const MovingAddresses& moving,
+                                        const spec::BoardParams& board, uint32_t op_id) {
   ProductPlan product;
   product.kernel = &next;
   product.op_id = op_id;
@@ -769,7 +769,9 @@ std::optional<ProductPlan> plan_product(const Kernel& k, const DotPlan& chain, c
   Buffer &brought = memory.at(other), &out = memory.at(next.out);
   // What the chain reads until its end must not be overwritten by the first product.
   const auto shares_home = [&](const Value* v) {
-    return out.slot >= 0 && !out.scratch && memory.at(v).slot == out.slot;
+    const Buffer& b = memory.at(v);
+    return out.slot >= 0 && !out.scratch && b.slot >= 0 &&
+           !moving.are_apart(b.slot, b.table, out.slot, out.table);
   };
   const auto read_by = [&](const ProductPlan& each) {
     return std::ranges::any_of(each.kernel->reads, shares_home);

@@ -10,6 +10,7 @@
 #include "plan/batch_group.hpp"
 #include "plan/contraction_plan.hpp"
 #include "plan/loop_plan.hpp"
+#include "plan/moving_address.hpp"
 
 namespace tpu::compiler {
 
@@ -91,8 +92,8 @@ std::optional<DotPlan> plan_fused(const Kernel& k, Residency& memory,
 // With the operand of `next` in the slots of `chain`, a plan of `k`. Nothing: `next` has to wait
 // for the end of `k`.
 std::optional<ProductPlan> plan_product(const Kernel& k, const DotPlan& chain, const Kernel& next,
-                                        Residency& memory, const spec::BoardParams& board,
-                                        uint32_t op_id);
+                                        Residency& memory, const MovingAddresses& moving,
+                                        const spec::BoardParams& board, uint32_t op_id);
 void release_dot(Residency& memory, DotPlan& p);
 
 }  // namespace tpu::compiler

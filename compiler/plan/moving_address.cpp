@@ -38,4 +38,20 @@ uint8_t MovingAddresses::add_table(int64_t counter_smem, const std::vector<int>&
   return number;
 }
 
+std::vector<int> MovingAddresses::slots_of(int slot, uint8_t number) const {
+  std::vector<int> slots = number == 0 ? std::vector{0} : table(number).slots;
+  for (int& each : slots) {
+    each += slot;
+  }
+  return slots;
+}
+
+bool MovingAddresses::are_apart(int slot, uint8_t table, int other_slot,
+                                uint8_t other_table) const {
+  const std::vector<int> others = slots_of(other_slot, other_table);
+  return std::ranges::none_of(slots_of(slot, table), [&](int each) {
+    return std::ranges::find(others, each) != others.end();
+  });
+}
+
 }  // namespace tpu::compiler

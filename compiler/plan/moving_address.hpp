@@ -39,8 +39,13 @@ class MovingAddresses {
   const MovingAddress& at(uint8_t number) const { return all_.at(number - kFirst); }
   const SlotTable& table(uint8_t number) const { return tables_.at(number - kFirst); }
   const std::vector<SlotTable>& tables() const { return tables_; }
+  // True if no slot is in both of two homes. A home is a slot, or a table (0: none) and the lowest
+  // slot of it: all of its slots count, those of other iterations, too.
+  bool are_apart(int slot, uint8_t table, int other_slot, uint8_t other_table) const;
 
  private:
+  std::vector<int> slots_of(int slot, uint8_t table) const;
+
   std::vector<MovingAddress> all_;
   std::vector<SlotTable> tables_;
   int64_t next_table_ = kSlotTablesBegin;

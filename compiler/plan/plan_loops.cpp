@@ -203,7 +203,7 @@ void add_products(PlanContext& ctx, const Kernel& k, const Followers& followers,
     if (ctx.memory.find(it->out) == nullptr) {
       add_inner_values(ctx.memory, *it);
     }
-    auto product = plan_product(k, plan, *it, ctx.memory, ctx.board, ctx.ops.id(*it));
+    auto product = plan_product(k, plan, *it, ctx.memory, ctx.moving, ctx.board, ctx.ops.id(*it));
     if (!product) {
       return;
     }
