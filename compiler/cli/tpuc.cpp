@@ -136,8 +136,9 @@ tpu::compiler::Compiled compiled(const Arguments& a, const tpu::spec::BoardParam
   if (a.dumps.empty()) {
     options.progress = [&](const std::string& stage, double done) { bar.share(done, stage); };
   }
-  return tpu::compiler::compile([&] { return tpu::compiler::import_program_file(a.input); }, board,
-                                options);
+  const std::vector<std::byte> bytes = tpu::compiler::read_file(a.input);
+  return tpu::compiler::compile([&] { return tpu::compiler::import_program_file(a.input, bytes); },
+                                board, options);
 }
 
 tpu::compiler::CompileOptions options_of(const Arguments& a) {

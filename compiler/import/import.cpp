@@ -45,8 +45,7 @@ bool is_bytecode(std::span<const std::byte> program) {
 
 // The module is named after the file.
 template <typename Import>
-Module of_file(const std::string& path, Import import) {
-  const std::vector<std::byte> bytes = read_file(path);
+Module of_file(const std::string& path, std::span<const std::byte> bytes, Import import) {
   try {
     return import(bytes, program_name(path), ImportOptions{});
   } catch (const Error& e) {
@@ -70,7 +69,9 @@ Module import_vhlo(std::span<const std::byte> artifact, const std::string& name,
   return module;
 }
 
-Module import_vhlo_file(const std::string& path) { return of_file(path, import_vhlo); }
+Module import_vhlo_file(const std::string& path) {
+  return of_file(path, read_file(path), import_vhlo);
+}
 
 bool is_hlo(std::span<const std::byte> program) {
   return !is_bytecode(program) && hlo::is_hlo_module(program);
@@ -81,6 +82,12 @@ Module import_program(std::span<const std::byte> program, const std::string& nam
   return is_hlo(program) ? import_hlo(program, name, options) : import_vhlo(program, name, options);
 }
 
-Module import_program_file(const std::string& path) { return of_file(path, import_program); }
+Module import_program_file(const std::string& path) {
+  return import_program_file(path, read_file(path));
+}
+
+Module import_program_file(const std::string& path, std::span<const std::byte> bytes) {
+  return of_file(path, bytes, import_program);
+}
 
 }  // namespace tpu::compiler

@@ -45,5 +45,7 @@ bool is_hlo(std::span<const std::byte> program);
 Module import_program(std::span<const std::byte> program, const std::string& name,
                       const ImportOptions& options = {});
 Module import_program_file(const std::string& path);
+// The same with what the file holds, for whoever imports it more than once: it may be a pipe.
+Module import_program_file(const std::string& path, std::span<const std::byte> bytes);
 
 }  // namespace tpu::compiler

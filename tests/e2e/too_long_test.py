@@ -33,11 +33,12 @@ def run(weights: list[jax.Array], x: jax.Array) -> jax.Array:
 
 
 def compiled(tools: Path, folder: Path, mode: str | None) -> tuple[Path, subprocess.CompletedProcess]:
-    """The executable, and what the compiler said; without a mode that of the command line's default."""
+    """The executable, and what the compiler said; without a mode that of the command line's default. From a pipe."""
     exe = folder / f"{mode}.tpuexe"
     option = [] if mode is None else [f"--roll-layers={mode}"]
-    return exe, subprocess.run([tools / "tpuc", folder / "p.mlirbc", "-o", exe, "-v", *option, *BOARD],
-                               capture_output=True, text=True, check=False)
+    done = subprocess.run([tools / "tpuc", "/dev/stdin", "-o", exe, "-v", *option, *BOARD], capture_output=True,
+                          input=(folder / "p.mlirbc").read_bytes(), check=False)
+    return exe, subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def run_case(_: str, tools: Path, folder: Path) -> str | None:
