@@ -344,6 +344,9 @@ Compiled compile(const std::function<Module()>& import, const spec::BoardParams&
       const Error both(
           too_long.message() + "\n  with loops of its equal layers: " + in_loops.what(),
           too_long.op(), too_long.loc());
+      if (dynamic_cast<const HbmExhausted*>(&in_loops) != nullptr) {
+        throw HbmExhausted(both, {});  // its peak names values of a module that is gone
+      }
       throw ProgramTooLong(both, nullptr, too_long.share());
     }
   }
