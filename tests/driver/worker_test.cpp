@@ -522,9 +522,11 @@ TEST(Worker, AcknowledgementsDoNotWait) {
       other.write(worker::write_frame(frame, std::vector<std::byte>(worker::kMostFrameBytes)), -1);
     }
   });
+  const auto begin = std::chrono::steady_clock::now();
   for (uint64_t number = 1; number <= kFrames; ++number) {
     EXPECT_EQ(channel.receive().bytes.size(), worker::kMostFrameBytes);
   }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 25s);  // not 30 for each
   writer.join();
 }
 
@@ -1033,6 +1035,47 @@ TEST(Worker, ALostBoardNamesTheLaunchesUnderWay) {
   EXPECT_THAT(error->message(), AllOf(HasSubstr("the board was lost at cycle "),
                                       HasSubstr("launches under way: "), HasSubstr("(endless)")));
   board.close();
+}
+
+// It is not lost: no thread of the worker looks for it yet.
+TEST(Worker, AnInterruptThatComesBeforeItsRunEndsTheRun) {
+  const WorkerProcess worker{ServeOptions()};
+  auto stream = std::make_unique<worker::SocketStream>(
+      worker::connect_to(worker::read_address(worker.address())), true);
+  const worker::Preamble preamble = worker::make_preamble(false, 0);
+  stream->write(std::as_bytes(std::span(&preamble, 1)), -1);
+  worker::PreambleAnswer answer{};
+  for (auto rest = std::as_writable_bytes(std::span(&answer, 1)); !rest.empty();) {
+    rest = rest.subspan(stream->read(rest, nullptr));
+  }
+  worker::Hello hello;
+  hello.version = kVersion;
+  worker::Frame frame;
+  frame.kind = worker::Kind::kHello;
+  stream->write(worker::write_frame(frame, worker::pack(hello)), -1);
+  auto reader = std::make_unique<worker::FrameReader>(*stream);
+  ASSERT_EQ(reader->next().kind, worker::Kind::kWelcome);
+  worker::Channel channel({std::move(stream), std::move(reader), 0},
+                          [](const std::string& why, uint64_t) -> worker::NextConnection {
+                            throw Error(ErrorCode::kUnavailable, why);
+                          });
+  worker::Attach attach;
+  attach.numbers = worker::board_numbers(spec::load_board("v3_8"));
+  attach.transport = "sim";
+  channel.post(worker::Kind::kAttach, worker::pack(attach));
+  ASSERT_EQ(channel.receive().kind, worker::Kind::kAnswer);
+  for (const bool interrupted : {true, false}) {
+    if (interrupted) {
+      channel.post(worker::Kind::kInterrupt, {});
+    }
+    channel.post(worker::Kind::kRun,
+                 worker::pack(worker::Run{.has_until = true, .until = 100'000}));
+    const worker::Message stopped = channel.receive();
+    ASSERT_EQ(stopped.kind, worker::Kind::kAnswer);
+    const auto got = worker::unpack<worker::Stopped>(stopped.bytes);
+    EXPECT_EQ(got.outcome.expired, interrupted);
+    EXPECT_EQ(got.now >= 100'000, !interrupted);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, WorkerBoard,
