@@ -52,10 +52,14 @@ void add_runs(std::span<const uint32_t> list, size_t period, size_t fewest,
 
 }  // namespace
 
-std::vector<Repeat> find_repeats(std::span<const uint32_t> list, size_t shortest, size_t fewest) {
+std::vector<Repeat> find_repeats(std::span<const uint32_t> list, size_t shortest, size_t fewest,
+                                 const std::function<bool(const Repeat&)>& wanted) {
   std::vector<Repeat> found;
   for (const size_t period : likely_periods(list, shortest)) {
     add_runs(list, period, fewest, found);
+  }
+  if (wanted) {
+    std::erase_if(found, [&](const Repeat& r) { return !wanted(r); });
   }
   std::ranges::stable_sort(found, [](const Repeat& a, const Repeat& b) {
     const size_t saved_a = (a.count - 1) * a.period, saved_b = (b.count - 1) * b.period;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -20,8 +21,10 @@ struct Repeat {
   bool operator==(const Repeat&) const = default;
 };
 
-// Repeats of at least `fewest` iterations of at least `shortest` elements. Of those that overlap,
-// the one that saves most elements. In the order of the list. Equal numbers are equal elements.
-std::vector<Repeat> find_repeats(std::span<const uint32_t> list, size_t shortest, size_t fewest);
+// Repeats of at least `fewest` iterations of at least `shortest` elements, those that are `wanted`
+// (empty: all). Of those that overlap, the one that saves most elements. In the order of the list.
+// Equal numbers are equal elements.
+std::vector<Repeat> find_repeats(std::span<const uint32_t> list, size_t shortest, size_t fewest,
+                                 const std::function<bool(const Repeat&)>& wanted = {});
 
 }  // namespace tpu::compiler

@@ -292,13 +292,12 @@ std::vector<Repeat> repeats_of(const std::vector<Op*>& list) {
     const auto next = static_cast<uint32_t>(numbers.size());
     text.push_back(numbers.try_emplace(signature(*list[i], i), next).first->second);
   }
-  std::vector<Repeat> repeats = find_repeats(text, kShortestLayer, kFewestLayers);
-  std::erase_if(repeats, [&](const Repeat& r) {
+  // What an optimizer repeats has no product, and must not displace small layers beside it.
+  return find_repeats(text, kShortestLayer, kFewestLayers, [&](const Repeat& r) {
     const auto first = list.begin() + static_cast<ptrdiff_t>(r.first);
-    return std::none_of(first, first + static_cast<ptrdiff_t>(r.period),
-                        [](const Op* op) { return is_product(*op); });
+    return std::any_of(first, first + static_cast<ptrdiff_t>(r.period),
+                       [](const Op* op) { return is_product(*op); });
   });
-  return repeats;
 }
 
 // Later layers compute again what is cheap. True: the list holds no more.

@@ -108,6 +108,14 @@ TEST(Repeats, FindsTheLongestOnesWithTheirSlack) {
   EXPECT_EQ(find_repeats(std::vector<uint32_t>(100, 1), 2, 3), std::vector<Repeat>{});
 }
 
+TEST(Repeats, WhatIsNotWantedDisplacesNothing) {
+  const std::vector<uint32_t> list = {7, 8, 7, 8, 7, 8, 6, 7, 8, 7, 8,
+                                      7, 8, 6, 7, 8, 7, 8, 7, 8, 6};
+  EXPECT_EQ(find_repeats(list, 2, 3), (std::vector<Repeat>{{0, 7, 3, 0}}));
+  EXPECT_EQ(find_repeats(list, 2, 3, [](const Repeat& r) { return r.period == 2; }),
+            (std::vector<Repeat>{{0, 2, 3, 0}, {7, 2, 3, 0}, {14, 2, 3, 0}}));
+}
+
 TEST(Roll, EqualLayersBecomeOneLoop) {
   GraphBuilder b;
   Value* x = b.arg(kActivation);
