@@ -352,6 +352,7 @@ void order_by_operands(Region& region) {
     at[all[i].get()] = i;
   }
   std::vector<size_t> waiting;
+  std::vector<bool> waits(all.size());
   for (size_t first = 0; first < all.size(); ++first) {
     waiting.push_back(first);
     while (!waiting.empty()) {
@@ -360,6 +361,11 @@ void order_by_operands(Region& region) {
       for (const Value* v : op == nullptr ? std::vector<Value*>{} : dependencies(*op)) {
         const auto maker = at.find(v->def);
         if (maker != at.end() && all[maker->second] != nullptr) {
+          if (waits[maker->second]) {
+            throw Error("internal: operations of layers wait for each other", source_name(op->kind),
+                        op->loc);
+          }
+          waits[maker->second] = true;
           waiting.push_back(maker->second);
           ready = false;
           break;
