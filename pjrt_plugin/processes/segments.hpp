@@ -8,6 +8,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "process_wire_generated.h"
 #include "socket/shared_memory.hpp"
 #include "sync/mutex.hpp"
 

@@ -27,15 +27,15 @@ class ReplicaThreads : public testing::Test {
     driver::OpenOptions options;
     options.completion_thread = completion_thread;
     board_ = driver::test::open_null(null_, options);
-    runtime_ = std::make_unique<LocalRuntime>(board_, std::chrono::duration<double>(limit),
-                                              [this](const auto& programs, const auto& /*cores*/) {
-                                                ++joins_;
-                                                client::JoinedPrograms joined;
-                                                joined.executable = programs[0]->executable;
-                                                joined.arguments.assign(
-                                                    programs.size(), {{.own = 0, .constant = {}}});
-                                                return joined;
-                                              });
+    runtime_ = std::make_unique<LocalRuntime>(
+        board_, std::chrono::duration<double>(limit),
+        [this](const auto& programs, const auto& /*cores*/, const auto& /*who*/) {
+          ++joins_;
+          client::JoinedPrograms joined;
+          joined.executable = programs[0]->executable;
+          joined.arguments.assign(programs.size(), {{.own = 0, .constant = {}}});
+          return joined;
+        });
     ProgramBuilder builder(kDevices);  // takes over its argument
     builder.argument(driver::DType::kI32, {64});
     builder.result(driver::DType::kI32, {64}, false, 0);
