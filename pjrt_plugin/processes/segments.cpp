@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "processes/wire/frame.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::pjrt {
