@@ -9,6 +9,7 @@
 
 namespace tpu::driver {
 
+/// Of serve_boards().
 struct ServeOptions {
   std::string listen;  ///< unix:PATH or tcp:HOST:PORT
   OpenOptions board;   ///< of each board
@@ -17,7 +18,7 @@ struct ServeOptions {
   std::chrono::milliseconds linger{60'000};
   std::string token;     ///< file; empty: a Unix socket of this user needs none
   std::string tls_cert;  ///< file; empty: no TLS
-  std::string tls_key;
+  std::string tls_key;   ///< file of the certificate's private key
 };
 
 /// Until SIGINT or SIGTERM. No other thread runs. Throws Error.
