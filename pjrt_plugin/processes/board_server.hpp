@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "processes/owners.hpp"
 #include "processes/session.hpp"
 
 namespace tpu::pjrt {
