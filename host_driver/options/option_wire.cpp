@@ -18,7 +18,6 @@ namespace {
 using spec::kBoardOptionMembers;
 using spec::kBoardOptions;
 using spec::OptionInfo;
-using spec::OptionType;
 using Member = spec::OptionMember<BoardArguments>;
 
 // Each with a row of SimOptions. Texts of kept files are not options of a board.
@@ -33,28 +32,33 @@ void for_each_row(const Visit& visit) {
 
 bool has_text(const Member& member) { return member.text != nullptr && member.flag == nullptr; }
 
-bool equal_values(const Member& member, BoardArguments& a, BoardArguments& b) {
-  const auto equal = [&](auto* get) { return get == nullptr || get(a) == get(b); };
-  return (!has_text(member) || equal(member.text)) && equal(member.flag) && equal(member.integer) &&
-         equal(member.count) && equal(member.second_count) && equal(member.texts) &&
-         equal(member.units);
-}
-
-void copy_value(const Member& member, BoardArguments& from, BoardArguments& to) {
-  const auto assign = [&](auto* get) {
+// Calls with each accessor that the row has.
+template <class Visit>
+void for_each_field(const Member& member, const Visit& visit) {
+  const auto see = [&](auto* get) {
     if (get != nullptr) {
-      get(to) = get(from);
+      visit(get);
     }
   };
   if (has_text(member)) {
-    assign(member.text);
+    visit(member.text);
   }
-  assign(member.flag);
-  assign(member.integer);
-  assign(member.count);
-  assign(member.second_count);
-  assign(member.texts);
-  assign(member.units);
+  see(member.flag);
+  see(member.integer);
+  see(member.count);
+  see(member.second_count);
+  see(member.texts);
+  see(member.units);
+}
+
+bool equal_values(const Member& member, BoardArguments& a, BoardArguments& b) {
+  bool equal = true;
+  for_each_field(member, [&](auto* get) { equal = equal && get(a) == get(b); });
+  return equal;
+}
+
+void copy_value(const Member& member, BoardArguments& from, BoardArguments& to) {
+  for_each_field(member, [&](auto* get) { get(to) = get(from); });
 }
 
 std::string value_of(const Member& member, BoardArguments& from) {
