@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from parse import Block, BoardKey, Format, Isa, Struct
+from parse import Block, BoardKey, Format, Isa, Pod, Struct
 
 COLUMNS = 120
 NOTE = ("<!-- Generated from {source} by spec/gen.\n"
@@ -144,7 +144,18 @@ def registers_page(blocks: list[Block], formats: list[Format]) -> str:
     return "\n".join(text) + "\n"
 
 
-def board_page(keys: list[BoardKey], boards: dict[str, dict[str, dict[str, Any]]]) -> str:
+def pod_table(keys: list[BoardKey], pods: dict[str, Pod]) -> list[str]:
+    """The pods that are built in, with the board that each has several of."""
+    names = [key.name for key in keys if key.section == "pod"]
+    return ["Pods that are built in. All other numbers are those of the board:", "",
+            "| pod | board | " + " | ".join(f"`pod.{name}`" for name in names) + " |",
+            "|---|---|" + "---|" * len(names),
+            *(f"| {name} | {pod.include} | " + " | ".join(str(pod.values[key]) for key in names) + " |"
+              for name, pod in pods.items()), "",
+            *(f"- {board}: {source}." for board, source in {pod.include: pod.source for pod in pods.values()}.items())]
+
+
+def board_page(keys: list[BoardKey], boards: dict[str, dict[str, dict[str, Any]]], pods: dict[str, Pod]) -> str:
     """The page docs/board_numbers.md: values of every board by section, then meanings and sources."""
     names = sorted(boards)
     text = ["# Board numbers", NOTE.format(source="spec/board"),
@@ -168,4 +179,6 @@ def board_page(keys: list[BoardKey], boards: dict[str, dict[str, dict[str, Any]]
             items += paragraph(f"`{dotted}`: {' '.join(key.desc.split())} Source: {' '.join(entry['source'].split())}.",
                                "- ")
         text += ["", *items, ""]
+        if section == "pod":
+            text += [*pod_table(keys, pods), ""]
     return "\n".join(text[:-1]) + "\n"

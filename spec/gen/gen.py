@@ -15,21 +15,31 @@ import emit_cpp
 import emit_md
 import options as option_table
 import rtl_units
-from parse import SpecError, check_board, parse_block, parse_format, parse_isa, parse_schema
+from parse import Pod, SpecError, check_board, parse_block, parse_format, parse_isa, parse_schema, read_pods
 
 SPEC = Path(__file__).resolve().parent.parent
 DOCS = SPEC.parent / "docs"
 
 
-def read_boards() -> tuple[list, dict, dict]:
-    """Schema keys, checked entries and raw texts of every board file."""
-    keys = parse_schema(SPEC / "board" / "schema.toml")
-    entries, texts = {}, {}
-    for path in sorted((SPEC / "board").glob("*.toml")):
-        if path.stem != "schema":
-            entries[path.stem] = check_board(path, keys)
-            texts[path.stem] = path.read_text()
-    return keys, entries, texts
+def pod_text(name: str, pod: Pod) -> str:
+    """The board file of a pod that is built in."""
+    entry = '{name} = {{ value = {value}, unit = "{unit}", origin = "published", source = "{source}" }}'
+    values = [entry.format(name=key, value=value, unit="board" if key.startswith("boards") else "-", source=pod.source)
+              for key, value in pod.values.items()]
+    return "\n".join([f'include = "{pod.include}"', "", "[board]",
+                      f'name = {{ value = "{name}", unit = "-", origin = "chosen", source = "spec/board/pods.toml" }}',
+                      "", "[pod]", *values, ""])
+
+
+def read_boards() -> tuple[list, dict, dict, dict]:
+    """Schema keys, checked entries of every board file, pods, and texts of all that is built in, by name."""
+    folder = SPEC / "board"
+    keys = parse_schema(folder / "schema.toml")
+    files = [path for path in sorted(folder.glob("*.toml")) if path.stem not in ("schema", "pods")]
+    entries = {path.stem: check_board(path, keys) for path in files}
+    pods = read_pods(folder / "pods.toml", entries)
+    texts = {path.stem: path.read_text() for path in files} | {name: pod_text(name, pod) for name, pod in pods.items()}
+    return keys, entries, pods, texts
 
 
 def emit_all(out: Path) -> None:
@@ -50,7 +60,7 @@ def emit_all(out: Path) -> None:
     emit_cpp.emit_register_table(include)
     emit_cpp.emit_registers(blocks, formats["hart_map"], include)
     emit_cpp.emit_ring_names(formats["rings"], include)
-    keys, entries, texts = read_boards()
+    keys, entries, _, texts = read_boards()
     emit_cpp.emit_board(keys, texts, include)
     constants, functions = rtl_units.parse_units(SPEC / "rtl" / "units.toml", entries["v3_8"],
                                                  {block.name: block for block in blocks})
@@ -87,11 +97,11 @@ def pages() -> dict[Path, str]:
     """Committed manual pages and the text that they must hold."""
     blocks = [parse_block(path) for path in sorted((SPEC / "regs").glob("*.toml"))]
     formats = [parse_format(path) for path in sorted((SPEC / "formats").glob("*.toml"))]
-    keys, entries, _ = read_boards()
+    keys, entries, pods, _ = read_boards()
     rows, client = option_table.parse_options(SPEC / "sim" / "options.toml")
     result = {DOCS / "isa.md": emit_md.isa_page(parse_isa(SPEC / "isa")),
               DOCS / "registers.md": emit_md.registers_page(blocks, formats),
-              DOCS / "board_numbers.md": emit_md.board_page(keys, entries)}
+              DOCS / "board_numbers.md": emit_md.board_page(keys, entries, pods)}
     tables = {"host_driver.md": ("option", option_table.struct_table(rows)),
               "jax.md": ("variable", option_table.variable_table(rows, client))}
     return result | {DOCS / name: with_table(DOCS / name, kind, table) for name, (kind, table) in tables.items()}

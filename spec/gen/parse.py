@@ -428,6 +428,15 @@ class BoardKey:
     structural: bool
 
 
+@dataclass
+class Pod:
+    """A pod that is built in: the board that it has several of, and its values of section `pod`."""
+
+    include: str
+    source: str
+    values: dict[str, int]
+
+
 def parse_schema(path: Path) -> list[BoardKey]:
     """Reads spec/board/schema.toml."""
     keys = []
@@ -441,14 +450,34 @@ def parse_schema(path: Path) -> list[BoardKey]:
     return keys
 
 
+def read_pods(path: Path, boards: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Pod]:
+    """Reads spec/board/pods.toml: the pods that are built in, by name."""
+    pods = {}
+    for family, table in load(path).items():
+        needed = {"include", "full_dimension", "source", "chips"}
+        check_keys(table, needed, needed, f"{path}: {family}")
+        require(table["include"] in boards, f"{path}: {family}", f"include must be one of {sorted(boards)}")
+        board = boards[table["include"]]
+        torus_x = board["board.torus_x"]["value"]
+        torus = {"x": torus_x, "y": board["board.chips"]["value"] // torus_x}
+        for name, chips in table["chips"].items():
+            where = f"{path}: {family}.chips.{name}"
+            require(len(chips) == len(torus), where, "must be chips in x and y")
+            entries = {}
+            for (axis, size), count in zip(torus.items(), chips, strict=True):
+                require(count % size == 0, where, f"chips in {axis} must be a multiple of {size}")
+                entries[f"boards_{axis}"] = count // size
+                entries[f"wrap_{axis}"] = int(count == table["full_dimension"])
+            cores = chips[0] * chips[1] * board["board.cores_per_chip"]["value"]
+            require(name == f"{family}_{cores}", where, f"the pod of {cores} cores is named {family}_{cores}")
+            pods[name] = Pod(table["include"], table["source"], entries)
+    return pods
+
+
 def check_board(path: Path, keys: list[BoardKey]) -> dict[str, dict[str, Any]]:
-    """Checks one board file, with the preset beside it that it may include, and returns its entries by dotted key."""
+    """Checks one board file and returns its entries by dotted key."""
     data = load(path)
-    included = data.pop("include", None)
-    entries = {} if included is None else check_board(path.with_name(f"{included}.toml"), keys)
-    for section, items in data.items():
-        for name, entry in items.items():
-            entries[f"{section}.{name}"] = entry
+    entries = {f"{section}.{name}": entry for section, items in data.items() for name, entry in items.items()}
     names = {f"{key.section}.{key.name}" for key in keys}
     require(set(entries) == names, str(path),
             f"unknown {sorted(set(entries) - names)}, missing {sorted(names - set(entries))}")

@@ -278,6 +278,35 @@ TEST(BoardLoader, CountsChipsOfAPodOverAllBoards) {
   EXPECT_EQ(board_of_chip(load_board("v3_8"), 3), 0);
 }
 
+// Cloud TPU documentation: v3-2048 are 32 x 32 chips, the whole machine; v2-512 are 16 x 16.
+TEST(BoardLoader, SlicesHaveTheirShapesAndCloseFullDimensions) {
+  struct Slice {
+    const char* name;
+    int64_t cores, x, y;
+    bool closed_x, closed_y;
+  };
+  for (const Slice& slice : {Slice{"v2_32", 32, 4, 4, false, false},
+                             {"v2_64", 64, 4, 8, false, false},
+                             {"v2_128", 128, 8, 8, false, false},
+                             {"v2_256", 256, 8, 16, false, true},
+                             {"v2_512", 512, 16, 16, true, true},
+                             {"v3_64", 64, 4, 8, false, false},
+                             {"v3_128", 128, 8, 8, false, false},
+                             {"v3_256", 256, 8, 16, false, false},
+                             {"v3_512", 512, 16, 16, false, false},
+                             {"v3_1024", 1024, 16, 32, false, true},
+                             {"v3_2048", 2048, 32, 32, true, true}}) {
+    SCOPED_TRACE(slice.name);
+    const BoardParams pod = load_board(slice.name);
+    EXPECT_EQ(pod.board.name, slice.name);
+    EXPECT_EQ(core_count(pod), slice.cores);
+    EXPECT_EQ(chips_x(pod), slice.x);
+    EXPECT_EQ(chips_y(pod), slice.y);
+    EXPECT_EQ(pod.pod.wrap_x != 0, slice.closed_x);
+    EXPECT_EQ(pod.pod.wrap_y != 0, slice.closed_y);
+  }
+}
+
 // Executables of one board were compiled before there were pods.
 TEST(BoardLoader, OneBoardHasTheHashThatItHadWithoutPods) {
   EXPECT_EQ(board_hash(load_board("v3_8")), kHashOfV38);
