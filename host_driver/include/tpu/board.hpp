@@ -48,8 +48,13 @@ struct OpenOptions {
   std::string transport = "sim";       ///< "sim": the simulated board; "null": fake cores
   TransportFactory factory;            ///< used instead of `transport` when set
 
+  /// Processes of this host that share the boards of a pod, each with a simulation of its own.
+  /// Bits and cycles are those of one process. 1: all boards are in this process.
+  int board_processes = 1;
+
   /// unix:PATH or tcp:HOST:PORT of a worker (`tpuboard serve`), a process that has the board of
-  /// this `transport`. Bits and cycles are those of a board in this process. Empty: it is here.
+  /// this `transport`. Of several, separated by commas, each has a part of the boards of a pod.
+  /// Bits and cycles are those of a board in this process. Empty: it is here.
   std::string connect;
   std::string connect_token;  ///< file with the token of the worker; empty: it needs none
   /// File of certificates (PEM) that the worker is known by, which turns TLS on; empty: no TLS.

@@ -44,6 +44,12 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
     }
     return made;
   }
+  if (options.board_processes != 1) {
+    throw Error(ErrorCode::kUnimplemented,
+                fmt::format("OpenOptions::board_processes: expected 1, found {}: boards in several "
+                            "processes are not supported",
+                            options.board_processes));
+  }
   if (!options.connect.empty()) {
     return make_worker_transport(options, request, memory, memory.shared_ranges(), firmware);
   }

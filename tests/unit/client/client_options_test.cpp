@@ -57,6 +57,7 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
                                                      {"TPUBOARD_CACHE", "/tmp/cache"},
                                                      {"TPUBOARD_MONITOR", "0"},
                                                      {"TPUBOARD_CONNECT", "unix:/board"},
+                                                     {"TPUBOARD_BOARD_PROCESSES", "2"},
                                                      {"TPUBOARD_CONNECT_TOKEN", "token"},
                                                      {"TPUBOARD_CONNECT_WAIT", "1.5"},
                                                      {"TPUBOARD_PROCESS_ID", "3"},
@@ -80,6 +81,7 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
   EXPECT_EQ(options.open.sim.gdb, ":1234");
   EXPECT_TRUE(options.open.sim.gdb_wait);
   EXPECT_EQ(options.open.connect, "unix:/board");
+  EXPECT_EQ(options.open.board_processes, 2);
   EXPECT_EQ(options.open.connect_token, "token");
   EXPECT_EQ(options.open.connect_wait, 1.5);
   EXPECT_EQ(options.process, 3);
