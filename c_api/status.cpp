@@ -21,7 +21,7 @@ static_assert(TPU_F32 == static_cast<int>(driver::DType::kF32) &&
 // The driver's codes in their order, after TPU_OK.
 tpu_status status_of(driver::ErrorCode code) {
   static_assert(static_cast<int>(driver::ErrorCode::kInvalidArgument) == 0 &&
-                static_cast<int>(driver::ErrorCode::kInternal) + 1 == TPU_INTERNAL);
+                static_cast<int>(driver::ErrorCode::kDataLoss) + 1 == TPU_DATA_LOSS);
   return static_cast<tpu_status>(static_cast<int>(code) + 1);
 }
 

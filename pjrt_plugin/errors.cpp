@@ -27,6 +27,8 @@ PJRT_Error_Code code_of(ErrorCode code) {
       return PJRT_Error_Code_UNAVAILABLE;
     case ErrorCode::kTimeout:
       return PJRT_Error_Code_DEADLINE_EXCEEDED;
+    case ErrorCode::kDataLoss:
+      return PJRT_Error_Code_DATA_LOSS;
     case ErrorCode::kDeviceFault:  // no code of its own; the text has core, op and source line
     case ErrorCode::kInternal:
       break;
@@ -48,9 +50,10 @@ PJRT_Error* new_error(const driver::Error& error) {
 }
 
 driver::Error error_of(PJRT_Error_Code code, const char* text, size_t size) {
-  for (const auto ours : {ErrorCode::kInvalidArgument, ErrorCode::kFailedPrecondition,
-                          ErrorCode::kUnimplemented, ErrorCode::kResourceExhausted,
-                          ErrorCode::kCancelled, ErrorCode::kUnavailable, ErrorCode::kTimeout}) {
+  for (const auto ours :
+       {ErrorCode::kInvalidArgument, ErrorCode::kFailedPrecondition, ErrorCode::kUnimplemented,
+        ErrorCode::kResourceExhausted, ErrorCode::kCancelled, ErrorCode::kUnavailable,
+        ErrorCode::kTimeout, ErrorCode::kDataLoss}) {
     if (code_of(ours) == code) {
       return {ours, std::string(text, size)};
     }

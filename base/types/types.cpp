@@ -115,6 +115,8 @@ const char* error_code_name(ErrorCode code) {
       return "Timeout";
     case ErrorCode::kInternal:
       return "Internal";
+    case ErrorCode::kDataLoss:
+      return "DataLoss";
   }
   return "Unknown";
 }

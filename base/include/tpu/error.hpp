@@ -39,6 +39,10 @@ enum class ErrorCode : uint8_t {
   kTimeout,
   /// Driver, firmware or board broke its own rules.
   kInternal,
+  /// Memory of the board lost contents: the text names the array, the operation that read it and
+  /// its source line. What the program was to write is lost too, nothing else; write the array
+  /// again, and the same call can succeed.
+  kDataLoss,
 };
 
 /// "InvalidArgument", ...

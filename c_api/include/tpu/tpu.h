@@ -41,7 +41,8 @@ typedef enum tpu_status {
   TPU_UNAVAILABLE = 6,
   TPU_DEVICE_FAULT = 7,
   TPU_TIMEOUT = 8,
-  TPU_INTERNAL = 9
+  TPU_INTERNAL = 9,
+  TPU_DATA_LOSS = 10
 } tpu_status;
 
 /* "0.1.0" */

@@ -38,7 +38,7 @@ std::unique_ptr<wire::FailureT> failure_of_exception() {
 
 driver::Error error_of(const wire::FailureT& failure) {
   const int code = failure.code - 1;
-  const bool known = code >= 0 && code <= static_cast<int>(ErrorCode::kInternal);
+  const bool known = code >= 0 && code <= static_cast<int>(ErrorCode::kDataLoss);
   return {known ? static_cast<ErrorCode>(code) : ErrorCode::kInternal,
           failure.message,
           {.device = failure.device, .op = failure.op, .source = failure.source}};
