@@ -72,6 +72,10 @@ BoardHost::BoardHost(const BoardOptions& options, HostMemory& memory) {
   const bool no_waves = false;
   MxuSelect check_patterns(options, {}, no_waves);
   vpu_simd_from_name(options.sim.simd);
+  if (!options.sim.faults_path.empty()) {
+    throw std::runtime_error(
+        "SimOptions::faults_path: faults on purpose are not built into this version");
+  }
   if (options.sim.profile) {
     HostProfile::enable();
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tpu/board_facet.hpp"
+#include "tpu/board_report.hpp"
 
 namespace tpu::driver {
 
@@ -45,8 +46,10 @@ struct BoardCounters {
   uint64_t lockstep_mismatches = 0;  ///< of all these, what differs; failed assertions too
   std::string lockstep_text;    ///< first mismatch: tile, row, k, both bit patterns, replay command
   uint64_t check_findings = 0;  ///< unsynchronised accesses that SimOptions::check found
-  std::string check_text;       ///< the first of them: commands, bytes, memory; one a line
-  uint64_t late_calls = 0;      ///< calls that arrived while simulated time was passing
+  std::vector<spec::FaultTally> faults{};  ///< on purpose (SimOptions::faults_path) that happened
+  uint64_t retired_hbm_bytes = 0;   ///< of all devices, which the driver uses no more: bad memory
+  std::string check_text;           ///< the first of them: commands, bytes, memory; one a line
+  uint64_t late_calls = 0;          ///< calls that arrived while simulated time was passing
   uint64_t repeated_doorbells = 0;  ///< recoveries from lost doorbells
   uint64_t recoveries = 0;          ///< times that held cores were resumed
 };

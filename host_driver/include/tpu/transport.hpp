@@ -132,6 +132,8 @@ struct TransportStats {
   std::vector<UnitWait> waits;  ///< units of all cores that are not idle
   /// The same as it was when a watchdog ended a launch last.
   std::vector<UnitWait> watchdog_waits;
+  /// Faults on purpose that have happened, by kind and place.
+  std::vector<spec::FaultTally> fault_tallies;
   std::string waits_text;  ///< what else a transport knows of what waits for what, one a line
 };
 

@@ -108,6 +108,7 @@ BoardCounters CounterReader::board_counters(std::vector<CoreCounters> cores,
   result.lockstep_transfers = stats.lockstep_transfers;
   result.lockstep_text = stats.lockstep_text;
   result.check_findings = stats.check_findings;
+  result.faults = stats.fault_tallies;
   hooks_.add_own(result);
   return result;
 }

@@ -181,6 +181,7 @@ void need_no_simulation(const SimOptions& sim) {
       {!sim.verilog.empty(), "verilog"},
       {sim.check, "check"},
       {sim.schedule_seed != 0, "schedule_seed"},
+      {!sim.faults_path.empty(), "faults_path"},
       {sim.profile, "profile"},
       {sim.xprof, "xprof"},
       {sim.record, "record"},

@@ -77,6 +77,9 @@ void finding(Archive& a, CheckFinding& value) {
 void tally(Archive& a, OpTally& value) {
   a(value.op_id, value.cycles, value.busy_cycles, value.commands);
 }
+void fault_tally(Archive& a, spec::FaultTally& value) {
+  a(value.kind, value.place, value.fired, value.seen);
+}
 void forecast_of(Archive& a, ThreadForecast& value) {
   a(value.threads);
   number(a, value.seconds);
@@ -96,6 +99,7 @@ void stats_of(Archive& a, TransportStats& value) {
   maybe(a, value.hbm_host_bytes, long_number);
   list(a, value.waits, wait);
   list(a, value.watchdog_waits, wait);
+  list(a, value.fault_tallies, fault_tally);
   a(value.waits_text);
 }
 
@@ -118,7 +122,7 @@ Failure failure_of(const Error& error) {
 }
 
 Error error_of(const Failure& failure) {
-  const auto last = static_cast<uint8_t>(ErrorCode::kInternal);
+  const auto last = static_cast<uint8_t>(ErrorCode::kDataLoss);
   return {static_cast<ErrorCode>(std::min(failure.code, last)), failure.message,
           ErrorPlace{failure.device, failure.op, failure.source}};
 }

@@ -62,4 +62,14 @@ struct CheckFinding {
   uint64_t step = 0;                    ///< of the board
 };
 
+/// Faults on purpose (SimOptions::faults_path) that have happened in one place.
+struct FaultTally {
+  std::string kind{};   ///< as in the file: "hbm"
+  std::string place{};  ///< "core 3", "chip 1", "link chip1 +x"
+  uint64_t fired = 0;   ///< that happened
+  uint64_t seen = 0;    ///< times that the board met the damage: corrected, retried or reported it
+  /// Same tally.
+  bool operator==(const FaultTally&) const = default;
+};
+
 }  // namespace tpu::spec
