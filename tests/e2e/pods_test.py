@@ -8,6 +8,7 @@ Usage: pods_test.py --bin DIR --program NAME
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,14 @@ def figures(tools: Path, folder: Path, board: str, graph: bytes, arrays: list, *
     return determinism_test.figures(tools, exe, inputs, folder, ["--board", board, *options])
 
 
+def bytes_over_the_cut(tools: Path, folder: Path) -> int:
+    """Of a step of the program of figures() on the two boards, which are one above the other."""
+    subprocess.run([tools / "tpuboard", "report", folder / "p.tpuexe", "--board", TWO_BOARDS, "--changes", "0",
+                    "--json", folder / "report.json"], check=True, stdout=subprocess.DEVNULL)
+    links = json.loads((folder / "report.json").read_text())["links"]
+    return sum(link["bytes"] for link in links if link["axis"] == "y")
+
+
 def check_two_boards(tools: Path, folder: Path, name: str) -> list[str]:
     """What differs between one board and two."""
     graph, arrays = order_test.PROGRAMS[name]()
@@ -37,7 +46,10 @@ def check_two_boards(tools: Path, folder: Path, name: str) -> list[str]:
     two = figures(tools, folder, str(TWO_BOARDS), graph, arrays)
     off = two["sim_cycles"] / one["sim_cycles"] - 1
     print(f"{name}: {one['sim_cycles']} cycles on one board, {two['sim_cycles']} on two: {off:+.2%}")
+    crossed = bytes_over_the_cut(tools, folder)
+    print(f"{name}: {crossed} bytes between the boards")
     wrong = [] if one["digest"] == two["digest"] else [f"{name}: other bits"]
+    wrong += [] if crossed > 0 else [f"{name}: nothing was sent from board to board"]
     return wrong if abs(off) <= MOST_CYCLES else [*wrong, f"{name}: cycles off by {off:.2%}"]
 
 
