@@ -19,32 +19,7 @@ namespace {
 
 std::atomic<bool> kernel_used{false};
 
-// A sleeping thread takes about as long to wake up.
-constexpr std::chrono::microseconds kWakeUp{20};
-// Who waits goes on looking for so long while signs come in less: launches of small programs.
-constexpr std::chrono::microseconds kShort{500};
-
 }  // namespace
-
-// Behind kWakeUp, others who want this processor have it.
-void HostPort::Patience::look_for(const std::atomic<bool>& sign) {
-  constexpr int kLooks = 32;  // between two looks at the clock
-  begin_ = Clock::now();
-  for (auto spent = Clock::duration(0); spent < (short_ ? kShort : kWakeUp);
-       spent = Clock::now() - begin_) {
-    for (int look = 0; look < kLooks; ++look) {
-      if (sign.load(std::memory_order_acquire)) {
-        return;
-      }
-      __builtin_ia32_pause();
-    }
-    if (spent > kWakeUp) {
-      std::this_thread::yield();
-    }
-  }
-}
-
-void HostPort::Patience::came() { short_ = Clock::now() - begin_ < kShort; }
 
 // Wakes the gate process from another thread while the simulation runs. The event is notified in
 // the kernel thread, between two delta cycles; no other process sees it.
@@ -148,6 +123,7 @@ void ignore_broken_pipes() {
 
 void HostPort::kernel_thread(const std::function<std::shared_ptr<void>()>& elaborate) {
   std::string text = "the board is closed";
+  kernel_id_ = std::this_thread::get_id();
   ignore_broken_pipes();
   try {
     sc_core::sc_report_handler::set_actions("/OSCI/SystemC", sc_core::SC_DO_NOTHING);
@@ -192,7 +168,7 @@ const std::function<void()>* HostPort::take() {
     reply_cv_.notify_all();
   }
   lock.unlock();
-  gate_patience_.look_for(posted_);
+  gate_patience_.look_for([this] { return posted_.load(std::memory_order_acquire); });
   lock.lock();
   const auto posted = [this] { return job_ != nullptr || closing_; };
   while (!posted()) {
@@ -245,6 +221,9 @@ void HostPort::interrupt() {
 
 void HostPort::call(const std::function<void()>& job, std::chrono::nanoseconds limit,
                     bool interruptible) {
+  if (std::this_thread::get_id() == kernel_id_) {
+    return call_inside(job, interruptible);
+  }
   std::unique_lock lock(mutex_);
   reply_cv_.wait(lock, [this] { return ended_ || closing_ || !busy_; });
   if (ended_ || closing_) {
@@ -259,7 +238,7 @@ void HostPort::call(const std::function<void()>& job, std::chrono::nanoseconds l
   request_cv_.notify_one();
   posted_.store(true, std::memory_order_release);  // last, who looks wants the mutex
   lock.unlock();
-  caller_patience_.look_for(answered_);
+  caller_patience_.look_for([this] { return answered_.load(std::memory_order_acquire); });
   lock.lock();
   const auto over = [this] { return done_ || ended_; };
   if (limit.count() != 0 && !reply_cv_.wait_for(lock, limit, over) && breaker_ != nullptr) {
@@ -279,6 +258,29 @@ void HostPort::call(const std::function<void()>& job, std::chrono::nanoseconds l
   if (error_) {
     std::rethrow_exception(std::exchange(error_, nullptr));
   }
+}
+
+void HostPort::call_inside(const std::function<void()>& job, bool interruptible) {
+  if (!interruptible) {
+    return job();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    interruptible_ = true;
+    asked_to_end_.store(interrupted_, std::memory_order_relaxed);
+  }
+  const auto forget = [this] {
+    const std::lock_guard lock(mutex_);
+    interruptible_ = interrupted_ = false;
+    asked_to_end_.store(false, std::memory_order_relaxed);
+  };
+  try {
+    job();
+  } catch (...) {
+    forget();
+    throw;
+  }
+  forget();
 }
 
 void HostPort::close() {

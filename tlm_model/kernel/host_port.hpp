@@ -14,6 +14,8 @@
 #include <string>
 #include <thread>
 
+#include "sync/patience.hpp"
+
 namespace sc_core {
 class sc_event;
 }
@@ -47,6 +49,8 @@ class HostPort {
   // turns. What the job throws is thrown here. Throws KernelError when the kernel is gone.
   // When it takes longer than `limit` of wall-clock time (0: none), the job is asked to end early;
   // one that is `interruptible` by interrupt() as well.
+  // A job that is not interruptible itself can make calls, which are a part of it: nobody else's
+  // call comes in between. Their `limit` is not kept.
   void call(const std::function<void()>& job, std::chrono::nanoseconds limit = {},
             bool interruptible = false);
 
@@ -69,20 +73,9 @@ class HostPort {
   struct Gate;
   struct Breaker;
 
-  // Of one side, which looks for the other's sign before it sleeps.
-  class Patience {
-   public:
-    void look_for(const std::atomic<bool>& sign);
-    void came();  // perhaps long after look_for()
-
-   private:
-    using Clock = std::chrono::steady_clock;
-    bool short_ = false;  // the last sign came soon
-    Clock::time_point begin_;
-  };
-
   void kernel_thread(const std::function<std::shared_ptr<void>()>& elaborate);
   const std::function<void()>* take();  // gate side: blocks until a job or close
+  void call_inside(const std::function<void()>& job, bool interruptible);
   void serve_attention(std::unique_lock<std::mutex>& lock);
   void reply(std::exception_ptr error);
   void fail(const std::string& text);
@@ -90,8 +83,8 @@ class HostPort {
   // Hints for the side that looks before it sleeps; the truth is under the mutex.
   std::atomic<bool> posted_{false};
   std::atomic<bool> answered_{false};
-  Patience gate_patience_;    // of the gate's thread
-  Patience caller_patience_;  // of the caller whose job it is
+  base::Patience gate_patience_;    // of the gate's thread
+  base::Patience caller_patience_;  // of the caller whose job it is
 
   std::atomic<bool> asked_to_end_{false};  // changed under the mutex
 
@@ -113,6 +106,7 @@ class HostPort {
   std::exception_ptr error_;
   std::string end_text_;
   std::exception_ptr start_error_;  // elaboration failed
+  std::thread::id kernel_id_;       // since before the gate was parked
   std::thread thread_;
 };
 

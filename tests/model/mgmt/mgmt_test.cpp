@@ -511,6 +511,30 @@ TEST(HostPort, SecondBoardInAProcessIsRefused) {
   EXPECT_EQ(bench.read32(0, chip_page::kMagic), chip_page::kMagicTpub);
 }
 
+TEST(HostPort, AJobMakesCallsThatAreAPartOfIt) {
+  MgmtBench bench;
+  const auto this_thread = [] { return std::this_thread::get_id(); };
+  std::thread::id outer;
+  std::thread::id inner;
+  bench.call([&] {
+    outer = this_thread();
+    bench.call([&] { inner = this_thread(); });
+    EXPECT_EQ(bench.read32(0, chip_page::kMagic), chip_page::kMagicTpub);  // time passes
+    EXPECT_THROW(bench.call([] { throw std::out_of_range("of the inner call"); }),
+                 std::out_of_range);
+  });
+  EXPECT_EQ(inner, outer);
+  EXPECT_NE(outer, this_thread());
+  bool inner_came_back = false;
+  EXPECT_THROW(bench.call([&] {
+    bench.call([] { sc_core::sc_spawn([] { throw std::runtime_error("engine broke"); }); });
+    bench.pass(1);
+    inner_came_back = true;
+  }),
+               KernelError);
+  EXPECT_FALSE(inner_came_back);
+}
+
 TEST(HostPort, ErrorInTheKernelEndsAllLaterCalls) {
   MgmtBench bench;
   EXPECT_THROW(bench.call([] { throw std::out_of_range("a job's error goes to its caller"); }),
