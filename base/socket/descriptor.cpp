@@ -47,7 +47,7 @@ Peer peer_of(int socket) {
   return {credentials.pid, credentials.uid};
 }
 
-ptrdiff_t receive_some(int socket, std::span<std::byte> bytes, Descriptor* descriptor) {
+ptrdiff_t receive_some(int socket, std::span<std::byte> bytes, Descriptor* descriptor, bool waits) {
   iovec part{bytes.data(), bytes.size()};
   ControlBytes control{};
   msghdr message{};
@@ -57,7 +57,7 @@ ptrdiff_t receive_some(int socket, std::span<std::byte> bytes, Descriptor* descr
   message.msg_controllen = CMSG_LEN(sizeof(int));  // the space behind would take a second one
   ptrdiff_t got = 0;
   do {
-    got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (waits ? 0 : MSG_DONTWAIT));
   } while (got < 0 && errno == EINTR);
   if (got <= 0) {
     return got;

@@ -37,8 +37,10 @@ Peer peer_of(int socket);
 
 /// Takes what is there of a Unix socket, and waits for the first byte. A descriptor that comes
 /// along goes to `descriptor`, or is closed. 0: the other end has closed; negative: errno says why.
+/// Without `waits` it does not wait: errno is EAGAIN where nothing has come.
 /// Throws driver::Error (ResourceExhausted) for a descriptor that this process cannot take.
-ptrdiff_t receive_some(int socket, std::span<std::byte> bytes, Descriptor* descriptor);
+ptrdiff_t receive_some(int socket, std::span<std::byte> bytes, Descriptor* descriptor,
+                       bool waits = true);
 
 /// Gives what fits into a Unix socket; a descriptor goes with the first byte. Negative: errno says
 /// why.

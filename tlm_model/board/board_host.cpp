@@ -176,7 +176,8 @@ RunOutcome BoardHost::Impl::run(std::optional<uint64_t> until, const MsiHandler&
     outcome.quiescent = board->activity().quiet();
     if (msi_pending()) {
       take_msi(outcome.msi);
-      if (!handler || !handler(outcome.msi)) {
+      if (!handler ||
+          !handler({outcome.msi, now_cycles(), outcome.quiescent, board->has_console()})) {
         break;
       }
     }
@@ -203,6 +204,8 @@ RunOutcome BoardHost::run(std::chrono::nanoseconds limit, const MsiHandler& hand
   impl_->call([&] { outcome = impl_->run(std::nullopt, handler); }, limit, true);
   return outcome;
 }
+
+void BoardHost::inside(const std::function<void()>& calls) { impl_->port.call(calls); }
 
 RunOutcome BoardHost::run_until(uint64_t cycle, std::chrono::nanoseconds limit) {
   RunOutcome outcome;

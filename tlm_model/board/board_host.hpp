@@ -56,6 +56,14 @@ struct RegisterWrite {
   uint32_t value = 0;
 };
 
+// A run at an interrupt, while simulated time is paused.
+struct PausedRun {
+  std::span<const uint32_t> msi;  // by chip: vectors delivered since the run began, one bit each
+  uint64_t now = 0;               // cycle
+  bool quiescent = false;         // nothing is in flight
+  bool has_console = false;       // text has come since the last call
+};
+
 // Why run() came back.
 struct RunOutcome {
   bool quiescent = false;            // nothing is in flight: only a host call can change anything
@@ -141,8 +149,13 @@ class BoardHost {
   // done, or nothing is in flight, or it has taken `limit` of wall-clock time (0: none). An MSI
   // that `handler`, in the kernel thread, says it has dealt with does not end it; the handler asks
   // nothing of the board.
-  using MsiHandler = std::function<bool(std::span<const uint32_t> msi)>;
+  using MsiHandler = std::function<bool(const PausedRun& run)>;
   RunOutcome run(std::chrono::nanoseconds limit = {}, const MsiHandler& handler = {});
+
+  // Runs `calls` in the kernel thread, where the board's calls need no way to another thread and
+  // back. It does not close the board; the limits of its runs are not kept. A debugger is served in
+  // those runs alone.
+  void inside(const std::function<void()>& calls);
 
   // As run(), but until `cycle`, although nothing may be in flight: the host is busy.
   RunOutcome run_until(uint64_t cycle, std::chrono::nanoseconds limit = {});

@@ -44,6 +44,7 @@ class Pod : public sc_core::sc_module {
   std::vector<spec::CheckFinding> take_findings() { return sinks_.take_findings(); }
   void host_prepares(bool begins);
   std::vector<ConsoleLine> take_console();
+  bool has_console() const { return console_.has_lines(); }
   // Ends lines that have begun: the board is about to close.
   void end_console();
   // Completes trace and wave files; what went wrong with them, or nothing.

@@ -27,6 +27,7 @@ class ConsoleLog {
   void add_line(uint32_t core, const std::string& text);
   // Lines since the last call, in the order in which they ended.
   std::vector<Line> take_lines();
+  bool has_lines() const { return !lines_.empty(); }
 
  private:
   static constexpr size_t kKept = 4096;  // of a board that prints without end and is not asked

@@ -68,6 +68,14 @@ struct RegisterWrite {
   uint32_t value = 0;   ///< what is written
 };
 
+/// A run at an interrupt, while simulated time is paused.
+struct PausedRun {
+  std::span<const uint32_t> msi;  ///< vectors raised since it began, a bit mask for each chip
+  uint64_t now = 0;               ///< simulated time in core cycles
+  bool quiescent = false;         ///< nothing is in flight
+  bool has_console = false;       ///< text has come since the last call
+};
+
 /// Why run() came back.
 struct RunOutcome {
   bool quiescent = false;     ///< nothing is in flight: only a host call can change anything
@@ -237,10 +245,9 @@ class Transport : public TransportDebugPort {
   /// std::exception when the model itself broke.
   virtual RunOutcome run() = 0;
 
-  /// Told of the vectors of an interrupt, a bit mask for each chip, while simulated time is paused
-  /// and the caller of run() waits in it, in whatever thread the board has. True: that was all,
-  /// run() need not come back for it.
-  using InterruptHandler = std::function<bool(std::span<const uint32_t> msi)>;
+  /// Told of an interrupt while simulated time is paused and the caller of run() waits in it, in
+  /// whatever thread the board has. True: that was all, run() need not come back for it.
+  using InterruptHandler = std::function<bool(const PausedRun& run)>;
   /// As run(), but for interrupts that `handler` has dealt with; the outcome tells them too. A
   /// transport that cannot do this comes back at each.
   virtual RunOutcome run_handling(const InterruptHandler& handler) {
@@ -262,6 +269,11 @@ class Transport : public TransportDebugPort {
   /// The board is parked then and continues with the next run(). A transport that cannot do this
   /// does nothing here; the time limit of launches is looked at when its run() comes back.
   virtual void limit_run(std::chrono::nanoseconds limit) { static_cast<void>(limit); }
+
+  /// Runs `calls` where the calls that it makes of the board take least time: in the thread of the
+  /// board, if it has one. It does not close the board; runs in it end by interrupt() alone, not by
+  /// limit_run().
+  virtual void inside(const std::function<void()>& calls) { calls(); }
 
   /// From any thread, while run() is on its way: it comes back as soon as it can, as when the time
   /// of limit_run() is over; one that has not begun yet comes back at once. A transport that cannot

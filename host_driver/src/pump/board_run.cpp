@@ -41,10 +41,9 @@ RunOutcome BoardRun::run_once(bool to_end) {
     return transport_->run_until(*busy_until_);
   }
   return to_end && !health_.cancelled() && feeds_.empty()
-             ? transport_->run_handling([this](std::span<const uint32_t> msi)
-                                            TPU_REQUIRES(board_lock) {
-                                              return !tells_death(msi) && completions_.note_parts();
-                                            })
+             ? transport_->run_handling([this](const PausedRun& run) TPU_REQUIRES(board_lock) {
+                 return !tells_death(run.msi) && completions_.note_parts();
+               })
              : transport_->run();
 }
 

@@ -158,8 +158,14 @@ class SimTransport final : public SimDebugPort {
   }
   RunOutcome run() override { return outcome_of(board().run(limit_)); }
   RunOutcome run_handling(const InterruptHandler& handler) override {
-    return outcome_of(board().run(limit_, handler));
+    if (!handler) {
+      return run();
+    }
+    return outcome_of(board().run(limit_, [&handler](const model::PausedRun& run) {
+      return handler({run.msi, run.now, run.quiescent, run.has_console});
+    }));
   }
+  void inside(const std::function<void()>& calls) override { board().inside(calls); }
   RunOutcome run_until(uint64_t cycle) override {
     return outcome_of(board().run_until(cycle, limit_));
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "board/board_loader.hpp"
@@ -35,6 +36,17 @@ void check_numbers(const std::vector<std::string>& here, const std::vector<std::
 bool is_answered(Kind kind) {
   return kind == Kind::kAttach || kind == Kind::kRead || kind == Kind::kRun ||
          kind == Kind::kCall || kind == Kind::kClose;
+}
+
+// What comes often, and what is done in little time.
+bool is_short(Kind kind) {
+  return kind == Kind::kRead || kind == Kind::kWrites || kind == Kind::kBlock ||
+         kind == Kind::kRun || kind == Kind::kName || kind == Kind::kPrepares ||
+         kind == Kind::kInterrupt;
+}
+
+Error broken_model(const std::exception& error) {
+  return {ErrorCode::kInternal, fmt::format("the board model failed: {}", error.what())};
 }
 
 std::unique_ptr<Transport> make_board(const std::string& transport, const TransportRequest& request,
@@ -102,6 +114,8 @@ void BoardService::attach(const Attach& attach) {
   board_ = make_board(options_.transport, request, memory_);
   watch_ = std::make_unique<RunWatch>([this] { board_->interrupt(); });
   sim_ = request.sim;
+  // A debugger is served while the thread of the board waits for calls.
+  goes_inside_ = sim_.gdb.empty();
   chips_ = static_cast<int>(spec::chip_count(params));
 }
 
@@ -132,13 +146,15 @@ void BoardService::watch(bool interrupted) {
   if (interrupted || channel_.has_rest()) {
     board_->interrupt();
   }
-  watch_->begin(channel_.socket());
+  watch_->begin(channel_.socket(), limit_);
 }
 
-// In the thread of the board, while the one of serve() waits in run().
-bool BoardService::tell(std::span<const uint32_t> msi) {
+// In the thread of the board.
+bool BoardService::tell(const PausedRun& run) {
   memory_.flush();
-  channel_.post(Kind::kMsi, pack(Msi{{msi.begin(), msi.end()}}));
+  Msi msi{{run.msi.begin(), run.msi.end()}, run.now, run.quiescent, false};
+  msi.complete = goes_inside_ && !run.has_console;
+  channel_.post(Kind::kMsi, pack(msi));
   watch_->end();
   bool done = false;
   bool interrupted = false;
@@ -155,15 +171,20 @@ bool BoardService::tell(std::span<const uint32_t> msi) {
       }
     }
   } catch (const Error& error) {
-    memory_.lose(error.message());  // serve() finds it
+    memory_.lose(error.message());  // next() finds it
     interrupted = true;
   }
-  watch(interrupted);
+  told_end_ = msi.complete && !done;
+  if (!told_end_) {
+    watch(interrupted);
+  }
   return done;
 }
 
-std::vector<std::byte> BoardService::run(const Run& run) {
-  board().limit_run(std::chrono::nanoseconds(std::max<int64_t>(run.limit_ns, 0)));
+void BoardService::run(const Run& run) {
+  told_end_ = false;
+  limit_ = std::chrono::nanoseconds(std::max<int64_t>(run.limit_ns, 0));
+  board().limit_run(limit_);
   watch(false);
   Stopped stopped;
   try {
@@ -171,7 +192,7 @@ std::vector<std::byte> BoardService::run(const Run& run) {
       stopped.outcome = board().run_until(run.until);
     } else if (run.handles) {
       stopped.outcome =
-          board().run_handling([this](std::span<const uint32_t> msi) { return tell(msi); });
+          board().run_handling([this](const PausedRun& paused) { return tell(paused); });
     } else {
       stopped.outcome = board().run();
     }
@@ -180,8 +201,10 @@ std::vector<std::byte> BoardService::run(const Run& run) {
     throw;
   }
   watch_->end();
-  stopped.now = board().now();
-  return pack(std::move(stopped));
+  if (!told_end_) {
+    stopped.now = board().now();
+    post_answer(pack(std::move(stopped)));
+  }
 }
 
 Answer BoardService::call(const Call& call) {
@@ -278,7 +301,7 @@ bool BoardService::serve_one(Message& message) {
       break;
     }
     case Kind::kRun:
-      post_answer(run(unpack<Run>(message.bytes)));
+      run(unpack<Run>(message.bytes));
       break;
     case Kind::kCall:
       post_answer(pack(call(unpack<Call>(message.bytes))));
@@ -310,32 +333,76 @@ bool BoardService::serve_one(Message& message) {
   return true;
 }
 
-void BoardService::serve() {
-  for (;;) {
-    if (!memory_.trouble().empty()) {
-      throw Error(ErrorCode::kUnavailable, memory_.trouble());
-    }
-    Message message = channel_.receive();
-    Failure failure;
-    try {
-      if (!serve_one(message)) {
-        return;
+void BoardService::fail(Kind kind, const Error& error) {
+  memory_.flush();
+  channel_.post(Kind::kFailure, pack(failure_of(error)));
+  if (!is_answered(kind) || told_end_ || !board_) {
+    done_();
+    // The driver finds the error in the place of its next answer, and nothing behind it.
+    channel_.flush();
+    throw error;
+  }
+}
+
+/// False: the board is closed.
+bool BoardService::answer(Message& message) {
+  try {
+    return serve_one(message);
+  } catch (const Error& error) {
+    fail(message.kind, error);
+  } catch (const std::exception& error) {
+    fail(message.kind, broken_model(error));
+  }
+  return true;
+}
+
+Message BoardService::next() {
+  if (!memory_.trouble().empty()) {
+    throw Error(ErrorCode::kUnavailable, memory_.trouble());
+  }
+  return channel_.receive();
+}
+
+/// The message and those that follow it, up to one that is not for the thread of the board.
+void BoardService::serve_inside(Message& message, bool& more) {
+  bool begun = false;
+  bool over = false;
+  std::exception_ptr ended;
+  try {
+    board_->inside([&] {
+      begun = true;
+      try {
+        while (more && is_short(message.kind)) {
+          more = answer(message);
+          message = more ? next() : Message();
+        }
+      } catch (...) {
+        ended = std::current_exception();
       }
-      continue;
-    } catch (const Error& error) {
-      failure = failure_of(error);
-    } catch (const std::exception& error) {
-      failure = failure_of(
-          Error(ErrorCode::kInternal, fmt::format("the board model failed: {}", error.what())));
+      over = true;
+    });
+  } catch (const std::exception& error) {
+    if (!over) {  // the thread of the board has ended
+      goes_inside_ = false;
+      watch_->end();
+      if (begun) {
+        fail(message.kind, broken_model(error));
+        message = next();
+      }
     }
-    memory_.flush();
-    channel_.post(Kind::kFailure, pack(failure));
-    if (!is_answered(message.kind) || !board_) {
-      done_();
-      // The driver finds the error in the place of its next answer, and nothing behind it.
-      channel_.flush();
-      throw error_of(failure);
+  }
+  if (ended) {
+    std::rethrow_exception(ended);
+  }
+}
+
+void BoardService::serve() {
+  for (bool more = true; more;) {
+    Message message = next();
+    if (goes_inside_ && is_short(message.kind)) {
+      serve_inside(message, more);
     }
+    more = more && answer(message);
   }
 }
 

@@ -1,6 +1,7 @@
 // What a worker does for the driver that has its board: its calls, one after the other.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,12 +28,16 @@ class BoardService {
 
  private:
   bool serve_one(Message& message);
+  bool answer(Message& message);
+  void serve_inside(Message& message, bool& more);
+  void fail(Kind kind, const Error& error);
+  Message next();
   void attach(const Attach& attach);
   void map(const Message& message);
   std::vector<std::byte> read(const Read& read);
-  std::vector<std::byte> run(const Run& run);
+  void run(const Run& run);
   void watch(bool interrupted);
-  bool tell(std::span<const uint32_t> msi);
+  bool tell(const PausedRun& run);
   Answer call(const Call& call);
   void name(const Name& name);
   Answer close();
@@ -48,6 +53,9 @@ class BoardService {
   RemoteMemory memory_;
   std::unique_ptr<Transport> board_;
   std::unique_ptr<RunWatch> watch_;
+  std::chrono::nanoseconds limit_{0};  // of the run
+  bool told_end_ = false;              // the driver has the end of the run already
+  bool goes_inside_ = false;           // calls are served in the thread of the board
   std::map<uint64_t, std::shared_ptr<const exe::ExecutableT>> programs_;
 };
 

@@ -68,13 +68,25 @@ void SocketStream::wait_in_time() const {
 }
 
 size_t SocketStream::read(std::span<std::byte> bytes, base::Descriptor* descriptor) {
+  ptrdiff_t got = 0;
+  bool is_there = false;
   if (end_) {
     wait_in_time();
+  } else {
+    constexpr int kLooks = 4;  // each of which is a call of the system
+    const auto look = [&] {
+      got = base::receive_some(socket_.number(), bytes, descriptor, false);
+      return is_there = got >= 0 || errno != EAGAIN;
+    };
+    patience_.look_for(look, kLooks);
   }
-  const ptrdiff_t got = base::receive_some(socket_.number(), bytes, descriptor);
+  if (!is_there) {
+    got = base::receive_some(socket_.number(), bytes, descriptor);
+  }
   if (got < 0) {
     throw ConnectionLost(std::strerror(errno));
   }
+  patience_.came();
   if (got == 0) {
     throw ConnectionLost("the other end has closed the connection");
   }

@@ -10,6 +10,7 @@
 
 #include "socket/descriptor.hpp"
 #include "socket/parent_only.hpp"
+#include "sync/patience.hpp"
 
 namespace tpu::driver::worker {
 
@@ -52,6 +53,7 @@ class SocketStream : public Stream {
   base::Descriptor socket_;
   base::ParentOnly parent_only_;
   std::optional<std::chrono::steady_clock::time_point> end_;  // of what is read
+  base::Patience patience_;                                   // of the thread that reads
   const bool local_;
 };
 

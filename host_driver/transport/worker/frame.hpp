@@ -18,7 +18,7 @@
 
 namespace tpu::driver::worker {
 
-inline constexpr uint16_t kProtocolVersion = 2;
+inline constexpr uint16_t kProtocolVersion = 3;
 inline constexpr size_t kHeadBytes = 32;
 inline constexpr size_t kMostFrameBytes = size_t{4} << 20;  ///< of a payload
 inline constexpr size_t kPieceBytes = size_t{1} << 20;      ///< of what is sent in pieces

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -10,6 +11,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kShortRun{1};
 constexpr int kLookMilliseconds = 10;
+using Clock = std::chrono::steady_clock;
+
 constexpr int kQuietLooks = 100;  // without a run, until the thread sleeps
 
 }  // namespace
@@ -27,8 +30,9 @@ RunWatch::~RunWatch() {
   thread_.join();
 }
 
-void RunWatch::begin(int socket) {
+void RunWatch::begin(int socket, std::chrono::nanoseconds limit) {
   socket_ = socket;
+  end_ = limit.count() == 0 ? Clock::time_point::max() : Clock::now() + limit;
   ++run_;
   if (asleep_) {
     { const base::MutexLock lock(mutex_); }
@@ -47,10 +51,20 @@ void RunWatch::wait_for_runs() {
   asleep_ = false;
 }
 
+// 0: the run has taken long enough.
+int RunWatch::look_milliseconds() const {
+  const Clock::time_point end = end_;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+  return end == Clock::time_point::max()
+             ? kLookMilliseconds
+             : static_cast<int>(std::clamp<int64_t>(left, 0, kLookMilliseconds));
+}
+
 void RunWatch::look(uint64_t run) {
   while (run_ == run) {
     pollfd one{socket_, POLLIN | POLLRDHUP, 0};
-    if (::poll(&one, 1, kLookMilliseconds) > 0 && run_ == run) {
+    const int wait = look_milliseconds();
+    if ((::poll(&one, 1, wait) > 0 || wait == 0) && run_ == run) {
       interrupt_();
       while (run_ == run) {
         std::this_thread::sleep_for(kShortRun);

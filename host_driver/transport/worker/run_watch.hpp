@@ -1,7 +1,9 @@
-// Looks at a connection while the board runs, and ends the run when the driver calls or is gone.
+// Looks at a connection while the board runs, and ends the run when the driver calls or is gone, or
+// when the run has taken long enough.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <thread>
@@ -18,8 +20,9 @@ class RunWatch {
   RunWatch& operator=(const RunWatch&) = delete;
   ~RunWatch();
 
-  /// The board runs, and nobody else reads this socket.
-  void begin(int socket);
+  /// The board runs, and nobody else reads this socket. `limit` of wall-clock time (0: none), which
+  /// is kept within some milliseconds.
+  void begin(int socket, std::chrono::nanoseconds limit);
   /// It stands, or asks the driver. Cheap, as begin(): short runs are not looked at.
   void end();
 
@@ -27,10 +30,12 @@ class RunWatch {
   void watch();
   void wait_for_runs();
   void look(uint64_t run);
+  int look_milliseconds() const;
 
   const std::function<void()> interrupt_;
   std::atomic<uint64_t> run_ = 0;  // odd: the board runs
   std::atomic<int> socket_ = -1;
+  std::atomic<std::chrono::steady_clock::time_point> end_;  // of a run that has a limit
   base::Mutex mutex_;
   base::CondVar turn_;
   std::atomic<bool> asleep_ = false;

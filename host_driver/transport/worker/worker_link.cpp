@@ -30,22 +30,46 @@ void WorkerLink::note_launch(uint32_t launch, const std::string* name) {
   }
 }
 
-std::vector<std::byte> WorkerLink::ask(Kind kind, std::span<const std::byte> request,
-                                       const Transport::InterruptHandler* handler) {
+void WorkerLink::begin(Kind kind, std::span<const std::byte> request) {
   if (!lost_.empty()) {
     throw Error(ErrorCode::kUnavailable, lost_);
   }
   channel_.post(kind, request);
+}
+
+std::vector<std::byte> WorkerLink::ask(Kind kind, std::span<const std::byte> request) {
+  begin(kind, request);
+  Message message = await_answer();
+  if (message.kind != Kind::kAnswer) {
+    lose(fmt::format("{} reports an interrupt outside of a run", connector_.name()));
+  }
+  return std::move(message.bytes);
+}
+
+Stopped WorkerLink::run(const Run& run, const Transport::InterruptHandler* handler) {
+  begin(Kind::kRun, pack(run));
+  for (;;) {
+    const Message message = await_answer();
+    if (message.kind == Kind::kAnswer) {
+      return unpack<Stopped>(message.bytes);
+    }
+    Msi msi = unpack<Msi>(message.bytes);
+    if (!handle(msi, handler) && msi.complete) {
+      return {{msi.quiescent, false, std::move(msi.vectors), {}}, msi.now};
+    }
+  }
+}
+
+// An answer, or an interrupt.
+Message WorkerLink::await_answer() {
   for (;;) {
     Message message = receive();
     switch (message.kind) {
       case Kind::kAnswer:
-        return std::move(message.bytes);
+      case Kind::kMsi:
+        return message;
       case Kind::kFailure:
         throw error_of(unpack<Failure>(message.bytes));
-      case Kind::kMsi:
-        handle(unpack<Msi>(message.bytes), handler);
-        break;
       case Kind::kDmaRead:
         send_memory(unpack<Range>(message.bytes));
         break;
@@ -71,10 +95,12 @@ Message WorkerLink::receive() {
   }
 }
 
-void WorkerLink::handle(const Msi& msi, const Transport::InterruptHandler* handler) {
-  const bool done =
-      handler != nullptr && *handler && msi.vectors.size() <= chips_ && (*handler)(msi.vectors);
+// True: the run goes on.
+bool WorkerLink::handle(const Msi& msi, const Transport::InterruptHandler* handler) {
+  const bool done = handler != nullptr && *handler && msi.vectors.size() <= chips_ &&
+                    (*handler)({msi.vectors, msi.now, msi.quiescent, !msi.complete});
   channel_.post(Kind::kHandled, pack(Flag{done}));
+  return done;
 }
 
 void WorkerLink::send_memory(const Range& range) {

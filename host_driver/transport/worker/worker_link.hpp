@@ -27,8 +27,9 @@ class WorkerLink {
   /// Any thread.
   void interrupt();
   /// Sends what was posted, and the request; answers what the worker asks in between. Throws Error.
-  std::vector<std::byte> ask(Kind kind, std::span<const std::byte> request,
-                             const Transport::InterruptHandler* handler = nullptr);
+  std::vector<std::byte> ask(Kind kind, std::span<const std::byte> request);
+  /// As ask(); `handler` (or null) is told of interrupts.
+  Stopped run(const Run& run, const Transport::InterruptHandler* handler);
   /// Sends what was posted, and waits for nothing.
   void send() { channel_.flush(); }
 
@@ -42,7 +43,9 @@ class WorkerLink {
 
  private:
   Message receive();
-  void handle(const Msi& msi, const Transport::InterruptHandler* handler);
+  void begin(Kind kind, std::span<const std::byte> request);
+  Message await_answer();
+  bool handle(const Msi& msi, const Transport::InterruptHandler* handler);
   void send_memory(const Range& range);
   void take_memory(std::span<const std::byte> bytes);
   NextConnection recover(const std::string& why, uint64_t received);

@@ -157,9 +157,14 @@ struct Stopped {
   uint64_t now = 0;
   void visit_state(spec::Archive& a);
 };
+/// An interrupt in a run. A driver that does not go on behind it has what kAnswer would have told,
+/// if it is `complete`: no answer to kRun comes then, and its kHandled can go with its next call.
 struct Msi {
   std::vector<uint32_t> vectors;
-  void visit_state(spec::Archive& a) { a(vectors); }
+  uint64_t now = 0;
+  bool quiescent = false;
+  bool complete = false;
+  void visit_state(spec::Archive& a) { a(vectors, now, quiescent, complete); }
 };
 struct Flag {
   bool value = false;

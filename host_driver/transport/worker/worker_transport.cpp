@@ -180,7 +180,7 @@ class WorkerTransport final : public WorkerDebugPort {
  private:
   RunOutcome run_as(Run run, const InterruptHandler* handler) {
     run.limit_ns = limit_.count();
-    auto stopped = unpack<Stopped>(link().ask(Kind::kRun, pack(run), handler));
+    Stopped stopped = link().run(run, handler);
     link().set_now(stopped.now);
     stopped.outcome.msi.resize(chips_);
     return std::move(stopped.outcome);
