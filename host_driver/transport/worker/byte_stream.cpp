@@ -19,6 +19,8 @@ namespace {
 
 // An end that reads nothing for so long is taken for gone.
 constexpr int kPatienceSeconds = 30;
+// So much comes in parts, of which the other end makes the next one: it needs the processor.
+constexpr size_t kLongRead = size_t{128} << 10;
 
 template <class Value>
 void set(int socket, int level, int option, Value value) {
@@ -39,9 +41,6 @@ SocketStream::SocketStream(base::Descriptor socket, bool local)
     return;
   }
   set(socket_.number(), IPPROTO_TCP, TCP_NODELAY, 1);
-  constexpr int kBufferBytes = 4 << 20;
-  set(socket_.number(), SOL_SOCKET, SO_SNDBUF, kBufferBytes);
-  set(socket_.number(), SOL_SOCKET, SO_RCVBUF, kBufferBytes);
   // A host that has gone away without a word is noticed after some 30 seconds.
   set(socket_.number(), SOL_SOCKET, SO_KEEPALIVE, 1);
   set(socket_.number(), IPPROTO_TCP, TCP_KEEPIDLE, 15);
@@ -72,7 +71,7 @@ size_t SocketStream::read(std::span<std::byte> bytes, base::Descriptor* descript
   bool is_there = false;
   if (end_) {
     wait_in_time();
-  } else {
+  } else if (bytes.size() < kLongRead) {
     constexpr int kLooks = 4;  // each of which is a call of the system
     const auto look = [&] {
       got = base::receive_some(socket_.number(), bytes, descriptor, false);

@@ -86,19 +86,24 @@ Channel::Channel(NextConnection first, Recover recover)
       reader_(std::move(first.reader)) {}
 
 void Channel::post_frame(Kind kind, bool more, std::span<const std::byte> bytes,
-                         std::span<const std::byte> rest, int descriptor) {
+                         std::span<const std::byte> rest, int descriptor, bool lent) {
   Frame frame;
   frame.kind = kind;
   frame.more = more;
   frame.has_descriptor = descriptor >= 0;
   frame.number = ++last_number_;
   frame.acknowledged = received_;
+  if (lent) {
+    sent_.push_back({frame.number, write_head(frame, bytes), descriptor, bytes});
+    return;
+  }
   std::vector<std::byte> reuse;
   if (bytes.size() + rest.size() > kPieceBytes / 2 && !spare_.empty()) {
     reuse = std::move(spare_.back());
     spare_.pop_back();
   }
-  sent_.push_back({frame.number, write_frame(frame, bytes, rest, std::move(reuse)), descriptor});
+  sent_.push_back(
+      {frame.number, write_frame(frame, bytes, rest, std::move(reuse)), descriptor, {}});
 }
 
 void Channel::drop_first() {
@@ -111,17 +116,33 @@ void Channel::drop_first() {
 void Channel::post_joined(Kind kind, std::span<const std::byte> head,
                           std::span<const std::byte> rest) {
   const base::MutexLock lock(mutex_);
-  post_frame(kind, false, head, rest, -1);
+  post_frame(kind, false, head, rest, -1, false);
   if (rest.size() >= kPieceBytes) {
     write_rest();
   }
 }
 
 void Channel::post(Kind kind, std::span<const std::byte> bytes, int descriptor) {
+  post_message(kind, bytes, descriptor, false);
+}
+
+void Channel::post_lent(Kind kind, std::span<const std::byte> bytes) {
+  post_message(kind, bytes, -1, bytes.size() >= kPieceBytes / 16);
+}
+
+void Channel::keep_lent() {
+  const base::MutexLock lock(mutex_);
+  for (Sent& each : sent_) {
+    each.bytes.insert(each.bytes.end(), each.lent.begin(), each.lent.end());
+    each.lent = {};
+  }
+}
+
+void Channel::post_message(Kind kind, std::span<const std::byte> bytes, int descriptor, bool lent) {
   const base::MutexLock lock(mutex_);
   do {
     const size_t piece = std::min(bytes.size(), kPieceBytes);
-    post_frame(kind, piece < bytes.size(), bytes.first(piece), {}, descriptor);
+    post_frame(kind, piece < bytes.size(), bytes.first(piece), {}, descriptor, lent);
     descriptor = -1;
     bytes = bytes.subspan(piece);
     if (piece == kPieceBytes) {
@@ -139,11 +160,12 @@ void Channel::write_rest() {
     while (written_ < sent_.size()) {
       size_t end = written_ + 1;
       const Sent& first = sent_[written_];
-      if (end == sent_.size() || first.bytes.size() > kPieceBytes / 16) {
+      if (end == sent_.size() || !first.lent.empty() || first.bytes.size() > kPieceBytes / 16) {
         stream_->write(first.bytes, first.descriptor);
+        stream_->write(first.lent, -1);
       } else {
         std::vector<std::byte> joined = first.bytes;
-        for (; end < sent_.size() && sent_[end].descriptor < 0 &&
+        for (; end < sent_.size() && sent_[end].descriptor < 0 && sent_[end].lent.empty() &&
                joined.size() + sent_[end].bytes.size() <= kPieceBytes / 8;
              ++end) {
           joined.insert(joined.end(), sent_[end].bytes.begin(), sent_[end].bytes.end());

@@ -68,6 +68,11 @@ class Channel {
   void post(Kind kind, std::span<const std::byte> bytes, int descriptor = -1);
   /// As post(), of two parts that make one frame.
   void post_joined(Kind kind, std::span<const std::byte> head, std::span<const std::byte> rest);
+  /// As post(), of a long message whose bytes are not copied: they stay as they are until
+  /// keep_lent().
+  void post_lent(Kind kind, std::span<const std::byte> bytes);
+  /// Copies what was lent and has not arrived yet.
+  void keep_lent();
   /// Any thread. A connection that is broken is found by receive().
   void flush();
 
@@ -93,9 +98,11 @@ class Channel {
     uint64_t number;
     std::vector<std::byte> bytes;
     int descriptor;
+    std::span<const std::byte> lent;  // behind these bytes
   };
+  void post_message(Kind kind, std::span<const std::byte> bytes, int descriptor, bool lent);
   void post_frame(Kind kind, bool more, std::span<const std::byte> bytes,
-                  std::span<const std::byte> rest, int descriptor) TPU_REQUIRES(mutex_);
+                  std::span<const std::byte> rest, int descriptor, bool lent) TPU_REQUIRES(mutex_);
   void drop_first() TPU_REQUIRES(mutex_);
   void write_rest() TPU_REQUIRES(mutex_);
   Frame receive_frame(std::span<std::byte> place);

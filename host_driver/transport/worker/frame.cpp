@@ -40,6 +40,21 @@ Head head_of(std::span<const std::byte> bytes) {
   return head;
 }
 
+Head make_head(const Frame& frame, std::span<const std::byte> payload,
+               std::span<const std::byte> rest) {
+  Head head{};
+  head.magic = kMagic;
+  head.version = kProtocolVersion;
+  head.kind = static_cast<uint8_t>(frame.kind);
+  head.flags =
+      static_cast<uint8_t>((frame.more ? kMore : 0) | (frame.has_descriptor ? kDescriptor : 0));
+  head.bytes = static_cast<uint32_t>(payload.size() + rest.size());
+  head.number = frame.number;
+  head.acknowledged = frame.acknowledged;
+  head.crc = spec::crc32c(rest, checksum(head, payload));
+  return head;
+}
+
 }  // namespace
 
 FrameHead read_head(std::span<const std::byte> bytes, size_t most_bytes, Frame& frame) {
@@ -76,18 +91,15 @@ void check_frame(const FrameHead& head, std::span<const std::byte> head_bytes,
   }
 }
 
+std::vector<std::byte> write_head(const Frame& frame, std::span<const std::byte> payload) {
+  const Head head = make_head(frame, payload, {});
+  const auto bytes = std::as_bytes(std::span(&head, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
 std::vector<std::byte> write_frame(const Frame& frame, std::span<const std::byte> payload,
                                    std::span<const std::byte> rest, std::vector<std::byte> reuse) {
-  Head head{};
-  head.magic = kMagic;
-  head.version = kProtocolVersion;
-  head.kind = static_cast<uint8_t>(frame.kind);
-  head.flags =
-      static_cast<uint8_t>((frame.more ? kMore : 0) | (frame.has_descriptor ? kDescriptor : 0));
-  head.bytes = static_cast<uint32_t>(payload.size() + rest.size());
-  head.number = frame.number;
-  head.acknowledged = frame.acknowledged;
-  head.crc = spec::crc32c(rest, checksum(head, payload));
+  const Head head = make_head(frame, payload, rest);
   const auto head_bytes = std::as_bytes(std::span(&head, 1));
   std::vector<std::byte> bytes = std::move(reuse);
   bytes.clear();

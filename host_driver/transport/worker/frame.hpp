@@ -89,5 +89,7 @@ void check_frame(const FrameHead& head, std::span<const std::byte> head_bytes,
 std::vector<std::byte> write_frame(const Frame& frame, std::span<const std::byte> payload,
                                    std::span<const std::byte> rest = {},
                                    std::vector<std::byte> reuse = {});
+/// The head alone, behind which the payload is sent.
+std::vector<std::byte> write_head(const Frame& frame, std::span<const std::byte> payload);
 
 }  // namespace tpu::driver::worker

@@ -15,6 +15,7 @@ constexpr uint64_t kMostRangeBytes = uint64_t{1} << 30;  // that the board asks 
 constexpr size_t kMostRanges = 16;
 // A span is used before the next one is taken.
 constexpr size_t kKeptReads = 4;
+constexpr size_t kMostSpareRooms = 4;
 
 }  // namespace
 
@@ -51,6 +52,13 @@ std::span<std::byte> RemoteMemory::mapped(uint64_t iova, uint64_t bytes) {
                                                       : std::span<std::byte>();
 }
 
+std::span<std::byte> RemoteMemory::first_of(Room& room, uint64_t bytes) {
+  if (room.size() < bytes) {
+    room.resize(bytes);
+  }
+  return std::span(room).first(bytes);
+}
+
 void RemoteMemory::flush() {
   for (Written& each : written_) {
     for (std::span<const std::byte> rest = each.bytes; !rest.empty();) {
@@ -60,8 +68,10 @@ void RemoteMemory::flush() {
       rest = rest.subspan(piece.size());
     }
   }
-  if (!written_.empty()) {
-    spare_ = std::move(written_.back().bytes);
+  for (Written& each : written_) {
+    if (spare_.size() < kMostSpareRooms) {
+      spare_.push_back(std::move(each.room));
+    }
   }
   written_.clear();
 }
@@ -116,20 +126,24 @@ std::span<std::byte> RemoteMemory::span(uint64_t iova, uint64_t bytes, bool writ
     if (!is_there(iova, bytes, true)) {
       return {};
     }
-    written_.push_back({iova, std::move(spare_)});
-    written_.back().bytes.resize(bytes);
+    Written made{iova, {}, {}};
+    if (!spare_.empty()) {
+      made.room = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    made.bytes = first_of(made.room, bytes);
+    written_.push_back(std::move(made));
     return written_.back().bytes;
   }
-  std::vector<std::byte> room;
+  Room room;
   if (read_.size() == kKeptReads) {
     room = std::move(read_.front());
     read_.pop_front();
   }
-  room.resize(bytes);
-  const Message answer = ask({iova, bytes, false, false}, room);
+  const std::span<std::byte> place = first_of(room, bytes);
+  const Message answer = ask({iova, bytes, false, false}, place);
   read_.push_back(std::move(room));
-  return answer.placed == bytes && answer.bytes.empty() ? std::span(read_.back())
-                                                        : std::span<std::byte>();
+  return answer.placed == bytes && answer.bytes.empty() ? place : std::span<std::byte>();
 }
 
 }  // namespace tpu::driver::worker

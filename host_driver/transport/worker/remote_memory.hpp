@@ -46,13 +46,17 @@ class RemoteMemory final : public HostMemory {
   const std::function<void(bool)> behind_;
   std::map<uint64_t, base::SharedMemory> ranges_;
   uint64_t mapped_bytes_ = 0;
+  // Room of ranges: grows, since to fill what has just been allocated takes as long as to copy it.
+  using Room = std::vector<std::byte>;
+  static std::span<std::byte> first_of(Room& room, uint64_t bytes);
   struct Written {
     uint64_t iova;
-    std::vector<std::byte> bytes;
+    Room room;
+    std::span<std::byte> bytes;
   };
   std::deque<Written> written_;  // by the board, and not sent
-  std::vector<std::byte> spare_;
-  std::deque<std::vector<std::byte>> read_;  // the latest: spans of them are in use
+  std::vector<Room> spare_;
+  std::deque<Room> read_;  // the latest: spans of them are in use
   std::string trouble_;
 };
 

@@ -38,6 +38,7 @@ void WorkerLink::begin(Kind kind, std::span<const std::byte> request) {
 }
 
 std::vector<std::byte> WorkerLink::ask(Kind kind, std::span<const std::byte> request) {
+  const Lends lends(channel_);
   begin(kind, request);
   Message message = await_answer();
   if (message.kind != Kind::kAnswer) {
@@ -47,6 +48,7 @@ std::vector<std::byte> WorkerLink::ask(Kind kind, std::span<const std::byte> req
 }
 
 Stopped WorkerLink::run(const Run& run, const Transport::InterruptHandler* handler) {
+  const Lends lends(channel_);
   begin(Kind::kRun, pack(run));
   for (;;) {
     const Message message = await_answer();
@@ -109,7 +111,7 @@ void WorkerLink::send_memory(const Range& range) {
   if (range.ask) {
     channel_.post(Kind::kDmaData, pack(Flag{there}));
   } else {
-    channel_.post(Kind::kDmaData, there ? bytes.first(range.bytes) : bytes.first(0));
+    channel_.post_lent(Kind::kDmaData, there ? bytes.first(range.bytes) : bytes.first(0));
   }
 }
 

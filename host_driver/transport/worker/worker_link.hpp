@@ -43,6 +43,18 @@ class WorkerLink {
 
  private:
   Message receive();
+  // What the worker was lent in a request is the driver's again behind it.
+  class Lends {
+   public:
+    explicit Lends(Channel& channel) : channel_(channel) {}
+    Lends(const Lends&) = delete;
+    Lends& operator=(const Lends&) = delete;
+    ~Lends() { channel_.keep_lent(); }
+
+   private:
+    Channel& channel_;
+  };
+
   void begin(Kind kind, std::span<const std::byte> request);
   Message await_answer();
   bool handle(const Msi& msi, const Transport::InterruptHandler* handler);
