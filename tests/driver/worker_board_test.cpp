@@ -1,0 +1,228 @@
+// A simulated board in another process: bits and cycles of one in this process, and calls while it
+// runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "asm/assembler.hpp"
+#include "board/board_loader.hpp"
+#include "exe/executable.hpp"
+#include "format/digest.hpp"
+#include "tests/driver/copy_program.hpp"
+#include "tests/driver/worker_harness.hpp"
+#include "tpu/version.hpp"
+#include "transport/worker/worker_messages.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace test;  // NOLINT(google-build-using-namespace)
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// Compiles a training step of tests/data.
+std::vector<std::byte> compiled(const std::string& name, const std::string& folder) {
+  const std::string out = folder + "/program.tpuexe";
+  const std::string command = std::string(TPUC) + " " + TPU_TEST_DATA + "/" + name + " -o " + out;
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  const std::string text = file_text(out);
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Time, every counter of every core, and the bits of all results, after each of some steps.
+std::string train(const Board& board, const std::vector<std::byte>& executable, int steps) {
+  std::ostringstream out;
+  const Executable program = board.load(executable);
+  std::vector<Array> arguments;
+  std::minstd_rand random(5);
+  for (size_t i = 0; i < program.arguments().size(); ++i) {
+    const ParameterInfo& info = program.arguments()[i];
+    HostArray array{info.dtype, info.shape, {}};
+    array.bytes.resize(byte_count(info.dtype, info.shape));
+    if (info.dtype == DType::kF32) {
+      for (size_t at = 0; at < array.bytes.size(); at += sizeof(float)) {
+        const float value = static_cast<float>(random() % 2001) * 1e-4F - 0.1F;
+        std::memcpy(array.bytes.data() + at, &value, sizeof value);
+      }
+    }
+    arguments.push_back(program.put(i, array));
+  }
+  for (int step = 0; step < steps; ++step) {
+    const RunResult result = program.run(arguments);
+    result.done.wait();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (const int to = program.arguments()[i].donated_to; to >= 0) {
+        arguments[i] = result.outputs[static_cast<size_t>(to)];
+      }
+    }
+    Digest digest;
+    for (const Array& array : result.outputs) {
+      digest.add(array.to_host());
+    }
+    const BoardCounters counters = board.peek();
+    out << counters.now_cycles << " " << digest.finish();
+    for (const CoreCounters& core : counters.cores) {
+      for (const uint64_t counter : core.all) {
+        out << " " << counter;
+      }
+      out << " " << core.hart_instructions << " " << core.times.compute << " " << core.times.stalled
+          << " " << core.times.host;
+    }
+    out << "\n";
+  }
+  board.close();
+  return out.str();
+}
+
+class WorkerBoard : public ::testing::TestWithParam<const char*> {};
+
+// The board of this process, behind a Unix socket, behind TCP, behind TCP that is cut.
+TEST_P(WorkerBoard, HasTheBitsAndCyclesOfTheBoardInThisProcess) {
+  ServeOptions serve;
+  serve.board.sim.threads = 2;
+  const WorkerProcess local(serve);
+  serve.listen = "tcp:";
+  const WorkerProcess far(serve);
+  const std::vector<std::byte> program = compiled(GetParam(), local.folder());
+  constexpr int kSteps = 4;
+  const std::string here = train(Board::open(), program, kSteps);
+  EXPECT_EQ(train(Board::open(local.options()), program, kSteps), here);
+  OpenOptions same = local.options();
+  same.sim.threads = 2;
+  EXPECT_EQ(train(Board::open(same), program, kSteps), here);  // nothing stays of the first
+  EXPECT_EQ(train(Board::open(far.options()), program, kSteps), here);
+  CuttingProxy proxy(far.address(), cuts_at_random(7, 100'000));
+  OpenOptions options = far.options();
+  options.connect = proxy.address();
+  EXPECT_EQ(train(Board::open(options), program, kSteps), here);
+  EXPECT_GT(proxy.cuts(), 3);
+}
+
+// Behind each of the carriers: what one thread calls, while another one waits for a launch that
+// does not end, and a third one transfers.
+TEST(WorkerBoards, CallsOfOtherThreadsDoNotWaitForALaunch) {
+  const Certificate own = certificate(::testing::TempDir(), "calls", 2);
+  const std::vector<std::string> overrides = {"mgmt.watchdog_us=4000000"};
+  for (const std::string carrier : {"unix", "tcp", "tls"}) {
+    ServeOptions serve;
+    serve.listen = carrier == "unix" ? "unix:" : "tcp:";
+    serve.board.overrides = overrides;
+    OpenOptions options;
+    options.overrides = overrides;
+    options.time_limit = 100;
+    if (carrier == "tls") {
+      serve.tls_cert = options.connect_ca = own.pem;
+      serve.tls_key = own.key;
+    }
+    const WorkerProcess worker(serve);
+    const Board board = Board::open(worker.options(options));
+    const std::string text = ".program \"endless\"\n.partitions 1\n" +
+                             std::string(test::kCopySlots) + "turn:\n  jmp turn\n  halt\n";
+    const Executable endless = board.load(exe::write_executable(compiler::assemble(
+                                              text, "test.s", spec::load_board("v3_8", overrides))),
+                                          0);
+    const Event done = endless.run({endless.put(0, counting(DType::kI32, {1024}))}).done;
+    std::thread waits([&] { done.wait_for_error(); });
+    std::atomic<bool> stopped = false;
+    std::thread transfers([&] {
+      for (uint8_t round = 0; !stopped; ++round) {
+        const HostArray sent = counting(DType::kU8, {20'000}, round);
+        EXPECT_EQ(board.put(2, sent).to_host().bytes, sent.bytes) << carrier;
+      }
+    });
+    auto longest = std::chrono::steady_clock::duration::zero();
+    for (int call = 0; call < 100; ++call) {
+      const auto begin = std::chrono::steady_clock::now();
+      board.put(1, counting(DType::kI32, {16}));
+      longest = std::max(longest, std::chrono::steady_clock::now() - begin);
+    }
+    stopped = true;
+    transfers.join();
+    EXPECT_FALSE(done.ready()) << carrier;
+    EXPECT_LT(longest, 20s) << carrier;
+    board.close(CloseMode::kCancel);
+    waits.join();
+  }
+}
+
+TEST(WorkerBoards, ALostBoardNamesTheLaunchesUnderWay) {
+  ServeOptions serve;
+  serve.listen = "tcp:";
+  serve.linger = 300ms;
+  WorkerProcess worker(serve);
+  const Board board = Board::open(worker.options());
+  const std::string text = ".program \"endless\"\n.partitions 1\n" + std::string(test::kCopySlots) +
+                           "turn:\n  jmp turn\n  halt\n";
+  const Executable endless = board.load(
+      exe::write_executable(compiler::assemble(text, "test.s", spec::load_board("v3_8"))), 0);
+  const Event done = endless.run({endless.put(0, counting(DType::kI32, {1024}))}).done;
+  board.put(1, counting(DType::kI32, {16})).to_host();  // behind the doorbell of the launch
+  worker.stop(SIGKILL);
+  const auto error = done.wait_for_error();
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->code(), ErrorCode::kUnavailable);
+  EXPECT_THAT(error->message(), AllOf(HasSubstr("the board was lost at cycle "),
+                                      HasSubstr("launches under way: "), HasSubstr("(endless)")));
+  board.close();
+}
+
+// It is not lost: no thread of the worker looks for it yet.
+TEST(WorkerBoards, AnInterruptThatComesBeforeItsRunEndsTheRun) {
+  const WorkerProcess worker{ServeOptions()};
+  auto stream = std::make_unique<worker::SocketStream>(
+      worker::connect_to(worker::read_address(worker.address())), true);
+  const worker::Preamble preamble = worker::make_preamble(false, 0);
+  stream->write(std::as_bytes(std::span(&preamble, 1)), -1);
+  worker::PreambleAnswer answer{};
+  for (auto rest = std::as_writable_bytes(std::span(&answer, 1)); !rest.empty();) {
+    rest = rest.subspan(stream->read(rest, nullptr));
+  }
+  worker::Hello hello;
+  hello.version = kVersion;
+  worker::Frame frame;
+  frame.kind = worker::Kind::kHello;
+  stream->write(worker::write_frame(frame, worker::pack(hello)), -1);
+  auto reader = std::make_unique<worker::FrameReader>(*stream);
+  ASSERT_EQ(reader->next().kind, worker::Kind::kWelcome);
+  worker::Channel channel({std::move(stream), std::move(reader), 0},
+                          [](const std::string& why, uint64_t) -> worker::NextConnection {
+                            throw Error(ErrorCode::kUnavailable, why);
+                          });
+  worker::Attach attach;
+  attach.numbers = worker::board_numbers(spec::load_board("v3_8"));
+  attach.transport = "sim";
+  channel.post(worker::Kind::kAttach, worker::pack(attach));
+  ASSERT_EQ(channel.receive().kind, worker::Kind::kAnswer);
+  for (const bool interrupted : {true, false}) {
+    if (interrupted) {
+      channel.post(worker::Kind::kInterrupt, {});
+    }
+    channel.post(worker::Kind::kRun,
+                 worker::pack(worker::Run{.has_until = true, .until = 100'000}));
+    const worker::Message stopped = channel.receive();
+    ASSERT_EQ(stopped.kind, worker::Kind::kAnswer);
+    const auto got = worker::unpack<worker::Stopped>(stopped.bytes);
+    EXPECT_EQ(got.outcome.expired, interrupted);
+    EXPECT_EQ(got.now >= 100'000, !interrupted);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, WorkerBoard,
+                         ::testing::Values("mlp_adam.mlirbc", "collectives.mlirbc"));
+
+}  // namespace
+}  // namespace tpu::driver
