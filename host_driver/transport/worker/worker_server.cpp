@@ -144,7 +144,7 @@ class Server {
   void wait() {
     std::vector<pollfd> all = {{signals_.number(), POLLIN, 0}, {listener_.number(), POLLIN, 0}};
     const bool full = Clock::now() < accepts_again_;
-    if (full || arrivals_.size() >= kMostConnections) {
+    if (full) {
       all[1].fd = -1;
     }
     for (const Child& child : children_) {
@@ -251,8 +251,9 @@ class Server {
     }
   }
 
+  // Of those that have been looked at and have said nothing, the eldest make room for others.
   void accept_all() {
-    while (arrivals_.size() < kMostConnections) {
+    for (size_t silent = arrivals_.size(); silent > 0 || arrivals_.size() < kMostConnections;) {
       base::Descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!socket.valid()) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -265,6 +266,10 @@ class Server {
           spec::print(stderr, "tpuboard serve: rejected: user {} (pid {})\n", peer.user, peer.pid);
           continue;
         }
+      }
+      if (arrivals_.size() == kMostConnections) {
+        arrivals_.pop_front();
+        --silent;
       }
       arrivals_.push_back({std::move(socket)});
     }
