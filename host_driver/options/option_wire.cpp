@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "sim/option_names.hpp"
 #include "tpu/error.hpp"
@@ -19,6 +22,8 @@ using spec::kBoardOptionMembers;
 using spec::kBoardOptions;
 using spec::OptionInfo;
 using Member = spec::OptionMember<BoardArguments>;
+using Texts = std::vector<std::string>;
+using Units = std::vector<std::pair<std::string, std::string>>;
 
 // Each with a row of SimOptions. Texts of kept files are not options of a board.
 template <class Visit>
@@ -63,35 +68,22 @@ void copy_value(const Member& member, BoardArguments& from, BoardArguments& to) 
 
 std::string value_of(const Member& member, BoardArguments& from) {
   std::string text;
-  const auto add = [&](const auto& value) {
-    text += text.empty() ? "" : ", ";
-    text += fmt::format("{}", value);
-  };
-  if (has_text(member)) {
-    add(member.text(from));
-  }
-  if (member.flag != nullptr) {
-    add(member.flag(from) ? "1" : "0");
-  }
-  if (member.integer != nullptr) {
-    add(member.integer(from));
-  }
-  if (member.count != nullptr) {
-    add(member.count(from));
-  }
-  if (member.second_count != nullptr) {
-    add(member.second_count(from));
-  }
-  if (member.texts != nullptr) {
-    for (const std::string& each : member.texts(from)) {
-      add(each);
+  const auto add = [&](const std::string& value) { text += (text.empty() ? "" : ", ") + value; };
+  for_each_field(member, [&](auto* get) {
+    const auto& value = get(from);
+    using Value = std::decay_t<decltype(value)>;
+    if constexpr (std::is_same_v<Value, Texts>) {
+      std::ranges::for_each(value, add);
+    } else if constexpr (std::is_same_v<Value, Units>) {
+      for (const auto& [glob, mode] : value) {
+        add(fmt::format("{}={}", glob, mode));
+      }
+    } else if constexpr (std::is_same_v<Value, bool>) {
+      add(value ? "1" : "0");
+    } else {
+      add(fmt::format("{}", value));
     }
-  }
-  if (member.units != nullptr) {
-    for (const auto& [glob, mode] : member.units(from)) {
-      add(glob + "=" + mode);
-    }
-  }
+  });
   return text.empty() ? "none" : text;
 }
 
@@ -111,31 +103,17 @@ BoardArguments arguments_of(const SimOptions& sim) {
 void visit_options(spec::Archive& archive, SimOptions& sim) {
   BoardArguments arguments = arguments_of(sim);
   for_each_row([&](const OptionInfo& /*option*/, const Member& member) {
-    if (has_text(member)) {
-      archive(member.text(arguments));
-    }
-    if (member.flag != nullptr) {
-      archive(member.flag(arguments));
-    }
-    if (member.integer != nullptr) {
-      archive(member.integer(arguments));
-    }
-    if (member.count != nullptr) {
-      archive(member.count(arguments));
-    }
-    if (member.second_count != nullptr) {
-      archive(member.second_count(arguments));
-    }
-    if (member.texts != nullptr) {
-      archive(member.texts(arguments));
-    }
-    if (member.units != nullptr) {
-      auto& units = member.units(arguments);
-      units.resize(archive.size(units.size(), 1));
-      for (auto& [glob, mode] : units) {
-        archive(glob, mode);
+    for_each_field(member, [&](auto* get) {
+      auto& value = get(arguments);
+      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Units>) {
+        value.resize(archive.size(value.size(), 1));
+        for (auto& [glob, mode] : value) {
+          archive(glob, mode);
+        }
+      } else {
+        archive(value);
       }
-    }
+    });
   });
   sim = arguments.open.sim;
 }
