@@ -180,7 +180,7 @@ void fw_dispatch(uint32_t sources) {
   if ((sources & TPU_IRQ_HOST) != 0) {
     handshake();
     fw.resume = REG_READ(SYSCTL, RESUME);
-    if (fw.call.state == CALL_OPEN) {
+    if (fw.run.state == RUN_PROGRAM || fw.run.state == RUN_MOVING) {
       call_requested();
     }
   }

@@ -75,6 +75,7 @@ typedef enum run_state {
   RUN_FEED,          /* waits for an infeed batch or an outfeed slot */
   RUN_BARRIER,       /* arrived in front of a step */
   RUN_PROGRAM,       /* the sequencer runs */
+  RUN_MOVING,        /* the sequencer runs, and so does a transfer of a host call */
   RUN_DRAIN,         /* aborted: engines not idle yet */
   RUN_DRAIN_BARRIER, /* aborted: waits for the gang */
 } run_state_t;
@@ -95,16 +96,13 @@ typedef struct fw_run {
   uint8_t bank;     /* slot bank of the last launch */
 } fw_run_t;
 
-/* The host call that the running program waits at. */
-typedef enum call_state {
-  CALL_NONE,
-  CALL_OPEN,  /* the host has been told; it wants a transfer next, or answers */
-  CALL_MOVING /* a transfer of it runs, in context SPARE */
-} call_state_t;
+/* Host calls of the launch: at most one that the program waits at, and one transfer. */
 typedef struct fw_call {
-  uint32_t number;
-  uint32_t ticket; /* completions written, the one that told the host included */
-  uint8_t state;   /* call_state_t */
+  uint32_t ticket; /* completions written, the one that told of the open call included */
+  uint32_t taken;  /* ticket of the last transfer; of none: the one in front of the first call's */
+  uint32_t launch; /* launch_id */
+  uint8_t open;    /* the program waits for the host's answer */
+  uint8_t moving;  /* a transfer runs, in context SPARE; the program may have ended meanwhile */
 } fw_call_t;
 
 typedef struct fw_core {

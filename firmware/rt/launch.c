@@ -289,7 +289,11 @@ void launch_program_event(void) {
   if ((causes & TPU_SEQ_IRQ_STATUS_DRAINED_MASK) != 0) {
     abort_engines_idle();
   }
-  if ((causes & TPU_SEQ_IRQ_STATUS_DONE_MASK) != 0 && fw.run.state == RUN_PROGRAM) {
-    step_done();
+  if ((causes & TPU_SEQ_IRQ_STATUS_DONE_MASK) != 0) {
+    if (fw.run.state == RUN_PROGRAM) {
+      step_done();
+    } else if (fw.run.state == RUN_MOVING) {
+      abort_own_fault(TPU_FAULT_HOST_DMA); /* the program has not waited for its transfer */
+    }
   }
 }

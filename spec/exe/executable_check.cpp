@@ -271,6 +271,9 @@ void check_host_calls(const ExecutableT& exe) {
     check(!call.index || (call.memory && call.to_host && element_count(call.dims) == 1 &&
                           bytes >= sizeof(int32_t)),
           "host call {} must send one integer of 4 or more bytes to the host's memory", i);
+    check(call.stage <= HostStage::MAX &&
+              (call.stage == HostStage::whole || (call.memory && !call.index)),
+          "invalid stage of host call {}", i);
   }
 }
 

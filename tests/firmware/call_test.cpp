@@ -44,19 +44,29 @@ class HostCalls : public FirmwareTest {
     EXPECT_EQ(all.size(), 1U);
     return all.empty() ? tpu_completion_t{} : all[0];
   }
-  void request(uint32_t kind, uint32_t ticket) {
+  void answer(uint32_t ticket, uint32_t kind = TPU_CORE_PAGE_CALL_GO_ON) {
     device_.sys(TPU_SYSCTL_CALL_REQUEST_OFFSET) =
         kind | ticket << TPU_SYSCTL_CALL_REQUEST_TICKET_SHIFT;
     device_.raise(TPU_IRQ_HOST);
     dispatch();
   }
   void transfer(uint32_t kind, uint64_t host, uint64_t hbm, uint32_t bytes) {
+    transfer(kind, host, hbm, bytes, host_.cpl_head);
+  }
+  void transfer(uint32_t kind, uint64_t host, uint64_t hbm, uint32_t bytes, uint32_t ticket) {
     device_.sys(TPU_SYSCTL_CALL_HOST_LO_OFFSET) = static_cast<uint32_t>(host);
     device_.sys(TPU_SYSCTL_CALL_HOST_HI_OFFSET) = static_cast<uint32_t>(host >> 32);
     device_.sys(TPU_SYSCTL_CALL_HBM_LO_OFFSET) = static_cast<uint32_t>(hbm);
     device_.sys(TPU_SYSCTL_CALL_HBM_HI_OFFSET) = static_cast<uint32_t>(hbm >> 32);
     device_.sys(TPU_SYSCTL_CALL_BYTES_OFFSET) = bytes;
-    request(kind, host_.cpl_head);
+    device_.sys(TPU_SYSCTL_CALL_TRANSFER_OFFSET) =
+        kind | ticket << TPU_SYSCTL_CALL_TRANSFER_TICKET_SHIFT;
+    device_.raise(TPU_IRQ_HOST);
+    dispatch();
+  }
+  void finish_transfer() {
+    ASSERT_TRUE(device_.finish_dma(TPU_HOSTDMA_CTX_SPARE));
+    dispatch();
   }
   uint32_t answers() { return device_.seq[TPU_SEQ_ANSWER_OFFSET / 4]; }
   bool moving() { return device_.dma_busy(TPU_HOSTDMA_CTX_SPARE); }
@@ -68,6 +78,7 @@ TEST_F(HostCalls, BytesGoDownAndUpBeforeTheProgramGoesOn) {
   start();
   std::iota(device_.hbm.begin() + 0x5000, device_.hbm.begin() + 0x5100, uint8_t{0});
   const tpu_completion_t first = call(3);
+  const uint32_t ticket = host_.cpl_head;
   EXPECT_EQ(first.seq, seq_);
   EXPECT_EQ(first.status, TPU_STATUS_OK);
   EXPECT_EQ(first.flags & ~TPU_CPL_FLAG_PHASE, TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_CALL);
@@ -78,7 +89,9 @@ TEST_F(HostCalls, BytesGoDownAndUpBeforeTheProgramGoesOn) {
   EXPECT_EQ(answers(), 0U);
   device_.finish_dma(TPU_HOSTDMA_CTX_SPARE);
   dispatch();
-  EXPECT_EQ(told().flags & ~TPU_CPL_FLAG_PHASE, TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_CALL);
+  const tpu_completion_t moved = told();
+  EXPECT_EQ(moved.flags & ~TPU_CPL_FLAG_PHASE, TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_CALL);
+  EXPECT_EQ(moved.step, TPU_CORE_PAGE_CALL_MOVED);
   EXPECT_EQ(device_.host[kBuffer + 7], 7);
 
   device_.host[kBuffer] = 99;
@@ -89,7 +102,7 @@ TEST_F(HostCalls, BytesGoDownAndUpBeforeTheProgramGoesOn) {
   EXPECT_EQ(device_.hbm[0x6000], 99);
   EXPECT_EQ(answers(), 0U);
 
-  request(TPU_CORE_PAGE_CALL_GO_ON, host_.cpl_head);
+  answer(ticket);
   EXPECT_EQ(answers(), 1U);
   settle();
   EXPECT_EQ(taken().at(seq_).status, TPU_STATUS_OK);
@@ -99,16 +112,16 @@ TEST_F(HostCalls, BytesGoDownAndUpBeforeTheProgramGoesOn) {
 TEST_F(HostCalls, RequestsForEarlierCompletionsAreOver) {
   start();
   call(0);
-  request(TPU_CORE_PAGE_CALL_GO_ON, host_.cpl_head);
+  answer(host_.cpl_head);
   ASSERT_EQ(answers(), 1U);
   device_.seq[TPU_SEQ_ANSWER_OFFSET / 4] = 0;
   call(1);
   device_.raise(TPU_IRQ_HOST);
   dispatch();
   EXPECT_EQ(answers(), 0U);
-  request(TPU_CORE_PAGE_CALL_GO_ON, host_.cpl_head - 1);
+  answer(host_.cpl_head - 1);
   EXPECT_EQ(answers(), 0U);
-  request(TPU_CORE_PAGE_CALL_GO_ON, host_.cpl_head);
+  answer(host_.cpl_head);
   EXPECT_EQ(answers(), 1U);
 }
 
@@ -138,8 +151,77 @@ TEST_F(HostCalls, AbortEndsAnOpenCall) {
   device_.abort(kLaunch, MockDevice::kCore, TPU_GSYNC_CODE_HOST);
   settle();
   EXPECT_EQ(taken().at(seq_).status, TPU_STATUS_ABORTED);
-  request(TPU_CORE_PAGE_CALL_GO_ON, host_.cpl_head - 1);
+  answer(host_.cpl_head - 1);
   EXPECT_EQ(answers(), 0U);
+}
+
+TEST_F(HostCalls, UnknownAnswerIsAFaultOfTheLaunch) {
+  start();
+  call(0);
+  answer(host_.cpl_head, TPU_CORE_PAGE_CALL_TO_HOST);
+  settle();
+  EXPECT_EQ(taken().at(seq_).status, TPU_STATUS_FAULT);
+  EXPECT_EQ(answers(), 0U);
+}
+
+// A transfer beside the program: neither the answer of the next call nor the end of the transfer
+// hides the other.
+TEST_F(HostCalls, ProgramGoesOnBesideATransfer) {
+  start();
+  call(3);
+  const uint32_t first = host_.cpl_head;
+  transfer(TPU_CORE_PAGE_CALL_TO_HOST, kBuffer, 0x5000, 256);
+  answer(first);
+  EXPECT_EQ(answers(), 1U);
+  EXPECT_TRUE(moving());
+  device_.seq[TPU_SEQ_ANSWER_OFFSET / 4] = 0;
+  device_.hbm[0x5007] = 77;
+  EXPECT_EQ(call(4).step, 4U);
+  const uint32_t second = host_.cpl_head;
+  finish_transfer();
+  EXPECT_EQ(told().step, TPU_CORE_PAGE_CALL_MOVED);
+  EXPECT_EQ(device_.host[kBuffer + 7], 77);
+  EXPECT_EQ(answers(), 0U);
+  device_.sys(TPU_SYSCTL_CALL_REQUEST_OFFSET) = second << TPU_SYSCTL_CALL_REQUEST_TICKET_SHIFT;
+  transfer(TPU_CORE_PAGE_CALL_FROM_HOST, kBuffer, 0x6000, 256);  // one interrupt for both
+  EXPECT_EQ(answers(), 1U);
+  EXPECT_TRUE(moving());
+  finish_transfer();
+  EXPECT_EQ(told().step, TPU_CORE_PAGE_CALL_MOVED);
+  EXPECT_EQ(device_.hbm[0x6007], 77);
+  settle();
+  EXPECT_EQ(taken().at(seq_).status, TPU_STATUS_OK);
+}
+
+TEST_F(HostCalls, TransfersThatWereTakenOrAreOfEarlierLaunchesAreOver) {
+  start();
+  transfer(TPU_CORE_PAGE_CALL_TO_HOST, kBuffer, 0x5000, 256);
+  EXPECT_FALSE(moving()) << "the program has not called";
+  const uint32_t before = host_.cpl_head;
+  call(0);
+  transfer(TPU_CORE_PAGE_CALL_TO_HOST, kBuffer, 0x5000, 256, before);
+  EXPECT_FALSE(moving()) << "a ticket from in front of the launch's first call";
+  transfer(TPU_CORE_PAGE_CALL_TO_HOST, kBuffer, 0x5000, 256, host_.cpl_head + 1);
+  EXPECT_FALSE(moving()) << "a ticket that does not exist yet";
+  transfer(TPU_CORE_PAGE_CALL_TO_HOST, kBuffer, 0x5000, 256);
+  finish_transfer();
+  told();
+  device_.raise(TPU_IRQ_HOST);
+  dispatch();
+  EXPECT_FALSE(moving()) << "the same transfer again";
+}
+
+TEST_F(HostCalls, ProgramThatEndsBesideATransferIsAFault) {
+  start();
+  call(0);
+  transfer(TPU_CORE_PAGE_CALL_TO_HOST, kBuffer, 0x5000, 256);
+  answer(host_.cpl_head);
+  device_.finish_program();
+  dispatch();
+  EXPECT_TRUE(host_.take().empty()) << "its host memory is still written";
+  finish_transfer();
+  settle();
+  EXPECT_EQ(taken().at(seq_).status, TPU_STATUS_FAULT);
 }
 
 // The launch is over only when its host memory is not touched any more.

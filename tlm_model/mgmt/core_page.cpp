@@ -70,7 +70,8 @@ RegisterMap CorePage::HostSide::registers() {
        on_write<&HostSide::control>(page::kCoreCtrl), on_write<&HostSide::request>(page::kQueueEn),
        on_write<&HostSide::doorbell>(page::kCmdTail), on_write<&HostSide::abort>(page::kAbort),
        on_write<&HostSide::request>(page::kResume),
-       on_write<&HostSide::request>(page::kCallRequest)});
+       on_write<&HostSide::request>(page::kCallRequest),
+       on_write<&HostSide::request>(page::kCallTransfer)});
   return kMap.view();
 }
 

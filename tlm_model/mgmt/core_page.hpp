@@ -20,7 +20,7 @@ class CorePageOwner {
   virtual void hart_run(bool run) = 0;
   virtual void debug_halt(bool halt) = 0;
   virtual void doorbell() = 0;
-  virtual void host_request() = 0;  // QUEUE_EN, RESUME, ABORT or CALL_REQUEST was written
+  virtual void host_request() = 0;  // QUEUE_EN, RESUME, ABORT or CALL_* was written
   virtual void host_abort(uint32_t tag) = 0;
   virtual void send_msi(uint32_t vector) = 0;
 };

@@ -49,6 +49,13 @@ struct ProgramCost {
   uint64_t hbm_bytes = 0;
 };
 
+/// How far a host call goes with its transfer.
+enum class HostCallStage : uint8_t {
+  kWhole,  ///< the program waits for it
+  kStart,  ///< it begins, behind those before it, and the program continues
+  kFinish  ///< the program waits for all that it has started on the channel
+};
+
 /// A point at which a program sends bytes to the host, or gets some, and waits for it.
 struct HostCallInfo {
   int64_t channel = 0;        ///< names it in the graph
@@ -61,6 +68,7 @@ struct HostCallInfo {
   /// The program keeps bytes in the host's memory: the driver answers, and no handler sees it.
   bool memory = false;
   bool index = false;  ///< of `memory`: a number that says which array of the channel comes next
+  HostCallStage stage = HostCallStage::kWhole;  ///< of `memory`
 };
 
 /// Answers host calls: takes `bytes` of a call to the host, or fills them. `partition` is the one

@@ -72,11 +72,14 @@ bool may_tell_step(const Command& command, const tpu_completion_t& completion) {
          (completion.flags & kEnds) == TPU_CPL_FLAG_STEP && completion.step < launch.steps;
 }
 
-// One whose program has host calls may tell that it stands at one of them.
+// One whose program has host calls may tell that it stands at one of them, or that a transfer is
+// over.
 bool may_call(const Command& command, const tpu_completion_t& completion) {
   return command.op && !command.op->calls.empty() && completion.status == TPU_STATUS_OK &&
          (completion.flags & (TPU_CPL_FLAG_STEP | TPU_CPL_FLAG_LAST_STEP)) == 0 &&
-         completion.step < command.op->program->exe.host_calls.size();
+         (completion.step == spec::core_page::kCallMoved
+              ? !command.op->calls[command.index].transfers.empty()
+              : completion.step < command.op->program->exe.host_calls.size());
 }
 
 }  // namespace

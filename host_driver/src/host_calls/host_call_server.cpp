@@ -32,30 +32,49 @@ ErrorPtr as_error(const std::exception_ptr& thrown, const HostCallInfo& call, in
   }
 }
 
+const HostCallInfo& info_of(const Operation& op, const HostTransfer& transfer) {
+  return op.program->info->host_calls[transfer.number];
+}
+
+// Of the call that the core stands at.
 const HostCallInfo& info_of(const Operation& op, size_t part) {
   return op.program->info->host_calls[op.calls[part].number];
 }
 
+bool beside_program(const Operation& op, const HostTransfer& transfer) {
+  return info_of(op, transfer).stage == HostCallStage::kStart;
+}
+
 // Bytes that the program keeps in the host's memory, as they lie in HBM.
-ErrorPtr keep_or_give(Operation& op, const HostCallInfo& call, size_t part,
+void keep_or_give(Operation::Kept& kept, bool keep, int32_t number, std::span<std::byte> array) {
+  std::vector<std::byte>& bytes = kept.arrays[number];
+  if (keep) {
+    bytes.assign(array.begin(), array.end());
+    return;
+  }
+  bytes.resize(array.size());
+  std::ranges::copy(bytes, array.begin());
+}
+
+ErrorPtr keep_or_give(Operation& op, const HostCallInfo& call, size_t part, int32_t number,
                       std::span<std::byte> array) {
   try {
-    Operation::Kept& kept = op.kept[{call.channel, part}];
-    if (call.index) {  // the low word stands first
-      std::memcpy(&kept.next, array.data(), sizeof kept.next);
-      return nullptr;
-    }
-    std::vector<std::byte>& bytes = kept.arrays[kept.next];
-    if (call.to_host) {
-      bytes.assign(array.begin(), array.end());
-      return nullptr;
-    }
-    bytes.resize(array.size());
-    std::ranges::copy(bytes, array.begin());
+    keep_or_give(op.kept[{call.channel, part}], call.to_host, number, array);
     return nullptr;
   } catch (...) {
     return as_error(std::current_exception(), call, op.commands[part]->device);
   }
+}
+
+// The answer to a call with the mark `memory`.
+ErrorPtr answer_memory(Operation& op, const HostCallInfo& call, size_t part,
+                       std::span<std::byte> array) {
+  int32_t& next = op.kept[{call.channel, part}].next;
+  if (call.index) {  // the low word stands first
+    std::memcpy(&next, array.data(), sizeof next);
+    return nullptr;
+  }
+  return keep_or_give(op, call, part, next, array);
 }
 
 // It is over, or being taken off the board: nobody waits for an answer.
@@ -66,10 +85,7 @@ bool gone(const Operation& op, size_t part) {
 }  // namespace
 
 void HostCallServer::add(const Command& command, uint32_t number, uint32_t ticket) {
-  HostCallState& state = command.op->calls[command.index];
-  state.number = number;
-  state.ticket = ticket;
-  told_.emplace_back(command.op, command.index);
+  told_.push_back({command.op, command.index, number, ticket});
 }
 
 bool HostCallServer::answers_here() const { return answering_ && answers_call; }
@@ -89,11 +105,22 @@ bool HostCallServer::await_answer(Deadline deadline) {
 bool HostCallServer::serve() {
   bool any = false;
   while (!health_.broken() && !answering_ && !told_.empty()) {
-    const auto [op, part] = told_.front();
+    const Told told = std::move(told_.front());
     told_.pop_front();
     any = true;
-    if (!gone(*op, part)) {
-      call_told(op, part);
+    if (gone(*told.op, told.part)) {
+      continue;
+    }
+    HostCallState& state = told.op->calls[told.part];
+    state.newest = told.ticket;
+    if (told.number == core_page::kCallMoved) {
+      if (!state.transfers.empty()) {
+        call_moved(told.op, told.part);
+      }
+    } else {
+      state.number = told.number;
+      state.ticket = told.ticket;
+      call_told(told.op, told.part);
     }
   }
   return any;
@@ -102,25 +129,26 @@ bool HostCallServer::serve() {
 void HostCallServer::call_told(const std::shared_ptr<Operation>& op, size_t part) {
   const HostCallInfo& info = info_of(*op, part);
   HostCallState& state = op->calls[part];
-  if (std::exchange(state.moving, false)) {
-    if (info.to_host) {
-      return answer_call(op, part);
-    }
-    state.staged.reset();
-    return request(*op, part, core_page::kCallGoOn);
+  if (info.stage == HostCallStage::kStart) {
+    return start_beside(op, part);
+  }
+  if (info.stage == HostCallStage::kFinish) {
+    state.finishes = true;
+    return finish_beside(*op, part);
   }
   const auto own = static_cast<size_t>(info.partition);
   const bool for_all = info.partition >= 0;
   if (info.to_host) {
     if (for_all && part != own) {
-      return request(*op, part, core_page::kCallGoOn);
+      return go_on(*op, part);
     }
     const uint64_t bytes = byte_count(info.dtype, info.shape);
     if (bytes == 0) {
       return answer_call(op, part);
     }
-    if (stage_call(*op, part, bytes)) {
-      ask_transfer(*op, part);
+    state.staged = stage(*op, part, bytes);
+    if (state.staged) {
+      ask_transfer(*op, part, {state.number, state.staged});
     }
     return;
   }
@@ -133,15 +161,68 @@ void HostCallServer::call_told(const std::shared_ptr<Operation>& op, size_t part
   }
 }
 
-// False when the host has no room: that ends the launch.
-bool HostCallServer::stage_call(Operation& op, size_t part, uint64_t bytes) {
+// The program goes on while the bytes travel.
+void HostCallServer::start_beside(const std::shared_ptr<Operation>& op, size_t part) {
+  const HostCallInfo& info = info_of(*op, part);
+  if (const uint64_t bytes = byte_count(info.dtype, info.shape); bytes > 0) {
+    HostTransfer transfer{op->calls[part].number, nullptr, op->kept[{info.channel, part}].next};
+    if (info.to_host && !(transfer.staged = stage(*op, part, bytes))) {
+      return;
+    }
+    ask_transfer(*op, part, std::move(transfer));
+    if (gone(*op, part)) {
+      return;
+    }
+  }
+  go_on(*op, part);
+}
+
+void HostCallServer::finish_beside(Operation& op, size_t part) {
+  HostCallState& state = op.calls[part];
+  const int64_t channel = info_of(op, part).channel;
+  if (std::ranges::none_of(state.transfers, [&](const HostTransfer& transfer) {
+        return beside_program(op, transfer) && info_of(op, transfer).channel == channel;
+      })) {
+    state.finishes = false;
+    go_on(op, part);
+  }
+}
+
+// The first of the core's transfers is over.
+void HostCallServer::call_moved(const std::shared_ptr<Operation>& op, size_t part) {
+  HostCallState& state = op->calls[part];
+  const HostTransfer transfer = std::move(state.transfers.front());
+  state.transfers.pop_front();
+  const HostCallInfo& info = info_of(*op, transfer);
+  if (beside_program(*op, transfer)) {
+    const auto array = transfer.staged->bytes().first(byte_count(info.dtype, info.shape));
+    const ErrorPtr error =
+        info.to_host ? keep_or_give(*op, info, part, transfer.array, array) : nullptr;
+    if (error) {
+      return fail_call(*op, part, error);
+    }
+    if (state.finishes) {
+      finish_beside(*op, part);
+    }
+  } else if (info.to_host) {
+    answer_call(op, part);
+  } else {
+    state.staged.reset();
+    go_on(*op, part);
+  }
+  if (!state.transfers.empty() && !gone(*op, part)) {
+    begin_transfer(*op, part);
+  }
+}
+
+// Null when the host has no room: that ends the launch.
+std::shared_ptr<StagingRange> HostCallServer::stage(Operation& op, size_t part, uint64_t bytes) {
   try {
-    op.calls[part].staged = memory_.stage_now(bytes);
-    return true;
+    return memory_.stage_now(bytes);
   } catch (const std::exception&) {
     const int device = op.commands[part]->device;
     fail_call(op, part, as_error(std::current_exception(), info_of(op, part), device));
-    return false;
+    return nullptr;
   }
 }
 
@@ -152,28 +233,53 @@ void HostCallServer::fail_call(Operation& op, size_t part, const ErrorPtr& error
   registers_.write(device, core_page::kAbort, op.launch_id);
 }
 
-// Between the staged bytes and HBM.
-void HostCallServer::ask_transfer(Operation& op, size_t part) {
-  const exe::HostCallT& call = *op.program->exe.host_calls[op.calls[part].number];
-  const HostCallInfo& info = info_of(op, part);
-  const Device& device = devices_[op.commands[part]->device];
+// Between staged bytes and HBM, behind the core's other transfers.
+void HostCallServer::ask_transfer(Operation& op, size_t part, HostTransfer transfer) {
+  std::deque<HostTransfer>& transfers = op.calls[part].transfers;
+  transfers.push_back(std::move(transfer));
+  if (transfers.size() == 1) {
+    begin_transfer(op, part);
+  }
+}
+
+// A ticket is new for each transfer, as the end of the one before it was told.
+void HostCallServer::begin_transfer(Operation& op, size_t part) {
   HostCallState& state = op.calls[part];
+  HostTransfer& transfer = state.transfers.front();
+  const exe::HostCallT& call = *op.program->exe.host_calls[transfer.number];
+  const HostCallInfo& info = info_of(op, transfer);
+  const uint64_t bytes = byte_count(info.dtype, info.shape);
+  const Device& device = devices_[op.commands[part]->device];
+  if (!transfer.staged) {
+    transfer.staged = stage(op, part, bytes);
+    const auto array =
+        transfer.staged ? transfer.staged->bytes().first(bytes) : std::span<std::byte>{};
+    const ErrorPtr error =
+        transfer.staged ? keep_or_give(op, info, part, transfer.array, array) : nullptr;
+    if (error) {
+      fail_call(op, part, error);
+    }
+    if (gone(op, part)) {
+      return;
+    }
+  }
   const auto put64 = [&](uint64_t low, uint64_t value) TPU_REQUIRES(board_lock) {
     registers_.write(device, low, static_cast<uint32_t>(value));
     registers_.write(device, low + 4, static_cast<uint32_t>(value >> 32));
   };
-  put64(core_page::kCallHostLo, state.staged->iova());
+  put64(core_page::kCallHostLo, transfer.staged->iova());
   put64(core_page::kCallHbmLo, state.slots[call.slot]->address() + call.offset);
-  registers_.write(device, core_page::kCallBytes,
-                   static_cast<uint32_t>(byte_count(info.dtype, info.shape)));
-  state.moving = true;
-  request(op, part, info.to_host ? core_page::kCallToHost : core_page::kCallFromHost);
+  registers_.write(device, core_page::kCallBytes, static_cast<uint32_t>(bytes));
+  const uint32_t kind = info.to_host ? core_page::kCallToHost : core_page::kCallFromHost;
+  registers_.write(device, core_page::kCallTransfer,
+                   state.newest << core_page::kCallTransferTicketShift | kind);
 }
 
-void HostCallServer::request(const Operation& op, size_t part, uint32_t kind) {
+void HostCallServer::go_on(const Operation& op, size_t part) {
   const Device& device = devices_[op.commands[part]->device];
-  registers_.write(device, core_page::kCallRequest,
-                   op.calls[part].ticket << core_page::kCallRequestTicketShift | kind);
+  registers_.write(
+      device, core_page::kCallRequest,
+      op.calls[part].ticket << core_page::kCallRequestTicketShift | core_page::kCallGoOn);
 }
 
 // The handler runs without the lock; meanwhile no simulated time passes, so the launch stays as it
@@ -210,12 +316,12 @@ void HostCallServer::answer_call(const std::shared_ptr<Operation>& op, size_t pa
   const int device = op->commands[part]->device;
   auto& staged = op->calls[part].staged;
   const uint64_t bytes = byte_count(info.dtype, info.shape);
-  if (!staged && !stage_call(*op, part, std::max<uint64_t>(1, bytes))) {
+  if (!staged && !(staged = stage(*op, part, std::max<uint64_t>(1, bytes)))) {
     return;
   }
   const std::shared_ptr<StagingRange> range = staged;
   const auto array = range->bytes().first(bytes);
-  const ErrorPtr error = info.memory ? keep_or_give(*op, info, part, array)
+  const ErrorPtr error = info.memory ? answer_memory(*op, info, part, array)
                                      : ask_handler(op->on_host_call, info, device, part, array);
   if (gone(*op, part)) {
     return;
@@ -225,13 +331,13 @@ void HostCallServer::answer_call(const std::shared_ptr<Operation>& op, size_t pa
   }
   if (info.to_host) {
     staged.reset();
-    return request(*op, part, core_page::kCallGoOn);
+    return go_on(*op, part);
   }
   for (size_t p = 0; p < op->calls.size(); ++p) {
     if (p == part || info.partition >= 0) {
       op->calls[p].open = false;
       op->calls[p].staged = bytes > 0 ? range : nullptr;
-      bytes > 0 ? ask_transfer(*op, p) : request(*op, p, core_page::kCallGoOn);
+      bytes > 0 ? ask_transfer(*op, p, {op->calls[p].number, range}) : go_on(*op, p);
     }
   }
 }

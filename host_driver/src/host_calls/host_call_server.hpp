@@ -3,6 +3,9 @@
 // program go on. The command ring is not used: what is queued there may wait for this very launch.
 //   to the host:    told -> transfer -> told -> handler -> go on
 //   from the host:  told -> handler -> transfer -> told -> go on
+// A call that starts a transfer between HBM and what the program keeps in the host's memory goes on
+// immediately. Transfers of a core take place one by one, in the order of their calls; one that
+// finishes them goes on when those of its channel are over.
 // A call that one partition makes for all: to the host, the others go on at once; from the host,
 // all wait for the last one, and get the same bytes. While a handler runs no simulated time passes,
 // so that cycles do not depend on how long it takes. Guarded by the board lock.
@@ -33,7 +36,8 @@ class HostCallServer {
         turn_(turn),
         news_(news) {}
 
-  /// A core has come to host call `number` of its program, or to the end of a transfer.
+  /// A core has come to host call `number` of its program, or (kCallMoved) to the end of a
+  /// transfer. `ticket`: how many completions it has written.
   void add(const Command& command, uint32_t number, uint32_t ticket) TPU_REQUIRES(board_lock);
   /// Goes on with those that were added. True when there was something to do.
   bool serve() TPU_REQUIRES(board_lock);
@@ -45,13 +49,23 @@ class HostCallServer {
   bool await_answer(Deadline deadline) TPU_REQUIRES(board_lock);
 
  private:
+  struct Told {
+    std::shared_ptr<Operation> op;
+    size_t part;
+    uint32_t number, ticket;
+  };
   void call_told(const std::shared_ptr<Operation>& op, size_t part) TPU_REQUIRES(board_lock);
-  void ask_transfer(Operation& op, size_t part) TPU_REQUIRES(board_lock);
-  void request(const Operation& op, size_t part, uint32_t kind) TPU_REQUIRES(board_lock);
+  void call_moved(const std::shared_ptr<Operation>& op, size_t part) TPU_REQUIRES(board_lock);
+  void start_beside(const std::shared_ptr<Operation>& op, size_t part) TPU_REQUIRES(board_lock);
+  void finish_beside(Operation& op, size_t part) TPU_REQUIRES(board_lock);
+  void ask_transfer(Operation& op, size_t part, HostTransfer transfer) TPU_REQUIRES(board_lock);
+  void begin_transfer(Operation& op, size_t part) TPU_REQUIRES(board_lock);
+  void go_on(const Operation& op, size_t part) TPU_REQUIRES(board_lock);
   void answer_call(const std::shared_ptr<Operation>& op, size_t part) TPU_REQUIRES(board_lock);
   ErrorPtr ask_handler(HostCallHandler handler, const HostCallInfo& info, int device, size_t part,
                        std::span<std::byte> array) TPU_REQUIRES(board_lock);
-  bool stage_call(Operation& op, size_t part, uint64_t bytes) TPU_REQUIRES(board_lock);
+  std::shared_ptr<StagingRange> stage(Operation& op, size_t part, uint64_t bytes)
+      TPU_REQUIRES(board_lock);
   void fail_call(Operation& op, size_t part, const ErrorPtr& error) TPU_REQUIRES(board_lock);
 
   Devices& devices_;
@@ -61,7 +75,7 @@ class HostCallServer {
   Outbox& outbox_;
   Turn& turn_;
   HostNews& news_;
-  std::deque<std::pair<std::shared_ptr<Operation>, size_t>> told_;  // operation, partition
+  std::deque<Told> told_;
   bool answering_ = false;  // a thread computes an answer: no simulated time passes
 };
 

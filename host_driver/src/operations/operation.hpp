@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,14 +29,24 @@ struct Residence;
 class StagingRange;
 struct StepFeedState;
 
+/// Bytes of a host call that travel, or wait for those before them.
+struct HostTransfer {
+  uint32_t number = 0;  ///< of the call
+  std::shared_ptr<StagingRange>
+      staged;         ///< of one from the host beside the program: when it begins
+  int32_t array = 0;  ///< of the channel; of transfers beside the program
+};
+
 /// Where one core of a launch is in its host calls.
 struct HostCallState {
   std::vector<std::shared_ptr<Allocation>> slots;
   std::shared_ptr<StagingRange> staged;  ///< what travels; of a call for all, the same everywhere
   uint32_t number = 0;                   ///< of the call that the core stands at
-  uint32_t ticket = 0;                   ///< what a request for it says
+  uint32_t ticket = 0;                   ///< what an answer to it says
+  uint32_t newest = 0;                   ///< of the core: what a request for a transfer says
   bool open = false;                     ///< it stands there, and waits for its peers or the host
-  bool moving = false;                   ///< a transfer has been asked for
+  bool finishes = false;                 ///< it waits for transfers beside the program
+  std::deque<HostTransfer> transfers;    ///< the first one is under way
 };
 
 struct Operation {

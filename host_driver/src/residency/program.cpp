@@ -40,6 +40,7 @@ HostCallInfo host_call(const exe::HostCallT& call, const exe::ExecutableT& exe) 
   info.shape = call.dims;
   info.memory = call.memory;
   info.index = call.index;
+  info.stage = static_cast<HostCallStage>(call.stage);
   info.op = op.name;
   info.source = op.file.empty() ? std::string() : fmt::format("{}:{}", op.file, op.line);
   return info;

@@ -74,6 +74,7 @@ void NullCore::host_write(uint64_t offset, uint32_t value) {
     case core_page::kQueueEn:
     case core_page::kResume:
     case core_page::kCallRequest:
+    case core_page::kCallTransfer:
       sys(reg) = value;
       raise(TPU_IRQ_HOST);
       take_turn();

@@ -273,6 +273,15 @@ TEST(Executable, RefusesTablesOfHostCallsThatPointElsewhere) {
   EXPECT_THAT(error([](HostCallT& call) { call.offset = UINT64_MAX; }),
               HasSubstr("bytes of host call 1"));
   EXPECT_EQ(error([](HostCallT& call) { call.memory = true; }), "no error");
+  const auto of_stage = [&](HostStage stage, bool memory) {
+    return error([=](HostCallT& call) {
+      call.stage = stage;
+      call.memory = memory;
+    });
+  };
+  EXPECT_EQ(of_stage(HostStage::finish, true), "no error");
+  EXPECT_THAT(of_stage(HostStage::start, false), HasSubstr("stage of host call 1"));
+  EXPECT_THAT(of_stage(static_cast<HostStage>(3), true), HasSubstr("stage of host call 1"));
   EXPECT_THAT(error([](HostCallT& call) {
                 call.memory = true;
                 call.partition = 2;
