@@ -18,6 +18,18 @@ using spec::ScalarOp;
 
 namespace {
 
+exe::HostStage exe_stage(HostStage stage) {
+  switch (stage) {
+    case HostStage::kWhole:
+      break;
+    case HostStage::kStart:
+      return exe::HostStage::start;
+    case HostStage::kFinish:
+      return exe::HostStage::finish;
+  }
+  return exe::HostStage::whole;
+}
+
 void mark(EmitContext& ctx, ScalarOp op, uint32_t id) {
   ctx.sink.insn(op, 0, 0, 0, static_cast<int32_t>(id));
 }
@@ -194,12 +206,26 @@ void read_choice(EmitContext& ctx, const Op& op, const std::map<size_t, int64_t>
 
 }  // namespace
 
-// The host may touch HBM when all commands in front are done, and those behind have not begun.
+// The host may touch HBM when all commands in front are done, and those behind have not begun. For
+// a transfer beside kernels, only the commands that use its bytes count; those behind come after
+// the call that finishes it.
 void emit_host(EmitContext& ctx, const Step& step, const HostPlan& plan) {
   auto& calls = ctx.sink.listing.host_calls;
-  ctx.sink.control(Control::Kind::kDrain);
+  const HostStage stage = step.kernel->host().stage;
+  if (stage == HostStage::kWhole) {
+    ctx.sink.control(Control::Kind::kDrain);
+  } else if (stage == HostStage::kStart) {
+    Control await;
+    await.kind = Control::Kind::kAwait;
+    await.range = {.space = spec::Space::kHbm,
+                   .slot = plan.place.slot,
+                   .lo = plan.place.offset,
+                   .hi = plan.place.offset + plan.bytes,
+                   .write = step.kernel->reads.empty()};
+    ctx.sink.listing.append(await);
+  }
   ctx.sink.insn(ScalarOp::kHcall, 0, 0, 0, static_cast<int32_t>(calls.size()));
-  calls.push_back({step.kernel->ops[0], step.op_id, plan.place});
+  calls.push_back({step.kernel->ops[0], step.op_id, plan.place, exe_stage(stage)});
 }
 
 void emit_while(EmitContext& ctx, const Step& step, const WhilePlan& plan) {

@@ -161,7 +161,8 @@ void emit_kernel(EmitContext& ctx, const Kernel& k) {
   PlanContext& plan = ctx.plan;
   const OpTable::Mark ops = plan.ops.mark();
   enter_kernel(plan, k);
-  if (k.kind == KernelClass::kHost || needs_inflight(ctx, k)) {
+  const bool drains = k.kind == KernelClass::kHost && k.host().stage == HostStage::kWhole;
+  if (drains || needs_inflight(ctx, k)) {
     finish_inflight(ctx);
   }
   for (const Kernel* part = &k; part != nullptr;) {

@@ -223,6 +223,7 @@ void add_host_calls(exe::ExecutableT& e, const Listing& listing) {
     call->op = made.op_id;
     call->memory = attrs.memory;
     call->index = attrs.index;
+    call->stage = made.stage;
     e.host_calls.push_back(std::move(call));
   }
 }
@@ -248,6 +249,7 @@ KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
   context.least_memory = options.least_memory;
   context.early_exchanges = rules.overlap_kernels && options.early_exchanges;
   context.pieced_exchanges = options.pieced_exchanges;
+  context.host_beside = rules.overlap_kernels && options.host_beside;
   context.one_result = !rules.many_results;
   context.epilogues.by_columns = rules.epilogues_by_columns;
   context.tiles_span_taps = rules.tiles_span_taps;

@@ -94,6 +94,15 @@ bool has_exchange(const Region& region) {
   });
 }
 
+bool has_host_memory(const Region& region) {
+  return std::ranges::any_of(region.ops, [](const auto& op) {
+    const auto* host = std::get_if<HostAttrs>(&op->attrs);
+    return (host != nullptr && host->memory) ||
+           std::ranges::any_of(op->regions,
+                               [](const auto& inner) { return has_host_memory(*inner); });
+  });
+}
+
 // With exchanges in pieces beside products, if the estimate says that this is faster.
 exe::ExecutableT generate_faster(const Module& module, const spec::BoardParams& board,
                                  const CompileOptions& options, const Watchers& watchers) {
@@ -115,15 +124,19 @@ exe::ExecutableT generate_faster(const Module& module, const spec::BoardParams& 
   return generate(module, board, whole, watchers);
 }
 
-// A program that does not fit into HBM is compiled again: with whole exchanges, with exchanges
-// where they are, then with constants and cheap values where they are used, then with values
-// computed again, those alive when most of HBM is in use.
+// A program that does not fit into HBM is compiled again: with transfers that it waits for, with
+// whole exchanges, with exchanges where they are, then with constants and cheap values where they
+// are used, then with values computed again, those alive when most of HBM is in use.
 exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& board,
                                     CompileOptions& options, const Watchers& watchers) {
   for (int tries = 1;;) {
     try {
       return generate_faster(module, board, options, watchers);
     } catch (const HbmExhausted& e) {
+      if (options.host_beside && has_host_memory(module.main->body)) {
+        options.host_beside = false;
+        continue;
+      }
       if (options.early_exchanges && has_exchange(module.main->body)) {
         (options.pieced_exchanges ? options.pieced_exchanges : options.early_exchanges) = false;
         continue;

@@ -68,6 +68,9 @@ struct CompileOptions {
   // Exchanges go piece by piece beside products where the estimate is lower with it
   // (pieced_exchanges.hpp).
   bool pieced_exchanges = true;
+  // Kernels run beside transfers with the host's memory (memory_transfers.hpp), which takes HBM,
+  // too.
+  bool host_beside = true;
   // Stages (of stages()) whose text `dump` is called with, as soon as it is known: also of a
   // program that a later stage refuses.
   std::vector<std::string> dump_after;

@@ -10,6 +10,7 @@
 #include "ir/control.hpp"
 #include "kernel/movable.hpp"
 #include "kernel/pieced_exchanges.hpp"
+#include "kernel/rough_cost.hpp"
 #include "program/estimate.hpp"
 
 namespace tpu::compiler {
@@ -27,14 +28,6 @@ bool reads_one_of(const Kernel& reader, const std::vector<const Value*>& values)
   return std::ranges::any_of(values, [&](const Value* v) {
     return std::ranges::find(reader.reads, v) != reader.reads.end();
   });
-}
-
-int64_t bytes_of_all(const std::vector<const Value*>& values) {
-  int64_t bytes = 0;
-  for (const Value* v : values) {
-    bytes += v->type.bytes();
-  }
-  return bytes;
 }
 
 class ExchangeOrder {
@@ -244,26 +237,7 @@ class ExchangeOrder {
     return kLinksToPort * static_cast<double>(port_cycles(board_, static_cast<int64_t>(bytes)));
   }
 
-  double cycles(const Kernel& k) const {
-    const double moves = static_cast<double>(bytes_of_all(k.reads) + bytes_of_all(k.writes)) /
-                         hbm_bytes_per_cycle(board_);
-    if (k.kind == KernelClass::kContract) {
-      const Contraction& dot = k.contract().dot;
-      double products = 1;
-      for (const auto* dims : {&dot.batch, &dot.m, &dot.n, &dot.k}) {
-        products *= static_cast<double>(Contraction::count(*dims));
-      }
-      return std::max(moves, products / static_cast<double>(board_.core.mxus * board_.mxu.rows *
-                                                            board_.mxu.cols));
-    }
-    if (k.kind == KernelClass::kLoop) {
-      const double lanes = static_cast<double>(board_.vpu.lanes * board_.vpu.sublanes);
-      return std::max(moves, static_cast<double>(k.loop().nest.elements()) / lanes *
-                                 static_cast<double>(k.ops.size()) /
-                                 static_cast<double>(board_.vpu.alus));
-    }
-    return moves;
-  }
+  double cycles(const Kernel& k) const { return rough_cycles(k, board_); }
 
   KernelProgram& program_;
   const spec::BoardParams& board_;

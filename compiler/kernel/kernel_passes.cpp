@@ -7,6 +7,7 @@
 #include "kernel/full_blocks.hpp"
 #include "kernel/kernel_index.hpp"
 #include "kernel/late_updates.hpp"
+#include "kernel/memory_transfers.hpp"
 #include "kernel/one_result.hpp"
 #include "kernel/recompute.hpp"
 #include "kernel/result_stacks.hpp"
@@ -111,6 +112,14 @@ constexpr PassRow kPasses[] = {
     {"late_updates", 0,
      [](KernelProgram& p, KernelContext&, PassLog&) {
        on_each_program(p, [](KernelProgram& part) { order_updates_late(part); });
+     }},
+    {"host_transfers", 0,
+     [](KernelProgram& p, KernelContext& c, PassLog&) {
+       if (c.host_beside) {
+         on_each_program(p, [&](KernelProgram& part) {
+           transfer_beside_kernels(part, c.board, c.module.num_cores);
+         });
+       }
      }},
     {"full_blocks", 0,
      [](KernelProgram& p, KernelContext&, PassLog&) { on_each_program(p, fill_blocks); }},

@@ -33,6 +33,7 @@ struct KernelContext {
   bool least_memory = false;     // time is spent where that needs fewer bytes of HBM
   bool early_exchanges = true;   // kernels run beside exchanges
   bool pieced_exchanges = true;  // and products beside pieces of them
+  bool host_beside = true;       // kernels run beside transfers with the host's memory
   bool results_in_loops = true;  // loops write results of the program (result_stacks.hpp)
   bool shard_updates = false;
   bool only_faster = false;  // updates are sharded only where the board gains by it

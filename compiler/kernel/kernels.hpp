@@ -128,6 +128,17 @@ struct MovePart {
   std::vector<const Value*> arguments = {};
 };
 
+// How far the call of a kernel goes with its transfer.
+enum class HostStage : uint8_t {
+  kWhole,  // the core waits for it
+  kStart,  // the kernels behind it run beside it
+  kFinish  // waits for it. Of a transfer to the host: reads what travels, which stays until then
+};
+
+struct HostPart {
+  HostStage stage = HostStage::kWhole;
+};
+
 struct ControlPart {
   // while: initial values; yield: results of the region; null: the sequencer counts it
   std::vector<const Value*> carried;
@@ -148,7 +159,7 @@ struct Kernel {
                                // folded in
   std::vector<const Value*> reads, writes;  // buffers
   int order = 0, end = 0;  // place in the program, regions included; end: behind the regions
-  std::variant<LoopPart, ContractPart, ExchangePart, MovePart, ControlPart> part;
+  std::variant<LoopPart, ContractPart, ExchangePart, MovePart, ControlPart, HostPart> part;
 
   // The part of one kind; of a kernel that has another: an empty one.
   const LoopPart& loop() const { return part_or_empty<LoopPart>(); }
@@ -156,6 +167,7 @@ struct Kernel {
   const ExchangePart& exchange() const { return part_or_empty<ExchangePart>(); }
   const MovePart& move() const { return part_or_empty<MovePart>(); }
   const ControlPart& control() const { return part_or_empty<ControlPart>(); }
+  const HostPart& host() const { return part_or_empty<HostPart>(); }
   // To change it; the kernel must have it.
   template <typename Part>
   Part& as() {

@@ -54,6 +54,9 @@ Kernel::Kernel(KernelClass k) : kind(k) {
     case KernelClass::kYield:
       part = ControlPart{};
       break;
+    case KernelClass::kHost:
+      part = HostPart{};
+      break;
     default:
       part = MovePart{};
   }

@@ -2,6 +2,7 @@
 // VMEM even in its smallest tiles, nothing; then buffers, VMEM and homes are as before.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <vector>
@@ -36,6 +37,7 @@ struct PlanContext {
   std::vector<OpenLoop> loops;        // counted ones around the kernel
   int regions = 0, counters = 0;      // around the kernel: regions, and loops that are counted
   const Kernel* too_large = nullptr;  // the part that did not fit
+  std::map<const Op*, int64_t> sent;  // of transfers under way to the host: their copies in HBM
   std::set<const Kernel*> joined;     // products that the step of a contraction before them does
 };
 

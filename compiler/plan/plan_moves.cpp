@@ -104,33 +104,45 @@ std::optional<Step> plan_concatenate(PlanContext& ctx, const Kernel& k) {
   return step;
 }
 
-// The host reads and writes HBM: an operand is copied there, a result is made at its home.
+// The host reads and writes HBM: an operand is copied there, a result is made at its home. What
+// travels beside kernels stays until its transfer is finished.
 std::optional<Step> plan_host(PlanContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
+  const Op* op = k.ops[0];
+  const HostStage stage = k.host().stage;
+  const auto step_at = [&](const spec::Addr& place, int64_t bytes) {
+    Step step = begin_step(ctx, k);
+    step.plan = HostPlan{place, bytes};
+    return step;
+  };
   if (k.reads.empty()) {
     Buffer& out = ctx.memory.at(k.out);
     ctx.memory.give_home(out);
-    Step step = begin_step(ctx, k);
-    step.plan = HostPlan{home_of(out)};
+    Step step = step_at(home_of(out), out.bytes);
     mark_home(ctx.memory, out);
     return step;
   }
   const Buffer& b = ctx.memory.at(k.reads[0]);
-  HostPlan plan{};
-  if (b.in_hbm && b.slot >= 0) {
-    plan.place = home_of(b);
-    Step step = begin_step(ctx, k);
-    step.plan = plan;
+  if (const auto copy = ctx.sent.find(op); stage == HostStage::kFinish && copy != ctx.sent.end()) {
+    Step step = step_at(hbm_addr(ctx.slots.scratch, copy->second), b.bytes);
+    ctx.memory.scratch().give(copy->second);
+    ctx.sent.erase(copy);
     return step;
   }
-  const int64_t copy = ctx.memory.scratch().take(b.bytes, b.value, id);
-  plan.place = hbm_addr(ctx.slots.scratch, copy);
-  if (b.bytes > 0) {
-    ctx.memory.move({place_of(b), plan.place, b.bytes, elem_bytes(b.value->type.elem), id});
+  if (b.in_hbm && b.slot >= 0) {
+    return step_at(home_of(b), b.bytes);
   }
-  Step step = begin_step(ctx, k);
-  step.plan = plan;
-  ctx.memory.scratch().give(copy);
+  const int64_t copy = ctx.memory.scratch().take(b.bytes, b.value, id);
+  const spec::Addr place = hbm_addr(ctx.slots.scratch, copy);
+  if (b.bytes > 0) {
+    ctx.memory.move({place_of(b), place, b.bytes, elem_bytes(b.value->type.elem), id});
+  }
+  Step step = step_at(place, b.bytes);
+  if (stage == HostStage::kStart) {
+    ctx.sent[op] = copy;
+  } else {
+    ctx.memory.scratch().give(copy);
+  }
   return step;
 }
 

@@ -45,6 +45,7 @@ struct ConcatenatePlan {};
 // A transfer with the host, of what lies here when the moves before it are done.
 struct HostPlan {
   spec::Addr place;
+  int64_t bytes = 0;
 };
 
 struct Step;

@@ -96,18 +96,23 @@ void Scratch::relocate(Listing& listing, int slot) const {
   for (HostCall& call : listing.host_calls) {
     move(call.place);
   }
+  const auto move_range = [&](MemRange& w) {
+    if (w.space == spec::Space::kHbm && w.slot == slot) {
+      const Temporary& t = at(w.lo);
+      w.lo += t.offset - t.address;
+      w.hi += t.offset - t.address;
+    }
+  };
   for (Item& item : listing.items) {
+    if (auto* control = std::get_if<Control>(&item);
+        control != nullptr && control->kind == Control::Kind::kAwait) {
+      move_range(control->range);
+    }
     auto* command = std::get_if<Command>(&item);
     if (command == nullptr) {
       continue;
     }
-    for (MemRange& w : command->windows) {
-      if (w.space == spec::Space::kHbm && w.slot == slot) {
-        const Temporary& t = at(w.lo);
-        w.lo += t.offset - t.address;
-        w.hi += t.offset - t.address;
-      }
-    }
+    std::ranges::for_each(command->windows, move_range);
     if (auto* dma = std::get_if<spec::DmaCommand>(&command->body)) {
       move(dma->src);
       move(dma->dst);

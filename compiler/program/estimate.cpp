@@ -91,6 +91,12 @@ uint64_t hbm_cycles(const BoardParams& board, int64_t bytes) {
                        board.hbm.efficiency_percent);
 }
 
+double pcie_bytes_per_cycle(const BoardParams& board) {
+  return static_cast<double>(board.pcie.gbps_per_chip) * 1e3 *
+         static_cast<double>(board.host.transfer_efficiency) / 100 /
+         static_cast<double>(board.core.clock_mhz);
+}
+
 uint64_t port_cycles(const BoardParams& board, int64_t bytes) {
   return stream_cycles(board, bytes, board.ici.core_port_gbps, 100);
 }

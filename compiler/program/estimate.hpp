@@ -42,6 +42,9 @@ double hbm_bytes_per_cycle(const spec::BoardParams& board);
 // Cycles of `bytes` through a core's share of its chip's HBM.
 uint64_t hbm_cycles(const spec::BoardParams& board, int64_t bytes);
 
+// Bytes that a chip's PCIe link moves in a core cycle, each direction.
+double pcie_bytes_per_cycle(const spec::BoardParams& board);
+
 // Cycles of `bytes` through the port between a core and the links.
 uint64_t port_cycles(const spec::BoardParams& board, int64_t bytes);
 

@@ -74,8 +74,12 @@ class LateArrivals {
     }
     const auto* insn = std::get_if<spec::ScalarInsn>(&item);
     const auto* control = std::get_if<Control>(&item);
+    if (control != nullptr && control->kind == Control::Kind::kAwait) {
+      put_before({control->range}, spec::Queue::kVpu);
+    }
     const bool ends = insn != nullptr ? ends_piece(*insn)
                                       : control->kind != Control::Kind::kWait &&
+                                            control->kind != Control::Kind::kAwait &&
                                             control->kind != Control::Kind::kNone;
     if (ends) {
       put_all();
@@ -86,8 +90,8 @@ class LateArrivals {
 
   static bool ends_piece(const spec::ScalarInsn& insn) {
     const auto op = static_cast<spec::ScalarOp>(insn.op);
-    return op == spec::ScalarOp::kHalt || op == spec::ScalarOp::kHcall ||
-           op == spec::ScalarOp::kSwait || op == spec::ScalarOp::kSsignal;
+    return op == spec::ScalarOp::kHalt || op == spec::ScalarOp::kSwait ||
+           op == spec::ScalarOp::kSsignal;
   }
 
   void visit(int i, const Command& command) {
@@ -101,7 +105,7 @@ class LateArrivals {
       return;
     }
     if (!held_.empty()) {
-      put_before(command);
+      put_before(memory_ranges(listing_, command), command.queue());
     }
     for (const spec::Signal& signal : command.head().signal) {
       if (signal.valid() && signal.sem >= channels_from_) {
@@ -111,9 +115,8 @@ class LateArrivals {
     order_.push_back(i);
   }
 
-  // What the command needs, in its queue.
-  void put_before(const Command& command) {
-    const std::vector<MemRange> ranges = memory_ranges(listing_, command);
+  // Arrivals in bytes that are needed there, in the queue that needs them.
+  void put_before(const std::vector<MemRange>& ranges, spec::Queue queue) {
     std::vector<bool> due(held_.size());
     for (size_t h = 0; h < held_.size(); ++h) {
       due[h] = touches(held_[h], ranges);
@@ -130,7 +133,7 @@ class LateArrivals {
     std::vector<Arrival> left;
     for (size_t h = 0; h < held_.size(); ++h) {
       if (due[h]) {
-        put(held_[h], command.queue());
+        put(held_[h], queue);
       } else {
         left.push_back(held_[h]);
       }

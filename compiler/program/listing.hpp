@@ -69,6 +69,7 @@ struct Control {
   enum class Kind : uint8_t {
     kDrain,   // ends a piece: the sequencer waits until all commands before it are done
     kWait,    // the sequencer waits for command `item`
+    kAwait,   // the sequencer waits for all commands before it that use `range`
     kLabel,   // place of `label`; a drain stands before it
     kBranch,  // `insn` with `label` as target; a drain stands before it
     kLoop,    // opens the scope of a loop of `trips` iterations (-1: not known)
@@ -80,6 +81,7 @@ struct Control {
   Kind kind = Kind::kDrain;
   int label = -1;
   int item = -1;
+  MemRange range{};  // of kAwait: what the host reads or writes next
   int64_t trips = -1;
   // Of a label or branch: of a loop of one queue whose commands wait for nothing and signal nothing
   // (a drain stands before it, a nop of that queue with its accesses behind it). It is not drained.
@@ -104,6 +106,7 @@ struct HostCall {
   const Op* op = nullptr;  // send or recv
   uint32_t op_id = 0;
   spec::Addr place{};
+  exe::HostStage stage = exe::HostStage::whole;
 };
 
 // Items of a listing: enough for a sort of 2^25 elements, and few enough to be compiled in seconds.

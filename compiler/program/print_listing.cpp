@@ -9,8 +9,8 @@ namespace tpu::compiler {
 namespace {
 
 const char* control_name(Control::Kind kind) {
-  static constexpr std::array kNames = {"drain",  "wait for", "label", "branch",  "loop",
-                                        "choice", "arm",      "end",   "no fence"};
+  static constexpr std::array kNames = {"drain", "wait for", "await", "label", "branch",
+                                        "loop",  "choice",   "arm",   "end",   "no fence"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -28,6 +28,9 @@ std::string text_of(const Control& c) {
       return out + " L" + std::to_string(c.label);
     case Control::Kind::kBranch:
       return text_of(c.insn) + " -> L" + std::to_string(c.label);
+    case Control::Kind::kAwait:
+      return out + (c.range.write ? " users of [" : " writers of [") + std::to_string(c.range.lo) +
+             ", " + std::to_string(c.range.hi) + ") in slot " + std::to_string(c.range.slot);
     case Control::Kind::kDrain:
       return c.flows ? "flows on" : out;
     case Control::Kind::kLoop:

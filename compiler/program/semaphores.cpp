@@ -146,6 +146,15 @@ class Inserter {
         }
         break;
       }
+      case Control::Kind::kAwait:
+        find_before({control.range}, knowledge_of(kSequencer));
+        for (const PastItem& producer : before_) {
+          if (known_[kSequencer][producer.queue] < producer.item) {
+            order(producer.item, place, semaphore(static_cast<int>(producer.queue), kSequencer));
+            join(known_[kSequencer], clock_[static_cast<size_t>(producer.item)]);
+          }
+        }
+        break;
       case Control::Kind::kLabel:
       case Control::Kind::kBranch:
         if (!drained_ && !control.tight && turns_ == nullptr) {

@@ -2,6 +2,7 @@
 #include "program/sync_edges.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -73,10 +74,19 @@ void put_signals(Command& c, std::span<const Token>& tokens) {
   }
 }
 
+// What the sequencer takes of each semaphore.
+std::map<int, int32_t> sequencer_waits(std::span<const Token> waits) {
+  std::map<int, int32_t> by_semaphore;
+  for (const Token& token : waits) {
+    ++by_semaphore[token.semaphore];
+  }
+  return by_semaphore;
+}
+
 size_t added_items(const Item& item, std::span<const Token> waits, std::span<const Token> signals) {
   const auto* command = std::get_if<Command>(&item);
   if (command == nullptr) {
-    return waits.empty() ? 0 : 1;
+    return sequencer_waits(waits).size();
   }
   const auto nops = [](const auto& slots, size_t wanted) {
     const auto room = static_cast<size_t>(
@@ -90,10 +100,9 @@ void rewrite(Item item, std::span<const Token> waits, std::span<const Token> sig
              std::vector<Item>& out) {
   if (!std::holds_alternative<Command>(item)) {
     out.push_back(std::move(item));
-    if (!waits.empty()) {  // all on one semaphore
+    for (const auto& [semaphore, count] : sequencer_waits(waits)) {
       out.emplace_back(spec::ScalarInsn{static_cast<uint8_t>(spec::ScalarOp::kSwait), 0,
-                                        static_cast<uint8_t>(waits.front().semaphore), 0,
-                                        static_cast<int32_t>(waits.size())});
+                                        static_cast<uint8_t>(semaphore), 0, count});
     }
     return;
   }

@@ -178,7 +178,7 @@ TEST(KernelPasses, RunInOrderAndKeepTheProgramSound) {
   const KernelProgram program = run_kernel_passes(context, options);
   EXPECT_EQ(seen, (std::vector<std::string>{"form", "one_result", "recompute", "split", "epilogue",
                                             "span_taps", "shard_update", "early_exchanges",
-                                            "late_updates", "full_blocks"}));
+                                            "late_updates", "host_transfers", "full_blocks"}));
   EXPECT_EQ(seen, kernel_pass_names());
   EXPECT_EQ(print(program), print(make_kernels(m, board)));
 }
