@@ -1,10 +1,13 @@
 // tpuboard serve: the board as a worker, for drivers in other processes and on other hosts.
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <memory>
+#include <string>
 
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/usage_error.hpp"
+#include "tpu/vfio_user.hpp"
 #include "tpu/worker.hpp"
 
 namespace tpu::driver {
@@ -18,11 +21,38 @@ struct ServeArguments {
   BoardArguments board;
   ServeOptions serve;
   double linger = kLingerSeconds;
+  VfioUserOptions vfio;
+  std::string pci_id = "1ae0:0027";
 };
+
+// Two numbers of four hexadecimal digits each.
+void read_pci_id(const std::string& text, VfioUserOptions& options) {
+  constexpr size_t kDigits = 4;
+  constexpr int kHexadecimal = 16;
+  const auto read = [&](size_t at, uint16_t& number) {
+    const char* const first = text.data() + at;
+    const auto [end, error] = std::from_chars(first, first + kDigits, number, kHexadecimal);
+    return error == std::errc() && end == first + kDigits;
+  };
+  if (text.size() != 2 * kDigits + 1 || text[kDigits] != ':' || !read(0, options.vendor) ||
+      !read(kDigits + 1, options.device)) {
+    throw UsageError("--pci-id: invalid value '" + text +
+                     "': expected VENDOR:DEVICE of four hexadecimal digits each, as 1ae0:0027");
+  }
+}
 
 void serve(ServeArguments& arguments) {
   if (!arguments.board.open.connect.empty()) {
     throw UsageError("--connect: a worker has its boards itself");
+  }
+  if (!arguments.vfio.folder.empty()) {
+    read_pci_id(arguments.pci_id, arguments.vfio);
+    arguments.vfio.board = arguments.board.open;
+    serve_vfio_user(arguments.vfio);
+    return;
+  }
+  if (arguments.serve.listen.empty()) {
+    throw UsageError("serve: give --listen ADDRESS, or --vfio-user FOLDER");
   }
   arguments.serve.board = arguments.board.open;
   arguments.serve.linger = std::chrono::milliseconds(static_cast<int64_t>(arguments.linger * 1000));
@@ -36,9 +66,21 @@ void add_serve_command(CLI::App& app) {
       "serve", "Have boards for programs in other processes and on other hosts (--connect)");
   auto arguments = std::make_shared<ServeArguments>();
   ServeOptions& serve_options = arguments->serve;
-  command->add_option("--listen", serve_options.listen, "unix:PATH or tcp:HOST:PORT (0: any port)")
-      ->required()
-      ->type_name("ADDRESS");
+  CLI::Option* listen =
+      command
+          ->add_option("--listen", serve_options.listen, "unix:PATH or tcp:HOST:PORT (0: any port)")
+          ->type_name("ADDRESS");
+  CLI::Option* folder =
+      command
+          ->add_option("--vfio-user", arguments->vfio.folder,
+                       "Chips as PCI functions for guests of QEMU: sockets in this folder")
+          ->check(folder_named)
+          ->excludes(listen)
+          ->type_name("FOLDER");
+  command->add_option("--pci-id", arguments->pci_id, "Vendor and device id of these PCI functions")
+      ->needs(folder)
+      ->capture_default_str()
+      ->type_name("VENDOR:DEVICE");
   command->add_option("--boards", serve_options.boards, "Boards in use at a time")
       ->check(CLI::Range(1, kMostBoards))
       ->capture_default_str()

@@ -1,5 +1,6 @@
 #include "socket/descriptor.hpp"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,21 +14,48 @@ namespace {
 
 union ControlBytes {
   cmsghdr header;  // for its alignment
-  char bytes[CMSG_SPACE(sizeof(int))];
+  char bytes[CMSG_SPACE(kMostDescriptors * sizeof(int))];
 };
 
-// The descriptor of a message, which has room for one.
-Descriptor descriptor_of(msghdr& message) {
+void take_descriptors(msghdr& message, std::vector<Descriptor>& descriptors) {
   for (cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr;
        each = CMSG_NXTHDR(&message, each)) {
-    if (each->cmsg_level == SOL_SOCKET && each->cmsg_type == SCM_RIGHTS &&
-        each->cmsg_len >= CMSG_LEN(sizeof(int))) {
+    if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    const size_t count = (each->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
       int number = -1;
-      std::memcpy(&number, CMSG_DATA(each), sizeof number);
-      return Descriptor(number);
+      std::memcpy(&number, CMSG_DATA(each) + i * sizeof number, sizeof number);
+      descriptors.emplace_back(number);
     }
   }
-  return {};
+}
+
+ptrdiff_t receive(int socket, std::span<std::byte> bytes, int flags, size_t most,
+                  std::vector<Descriptor>& descriptors) {
+  iovec part{bytes.data(), bytes.size()};
+  ControlBytes control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = CMSG_LEN(most * sizeof(int));  // the space behind would take one more
+  ptrdiff_t got = 0;
+  do {
+    got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags);
+  } while (got < 0 && errno == EINTR);
+  if (got > 0) {
+    take_descriptors(message, descriptors);
+    if ((message.msg_flags & MSG_CTRUNC) != 0) {
+      throw driver::Error(
+          driver::ErrorCode::kResourceExhausted,
+          fmt::format("a descriptor was lost: expected {} with a frame at most, and room for {} in "
+                      "this process (ulimit -n)",
+                      most, most == 1 ? "it" : "them"));
+    }
+  }
+  return got;
 }
 
 }  // namespace
@@ -48,46 +76,39 @@ Peer peer_of(int socket) {
 }
 
 ptrdiff_t receive_some(int socket, std::span<std::byte> bytes, Descriptor* descriptor, bool waits) {
-  iovec part{bytes.data(), bytes.size()};
-  ControlBytes control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = CMSG_LEN(sizeof(int));  // the space behind would take a second one
-  ptrdiff_t got = 0;
-  do {
-    got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (waits ? 0 : MSG_DONTWAIT));
-  } while (got < 0 && errno == EINTR);
-  if (got <= 0) {
-    return got;
-  }
-  Descriptor came = descriptor_of(message);
-  if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    throw driver::Error(driver::ErrorCode::kResourceExhausted,
-                        "the descriptor of shared memory was lost: expected one with a frame, and "
-                        "room for it in this process (ulimit -n)");
-  }
-  if (came.valid() && descriptor != nullptr) {
-    *descriptor = std::move(came);
+  std::vector<Descriptor> came;
+  const ptrdiff_t got = receive(socket, bytes, waits ? 0 : MSG_DONTWAIT, 1, came);
+  if (!came.empty() && descriptor != nullptr) {
+    *descriptor = std::move(came.front());
   }
   return got;
 }
 
+ptrdiff_t receive_now(int socket, std::span<std::byte> bytes,
+                      std::vector<Descriptor>& descriptors) {
+  return receive(socket, bytes, MSG_DONTWAIT, kMostDescriptors, descriptors);
+}
+
 ptrdiff_t send_some(int socket, std::span<const std::byte> bytes, int descriptor) {
+  return send_some(socket, bytes,
+                   descriptor >= 0 ? std::span(&descriptor, 1) : std::span<const int>());
+}
+
+ptrdiff_t send_some(int socket, std::span<const std::byte> bytes,
+                    std::span<const int> descriptors) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   ControlBytes control{};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  if (descriptor >= 0) {
+  if (!descriptors.empty()) {
     message.msg_control = control.bytes;
-    message.msg_controllen = sizeof control.bytes;
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
     cmsghdr* header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof descriptor);
-    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+    header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   }
   ptrdiff_t sent = 0;
   do {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace tpu::base {
 
@@ -42,8 +43,15 @@ Peer peer_of(int socket);
 ptrdiff_t receive_some(int socket, std::span<std::byte> bytes, Descriptor* descriptor,
                        bool waits = true);
 
+/// Descriptors that come or go with the bytes of one call.
+inline constexpr size_t kMostDescriptors = 16;
+/// As receive_some(), but waits for nothing (errno EAGAIN), and adds up to kMostDescriptors.
+ptrdiff_t receive_now(int socket, std::span<std::byte> bytes, std::vector<Descriptor>& descriptors);
+
 /// Gives what fits into a Unix socket; a descriptor goes with the first byte. Negative: errno says
 /// why.
 ptrdiff_t send_some(int socket, std::span<const std::byte> bytes, int descriptor);
+/// The same with several, kMostDescriptors at most.
+ptrdiff_t send_some(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors);
 
 }  // namespace tpu::base

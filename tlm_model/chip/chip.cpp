@@ -10,9 +10,9 @@ Chip::Chip(sc_core::sc_module_name name, const spec::BoardParams& params,
     : sc_module(name),
       index_(identity.index),
       hbm_(std::make_unique<Hbm>("hbm", params, services.pages, *services.fabric.share)),
-      pcie_(std::make_unique<PcieEndpoint>("pcie", params, identity, services.host_memory,
-                                           *services.fabric.share, *services.fabric.activity,
-                                           services.fabric.probes)),
+      pcie_(std::make_unique<PcieEndpoint>(
+          "pcie", params, identity, services.host_memory.of_chip(identity.index),
+          *services.fabric.share, *services.fabric.activity, services.fabric.probes)),
       complexes_(static_cast<size_t>(params.board.cores_per_chip)) {
   for (size_t i = 0; i < complexes_.size(); ++i) {
     services.fabric.hbm[identity.index * complexes_.size() + i] = &hbm_->bank(i);

@@ -16,6 +16,11 @@ struct HostMemory {
   virtual bool is_there(uint64_t iova, uint64_t bytes, bool write) {
     return span(iova, bytes, write).size() >= bytes;
   }
+  // What one chip sees, which lives as long as this.
+  virtual HostMemory& of_chip(uint32_t chip) {
+    static_cast<void>(chip);
+    return *this;
+  }
 };
 
 }  // namespace tpu::model

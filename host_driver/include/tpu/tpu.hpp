@@ -14,6 +14,7 @@
 #include "tpu/transport.hpp"
 #include "tpu/types.hpp"
 #include "tpu/version.hpp"
+#include "tpu/vfio_user.hpp"
 #include "tpu/worker.hpp"
 
 namespace tpu {
@@ -96,6 +97,9 @@ using driver::Transport;
 using driver::TransportDebugPort;
 using driver::TransportRequest;
 using driver::TransportStats;
+// vfio_user.hpp
+using driver::serve_vfio_user;
+using driver::VfioUserOptions;
 // worker.hpp
 using driver::serve_boards;
 using driver::ServeOptions;

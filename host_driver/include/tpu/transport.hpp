@@ -44,6 +44,12 @@ struct HostMemory {
   virtual bool is_there(uint64_t iova, uint64_t bytes, bool write) {
     return span(iova, bytes, write).size() >= bytes;
   }
+  /// What one chip sees, which lives as long as this: all chips see the same, unless each has a
+  /// host of its own.
+  virtual HostMemory& of_chip(int chip) {
+    static_cast<void>(chip);
+    return *this;
+  }
 };
 
 /// What a board is made from.

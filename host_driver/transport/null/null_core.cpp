@@ -198,7 +198,8 @@ void NullCore::end_step() {
 
 std::span<std::byte> NullCore::host_bytes(uint64_t iova, uint64_t bytes, bool write) {
   lost_ = trapped_;
-  return trapped_ ? std::span<std::byte>() : board_.memory.span(iova, bytes, write);
+  return trapped_ ? std::span<std::byte>()
+                  : board_.memory.of_chip(static_cast<int>(place.chip)).span(iova, bytes, write);
 }
 
 std::span<std::byte> NullCore::tcm_bytes(uint64_t address, uint64_t bytes) {

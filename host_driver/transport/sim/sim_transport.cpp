@@ -25,7 +25,16 @@ struct MemoryAdapter : model::HostMemory {
   bool is_there(uint64_t iova, uint64_t bytes, bool write) override {
     return memory.is_there(iova, bytes, write);
   }
+  HostMemory& of_chip(uint32_t chip) override {
+    driver::HostMemory& own = memory.of_chip(static_cast<int>(chip));
+    if (&own == &memory) {
+      return *this;
+    }
+    chips.push_back(std::make_unique<MemoryAdapter>(own));
+    return *chips.back();
+  }
   driver::HostMemory& memory;
+  std::vector<std::unique_ptr<MemoryAdapter>> chips;
 };
 
 CoreTimes times_of(const model::CoreTimes::Values& from) {

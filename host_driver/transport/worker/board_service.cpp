@@ -49,6 +49,8 @@ Error broken_model(const std::exception& error) {
   return {ErrorCode::kInternal, fmt::format("the board model failed: {}", error.what())};
 }
 
+}  // namespace
+
 std::unique_ptr<Transport> make_board(const std::string& transport, const TransportRequest& request,
                                       HostMemory& memory) {
   if (transport == "null") {
@@ -61,8 +63,6 @@ std::unique_ptr<Transport> make_board(const std::string& transport, const Transp
   }
   return made;
 }
-
-}  // namespace
 
 BoardService::BoardService(Channel& channel, const OpenOptions& options, std::function<void()> done)
     : channel_(channel),

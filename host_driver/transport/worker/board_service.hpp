@@ -16,6 +16,10 @@
 
 namespace tpu::driver::worker {
 
+/// A board in this process, for programs in others. Throws Error.
+std::unique_ptr<Transport> make_board(const std::string& transport, const TransportRequest& request,
+                                      HostMemory& memory);
+
 class BoardService {
  public:
   /// `options`: what the worker was started with. `done` is called before the driver is told that
