@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "options/option_values.hpp"
 #include "sim/option_names.hpp"
@@ -148,6 +149,17 @@ void check_given(const BoardArguments& arguments) {
 }
 
 void check_options(const OpenOptions& options) { check_given(differing(options)); }
+
+std::vector<std::string> given_simulation_options(const OpenOptions& options) {
+  std::vector<std::string> names;
+  for (const std::string_view name : differing(options).given) {
+    const OptionInfo& option = spec::board_option(name);
+    if (option.owner == "SimOptions" && option.command_line) {  // commands set the others
+      names.push_back(field_of(option));
+    }
+  }
+  return names;
+}
 
 void check_changed_options(const SimOptions& sim) {
   OpenOptions options;

@@ -12,6 +12,7 @@
 #include "src/texts/shell_word.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/hart_map.h"
+#include "transport/vfio/vfio_transport.hpp"
 #include "transport/worker/worker_transport.hpp"
 
 namespace tpu::driver {
@@ -49,6 +50,9 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
                 fmt::format("OpenOptions::board_processes: expected 1, found {}: boards in several "
                             "processes are not supported",
                             options.board_processes));
+  }
+  if (is_vfio_address(options.connect)) {
+    return make_vfio_transport(options, request, memory);
   }
   if (!options.connect.empty()) {
     return make_worker_transport(options, request, memory, memory.shared_ranges(), firmware);
@@ -164,7 +168,7 @@ void BoardImpl::connect(const OpenOptions& options) {
       trigger_with_address(harts_.names(), harts_.build(), options.sim.waves_trigger);
   arena_ = std::make_shared<HostArena>(
       cores * (CommandRing::kCommandBytes + CommandRing::kCompletionBytes), options.staging_bytes,
-      options.connect.starts_with("unix:"));
+      options.connect.starts_with("unix:") || is_vfio_user_address(options.connect));
   sim_calls_.open(options.sim);
   // A process can have one board: a snapshot that is no good is found before there is one.
   std::optional<SnapshotSource> snapshot;

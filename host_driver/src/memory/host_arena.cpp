@@ -26,6 +26,8 @@ std::byte* map_memory(uint64_t bytes) {
   return static_cast<std::byte*>(data);
 }
 
+uint64_t whole_pages(uint64_t bytes) { return (bytes + kRingAlign - 1) / kRingAlign * kRingAlign; }
+
 }  // namespace
 
 HostArena::Mapping HostArena::make_mapping(uint64_t bytes,
@@ -33,7 +35,7 @@ HostArena::Mapping HostArena::make_mapping(uint64_t bytes,
   if (shared == nullptr) {
     return {map_memory(bytes), bytes};
   }
-  shared->emplace(base::SharedMemory::create(bytes));
+  shared->emplace(base::SharedMemory::create(whole_pages(bytes)));
   return {(*shared)->bytes().data(), bytes};
 }
 
@@ -87,11 +89,62 @@ std::span<std::byte> HostArena::span(uint64_t iova, uint64_t bytes, bool /*write
 
 uint64_t HostArena::take_ring(uint64_t bytes) {
   const uint64_t start = ring_used_;
-  ring_used_ += (bytes + kRingAlign - 1) / kRingAlign * kRingAlign;
+  ring_used_ += whole_pages(bytes);
   if (ring_used_ > rings_.bytes) {
     throw Error(ErrorCode::kInternal, "the ring arena is too small");
   }
   return kRingBase + start;
+}
+
+void HostArena::set_watcher(ArenaWatcher* watcher) {
+  const base::MutexLock guard(mutex_);
+  watcher_ = watcher;
+  if (watcher == nullptr) {
+    return;
+  }
+  const auto tell = [&](uint64_t iova, const Mapping& map,
+                        const std::optional<base::SharedMemory>& shared) {
+    watcher->added({iova, map.bytes, shared ? shared->file() : -1},
+                   {map.data, whole_pages(map.bytes)});
+  };
+  tell(kRingBase, rings_, shared_rings_);
+  tell(kStagingBase, staging_, shared_staging_);
+}
+
+void HostArena::add_single(uint64_t iova, uint64_t bytes) {
+  if (watcher_ == nullptr) {
+    singles_.emplace(iova, Mapping{map_memory(bytes), bytes});
+    return;
+  }
+  const uint64_t pages = whole_pages(bytes);
+  if (shared_rings_) {
+    auto shared = base::SharedMemory::create(pages);
+    watcher_->added({iova, bytes, shared.file()}, shared.bytes());
+    shared.close_file();  // the mappings last without it
+    singles_.emplace(iova, Mapping{shared.bytes().data(), bytes});
+    shared_singles_.emplace(iova, std::move(shared));
+    return;
+  }
+  const Mapping map{map_memory(bytes), bytes};
+  try {
+    watcher_->added({iova, bytes, -1}, {map.data, pages});
+  } catch (...) {
+    munmap(map.data, map.bytes);
+    throw;
+  }
+  singles_.emplace(iova, map);
+}
+
+void HostArena::remove_single(uint64_t iova) {
+  const base::MutexLock guard(mutex_);
+  const auto found = singles_.find(iova);
+  if (watcher_ != nullptr) {
+    watcher_->removed(iova, whole_pages(found->second.bytes));
+  }
+  if (shared_singles_.erase(iova) == 0) {
+    munmap(found->second.data, found->second.bytes);
+  }
+  singles_.erase(found);
 }
 
 std::shared_ptr<StagingRange> StagingRange::make(const std::shared_ptr<HostArena>& arena,
@@ -110,23 +163,24 @@ std::shared_ptr<StagingRange> StagingRange::make(const std::shared_ptr<HostArena
 std::shared_ptr<StagingRange> StagingRange::make_single(const std::shared_ptr<HostArena>& arena,
                                                         uint64_t bytes) {
   const std::shared_ptr<StagingRange> range(new StagingRange(arena));
-  const HostArena::Mapping map{map_memory(bytes), bytes};
-  range->bytes_ = {map.data, bytes};
-  range->single_ = true;
   const base::MutexLock guard(arena->mutex_);
-  range->iova_ = arena->next_single_;
+  const uint64_t iova = arena->next_single_;
+  arena->add_single(iova, bytes);
   // One page stays free between two ranges: what runs over the end of one is refused.
   arena->next_single_ += (bytes / kRingAlign + 2) * kRingAlign;
-  arena->singles_.emplace(range->iova_, map);
+  range->iova_ = iova;
+  range->single_ = true;
+  range->bytes_ = {arena->singles_.at(iova).data, bytes};
   return range;
 }
 
 StagingRange::~StagingRange() {
-  const base::MutexLock guard(arena_->mutex_);
   if (single_) {
-    arena_->singles_.erase(iova_);
-    munmap(bytes_.data(), bytes_.size());
-  } else if (iova_ != 0) {
+    arena_->remove_single(iova_);
+    return;
+  }
+  const base::MutexLock guard(arena_->mutex_);
+  if (iova_ != 0) {
     arena_->allocator_.free(iova_);
   }
 }

@@ -19,6 +19,16 @@
 
 namespace tpu::driver {
 
+/// Is told of memory that comes and goes, so that it can be mapped elsewhere.
+class ArenaWatcher {
+ public:
+  virtual ~ArenaWatcher() = default;
+  /// `memory`: whole pages, of which the range may have less. Its file is -1 where the arena is not
+  /// shared. May throw: the memory is not there then.
+  virtual void added(const SharedRange& range, std::span<std::byte> memory) = 0;
+  virtual void removed(uint64_t iova, uint64_t bytes) noexcept = 0;
+};
+
 class HostArena : public HostMemory {
  public:
   static constexpr uint64_t kRingBase = 0x10000;
@@ -40,6 +50,10 @@ class HostArena : public HostMemory {
   /// Rings and staging of a shared arena: where they are, and their files.
   std::vector<SharedRange> shared_ranges() const;
 
+  /// Told of the memory that there is, and of single ranges from here on; null: nobody. Throws what
+  /// the watcher throws.
+  void set_watcher(ArenaWatcher* watcher);
+
   /// Size of the staging arena.
   uint64_t staging_bytes() const { return staging_.bytes; }
 
@@ -50,6 +64,8 @@ class HostArena : public HostMemory {
     uint64_t bytes = 0;
   };
 
+  void add_single(uint64_t iova, uint64_t bytes) TPU_REQUIRES(mutex_);
+  void remove_single(uint64_t iova);
   static Mapping make_mapping(uint64_t bytes, std::optional<base::SharedMemory>* shared);
 
   std::optional<base::SharedMemory> shared_rings_, shared_staging_;
@@ -58,7 +74,9 @@ class HostArena : public HostMemory {
   uint64_t ring_used_ = 0;
   base::Mutex mutex_;  // leaf lock
   RangeAllocator allocator_ TPU_GUARDED_BY(mutex_);
-  std::map<uint64_t, Mapping> singles_ TPU_GUARDED_BY(mutex_);  // by iova
+  std::map<uint64_t, Mapping> singles_ TPU_GUARDED_BY(mutex_);                    // by iova
+  std::map<uint64_t, base::SharedMemory> shared_singles_ TPU_GUARDED_BY(mutex_);  // the same
+  ArenaWatcher* watcher_ TPU_GUARDED_BY(mutex_) = nullptr;
   uint64_t next_single_ TPU_GUARDED_BY(mutex_) = kSingleBase;
 };
 

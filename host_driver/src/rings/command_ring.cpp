@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "file/archive.hpp"
@@ -15,6 +18,15 @@ namespace {
 
 constexpr uint32_t kMaxOpenCommands = 224;
 constexpr uint32_t kMaxOpenLaunches = 32;
+
+// A board in another process may be in the middle of a record: that is over soon.
+constexpr int kRereads = 1000;
+constexpr std::chrono::microseconds kRereadPause{10};
+
+uint32_t checksum_of(const tpu_completion_t& completion) {
+  const auto record = std::as_bytes(std::span<const tpu_completion_t, 1>(&completion, 1));
+  return spec::crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
+}
 
 bool is_launch(const Command& command) { return command.opcode == TPU_OP_LAUNCH; }
 
@@ -74,17 +86,27 @@ std::optional<uint32_t> CommandRing::ring() {
 
 bool CommandRing::next(tpu_completion_t& completion) const {
   constexpr uint32_t kMask = (1u << TPU_CPL_RING_LOG2) - 1;
-  std::memcpy(&completion, completions_.bytes.data() + (taken_ & kMask) * TPU_CPL_ENTRY_BYTES,
-              sizeof(completion));
+  const auto read = [&] {
+    std::memcpy(&completion, completions_.bytes.data() + (taken_ & kMask) * TPU_CPL_ENTRY_BYTES,
+                sizeof(completion));
+  };
+  read();
   const bool lap_even = ((taken_ >> TPU_CPL_RING_LOG2) & 1) == 0;
   const bool phase = (completion.flags & TPU_CPL_FLAG_PHASE) != 0;
-  return phase == lap_even;
+  if (phase != lap_even) {
+    return false;
+  }
+  for (int i = 0; i < kRereads && checksum_of(completion) != completion.crc; ++i) {
+    std::this_thread::sleep_for(kRereadPause);
+    read();
+  }
+  std::atomic_thread_fence(std::memory_order_acquire);  // what it announces is behind it
+  return true;
 }
 
 const Command* CommandRing::command_of(const tpu_completion_t& completion,
                                        std::string& wrong) const {
-  const auto record = std::as_bytes(std::span<const tpu_completion_t, 1>(&completion, 1));
-  const uint32_t crc = spec::crc32c(record.first(sizeof(completion) - sizeof(completion.crc)));
+  const uint32_t crc = checksum_of(completion);
   if (crc != completion.crc) {
     wrong = fmt::format("its CRC is {:08x}, its bytes have {:08x}", completion.crc, crc);
     return nullptr;
