@@ -247,6 +247,26 @@ TEST(WorkerSession, EndsWithANamedErrorWhenTheWorkerIsKilled) {
   board.close();
 }
 
+// On this host nobody waits for it: --linger is 60 seconds here.
+TEST(WorkerSession, AWorkerOfThisHostThatHasEndedIsNotWaitedFor) {
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    WorkerProcess worker(null_worker());
+    const Board board = Board::open(worker.options(null_board()));
+    use(board, 1);
+    worker.stop(signal);
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      use(board, 2);
+      ADD_FAILURE() << "the board went on";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+      EXPECT_THAT(error.message(), HasSubstr("has ended"));
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+    board.close();
+  }
+}
+
 TEST(WorkerSession, SharedMemoryThatDoesNotSufficeIsAnErrorOfOpen) {
   const WorkerProcess worker(null_worker());
   std::signal(SIGXFSZ, SIG_IGN);

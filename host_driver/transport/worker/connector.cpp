@@ -1,6 +1,7 @@
 #include "transport/worker/connector.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -118,6 +119,9 @@ NextConnection Connector::attempt(const Hello& hello, Welcome& welcome) {
                             "the certificate of the worker in OpenOptions::connect_ca",
                             address_.text));
   }
+  if (address_.is_local() && hello.session == 0) {
+    listener_ = base::peer_of(stream->socket()).pid;
+  }
   stream->limit_reads(kGreetingLimit);
   greet(*stream, address_, tls_ != nullptr, hello.session);
   if (tls_) {
@@ -147,6 +151,10 @@ NextConnection Connector::attempt(const Hello& hello, Welcome& welcome) {
   }
 }
 
+bool Connector::worker_has_ended() const {
+  return listener_ > 0 && ::kill(listener_, 0) != 0 && errno == ESRCH;
+}
+
 NextConnection Connector::open() {
   Hello hello;
   hello.version = kVersion;
@@ -172,6 +180,9 @@ NextConnection Connector::open_again(const std::string& why, uint64_t received) 
   const auto end = Clock::now() + std::chrono::milliseconds(session_.linger_ms);
   std::string last = "no other connection was tried";
   for (std::chrono::milliseconds pause{10};; pause = std::min(2 * pause, kMostPause)) {
+    if (worker_has_ended()) {
+      throw Error(ErrorCode::kUnavailable, fmt::format("{} has ended: {}", name(), why));
+    }
     if (Clock::now() >= end) {
       throw Error(ErrorCode::kUnavailable,
                   fmt::format("the connection to {} was lost: {}; {} ({} seconds were allowed for "

@@ -32,12 +32,14 @@ class Connector {
 
  private:
   NextConnection attempt(const Hello& hello, Welcome& welcome);
+  bool worker_has_ended() const;
 
   const Address address_;
   const std::vector<std::byte> token_;
   const std::unique_ptr<TlsClient> tls_;  // null: none
   const std::chrono::milliseconds wait_;
   Welcome session_;
+  int listener_ = 0;  // the process that listens, on this host; 0: not known
 };
 
 }  // namespace tpu::driver::worker
