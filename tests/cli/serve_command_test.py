@@ -1,0 +1,137 @@
+"""Ends of `tpuboard serve`: by signals, with programs on its boards; no process and no socket stay.
+
+Usage: serve_command_test.py --tpuc TPUC --tpuboard TPUBOARD GRAPH.mlirbc
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+LIMIT = 60  # seconds that anything here may take
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    """Fails with `what` when it takes too long."""
+    end = time.monotonic() + LIMIT
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+class Worker:
+    """One run of `tpuboard serve`."""
+
+    def __init__(self, program: str, folder: str, *words: str) -> None:
+        self.program, self.socket = program, Path(folder) / "board"
+        self.mark = f"WORKER={folder}".encode()
+        self.process = subprocess.Popen([program, "serve", "--listen", f"unix:{self.socket}", *words], text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        env={**os.environ, "WORKER": folder})
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+
+    def processes(self) -> list[int]:
+        """All that it has started, and itself."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and self.mark in (entry / "environ").read_bytes().split(b"\0") and (
+                        (entry / "stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"):
+                    found.append(int(entry.name))
+            except OSError:
+                pass
+        return found
+
+    def await_processes(self, count: int) -> None:
+        """Itself and the processes of its boards."""
+        wait_until(lambda: len(self.processes()) == count, f"there are not {count} processes")
+
+    def run(self, *words: str) -> subprocess.Popen[str]:
+        """A command on its board."""
+        return subprocess.Popen([self.program, *words, "--connect", self.address], text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
+
+
+def ends_by_signals(program: str, executable: str) -> None:
+    """It ends well by each signal, also while a program has its board, which is told."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with tempfile.TemporaryDirectory() as folder:
+            worker = Worker(program, folder)
+            assert worker.address == f"unix:{worker.socket}", worker.process.communicate()
+            job = worker.run("run", executable, "--no-data", "--launches", "1000000000")
+            worker.await_processes(2)
+            worker.process.send_signal(number)
+            _, errors = worker.process.communicate(timeout=LIMIT)
+            assert worker.process.returncode == 0, (number, worker.process.returncode, errors)
+            assert not worker.socket.exists(), number
+            worker.await_processes(0)
+            _, errors = job.communicate(timeout=LIMIT)
+            assert job.returncode == 1 and "Unavailable" in errors, (number, job.returncode, errors)
+
+
+def boards_end_with_it(program: str, executable: str) -> None:
+    """Killed, it leaves its socket behind, which the next one replaces, and no board."""
+    with tempfile.TemporaryDirectory() as folder:
+        worker = Worker(program, folder)
+        job = worker.run("run", executable, "--no-data", "--launches", "1000000000")
+        worker.await_processes(2)
+        worker.process.kill()
+        worker.process.communicate()
+        worker.await_processes(0)
+        assert job.wait(LIMIT) == 1
+        job.communicate()
+        assert worker.socket.exists()
+        following = Worker(program, folder)
+        twice = Worker(program, folder)
+        _, errors = twice.process.communicate(timeout=LIMIT)
+        assert twice.process.returncode == 1 and "another worker listens there" in errors, errors
+        job = following.run("devices")
+        output, errors = job.communicate(timeout=LIMIT)
+        assert job.returncode == 0, (output, errors)
+        following.process.terminate()
+        following.process.communicate(timeout=LIMIT)
+        assert not following.socket.exists()
+
+
+def a_board_of_a_killed_program_is_free(program: str, executable: str) -> None:
+    """The next program waits for it; one that does not is told who has it."""
+    with tempfile.TemporaryDirectory() as folder:
+        worker = Worker(program, folder)
+        job = worker.run("run", executable, "--no-data", "--launches", "1000000000")
+        worker.await_processes(2)
+        refused = worker.run("devices")
+        _, errors = refused.communicate(timeout=LIMIT)
+        assert refused.returncode == 1 and f"pid {job.pid} " in errors and "--connect-wait" in errors, errors
+        waits = worker.run("devices", "--connect-wait", str(LIMIT))
+        job.kill()
+        job.communicate()
+        output, errors = waits.communicate(timeout=LIMIT)
+        assert waits.returncode == 0, (output, errors)
+        worker.process.terminate()
+        worker.process.communicate(timeout=LIMIT)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tpuc", required=True)
+    parser.add_argument("--tpuboard", required=True)
+    parser.add_argument("graph")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        executable = f"{folder}/program.tpuexe"
+        subprocess.run([args.tpuc, args.graph, "-o", executable], check=True, timeout=LIMIT)
+        for check in (ends_by_signals, boards_end_with_it, a_board_of_a_killed_program_is_free):
+            check(args.tpuboard, executable)
+            print(check.__name__, "ok", flush=True)
+
+
+if __name__ == "__main__":
+    main()
