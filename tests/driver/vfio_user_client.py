@@ -189,6 +189,10 @@ class Client:
     def enable(self) -> None:
         self.write(CONFIG, 4, struct.pack("<H", 6))  # memory space, bus master
 
+    def clock(self) -> tuple[int, int]:
+        """Whether nothing is in flight, and simulated time."""
+        return struct.unpack("<IxxxxQ", self.read(CONFIG, 0x158, 16))
+
     def core(self, core: int, name: str) -> int:
         return CORE_BASE + core * CORE_STRIDE + CORE[name]
 

@@ -250,6 +250,9 @@ class Board(unittest.TestCase):
                 break
             self.assertLess(time.monotonic(), end)
         self.assertGreater(wait_for(vector, 10), 0)
+        while not client.clock()[0]:
+            pass
+        wait_for(vector, 0)  # what came behind the last one
         status = [struct.unpack_from("<IHHIIQII", rings, 0x8000 + 32 * i)[1] for i in range(len(entries))]
         self.assertEqual(status, [0] * len(entries))
 
@@ -277,11 +280,7 @@ class Board(unittest.TestCase):
         self.assertGreater(client.far_writes, 0)
 
         # Nothing is in flight: the clock of the board stands.
-        def clock() -> tuple[int, int]:
-            return struct.unpack("<IxxxxQ", client.read(CONFIG, 0x158, 16))
-        while not clock()[0]:
-            pass
-        self.assertEqual(clock(), clock())
+        self.assertEqual(client.clock(), client.clock())
 
         # Memory that is taken away is not there: the command ends with an error, the function notes it.
         errors = client.read32(BAR0, CHIP["ERR_COUNT"])
@@ -311,6 +310,42 @@ class Board(unittest.TestCase):
         other.write32(BAR0, other.core(0, "CMD_TAIL"), 7)
         self.assertEqual(wait_for(events[0], 1), 0)
         self.assertEqual(struct.unpack_from("<IH", rings, 0x8000 + 32 * 6), (0, 0))
+
+    def test_memory_whose_file_is_cut_has_zeros(self) -> None:
+        client = self.server.connect(self, 1)
+        client.enable()
+        rings = client.shared(RINGS, 0x10000)
+        back = client.shared(DATA + BYTES, BYTES)
+        fd = os.memfd_create("cut")
+        os.pwrite(fd, b"\7" * BYTES, 0)
+        client.map(DATA, BYTES, fd)
+        client.boot(0, self.image, RINGS)
+        os.ftruncate(fd, 0)
+        os.close(fd)
+        entries = [command(RING["OP_COPY"], 0, (0, 0, 0), 0, copy(RING["COPY_H2D"], DATA, 0, BYTES)),
+                   command(RING["OP_COPY"], 1, (0, 1, 0), 0, copy(RING["COPY_D2H"], 0, DATA + BYTES, BYTES))]
+        back[:] = b"\1" * BYTES
+        rings[:128] = b"".join(entries)
+        client.write32(BAR0, client.core(0, "CMD_TAIL"), 2)
+        end = time.monotonic() + 60
+        while back[:] != bytes(BYTES):
+            self.assertLess(time.monotonic(), end, self.server.text())
+
+    def test_a_client_that_does_not_answer_is_not_waited_for(self) -> None:
+        client = self.server.connect(self, 3)
+        client.enable()
+        rings = client.shared(RINGS, 0x10000)
+        events = client.vectors()
+        client.map(FAR, BYTES)
+        client.boot(0, self.image, RINGS)
+        rings[:64] = command(RING["OP_COPY"], 0, (0, 0, 0), 0, copy(RING["COPY_H2D"], FAR, 0, BYTES))
+        begin = time.monotonic()
+        client.write(BAR0, client.core(0, "CMD_TAIL"), b"\1\0\0\0", posted=True)
+        while struct.unpack_from("<IHH", rings, 0x8000)[2] == 0:
+            self.assertGreater(wait_for(events[0], 60), 0)
+        self.assertGreater(time.monotonic() - begin, 9)
+        self.assertEqual(struct.unpack_from("<IH", rings, 0x8000), (0, RING["STATUS_HOST_ADDR"]))
+        self.assertIn("has no reply within 10000 ms", self.server.text())
 
     def test_memory_of_one_chip_is_not_that_of_another(self) -> None:
         clients = [self.server.connect(self, chip) for chip in (0, 1)]
