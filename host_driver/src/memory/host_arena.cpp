@@ -98,8 +98,8 @@ uint64_t HostArena::take_ring(uint64_t bytes) {
 
 void HostArena::set_watcher(ArenaWatcher* watcher) {
   const base::MutexLock guard(mutex_);
-  watcher_ = watcher;
   if (watcher == nullptr) {
+    watcher_ = nullptr;
     return;
   }
   const auto tell = [&](uint64_t iova, const Mapping& map,
@@ -109,6 +109,7 @@ void HostArena::set_watcher(ArenaWatcher* watcher) {
   };
   tell(kRingBase, rings_, shared_rings_);
   tell(kStagingBase, staging_, shared_staging_);
+  watcher_ = watcher;  // not one that has thrown
 }
 
 void HostArena::add_single(uint64_t iova, uint64_t bytes) {
