@@ -49,12 +49,13 @@ BLOCKS = {
     "vpu": set(),
     "mxu": {"kernel"},
     "hbm": {"kernel"},
-    "ici": {"kernel"},
+    "wire": set(),
+    "ici": {"kernel", "wire"},
     "pcie": {"kernel", "probe"},
     "mgmt": {"kernel", "probe", "hart"},
     "core": {"kernel", "probe", "mxu", "vpu"},
     "chip": {"core", "hbm", "mgmt", "pcie"},
-    "board": {"kernel", "probe", "waves", "timeline", "debug", "mxu", "ici", "pcie", "core", "chip"},
+    "board": {"kernel", "probe", "waves", "timeline", "debug", "mxu", "wire", "ici", "pcie", "mgmt", "core", "chip"},
 }
 # Rooms of the compiler, the same way. `entry` puts them together.
 ROOMS = {

@@ -1,0 +1,239 @@
+// Frames between the processes of a pod over both carriers: order, sizes, two that send at once,
+// damage, and a process that ends.
+#include "wire/wire.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "board/pod_part.hpp"
+#include "wire/pod_stream.hpp"
+#include "wire/shm_wire.hpp"
+#include "wire/socket_wire.hpp"
+
+namespace tpu::model {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+// Zeroed memory that children made by fork() share.
+class Memory {
+ public:
+  explicit Memory(uint32_t ranks) : bytes_(spec::pod_memory_bytes(ranks)) {
+    at_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() { ::munmap(at_, bytes_); }
+  std::span<std::byte> span() const { return {static_cast<std::byte*>(at_), bytes_}; }
+
+ private:
+  const size_t bytes_;
+  void* at_;
+};
+
+struct Pair {
+  std::unique_ptr<PodStream> a, b;
+};
+
+Pair shm_pair(const Memory& memory) {
+  return {std::make_unique<PodStream>(make_shm_wire(0, 2, memory.span())),
+          std::make_unique<PodStream>(make_shm_wire(1, 2, memory.span()))};
+}
+
+std::array<base::Descriptor, 2> sockets() {
+  int ends[2];
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  return {base::Descriptor(ends[0]), base::Descriptor(ends[1])};
+}
+
+std::unique_ptr<PodStream> socket_stream(uint32_t rank, base::Descriptor socket) {
+  std::vector<base::Descriptor> all(2);
+  all[1 - rank] = std::move(socket);
+  return std::make_unique<PodStream>(make_socket_wire(rank, std::move(all)));
+}
+
+Pair socket_pair() {
+  auto [a, b] = sockets();
+  return {socket_stream(0, std::move(a)), socket_stream(1, std::move(b))};
+}
+
+PodFrame frame_of(uint64_t number, size_t bytes) {
+  PodFrame frame;
+  frame.kind = TPU_POD_WIRE_DATA;
+  frame.at = 1000 + number;
+  frame.board = 1;
+  frame.core = 9;
+  frame.number = number;
+  frame.to = 3;
+  frame.body.resize(bytes);
+  for (size_t i = 0; i < bytes; ++i) {
+    frame.body[i] = static_cast<std::byte>(number * 31 + i * 7);
+  }
+  return frame;
+}
+
+void expect_frame(const PodFrame& frame, uint64_t number, size_t bytes) {
+  const PodFrame expected = frame_of(number, bytes);
+  EXPECT_EQ(frame.kind, expected.kind);
+  EXPECT_EQ(frame.at, expected.at);
+  EXPECT_EQ(frame.board, expected.board);
+  EXPECT_EQ(frame.core, expected.core);
+  EXPECT_EQ(frame.number, expected.number);
+  EXPECT_EQ(frame.to, expected.to);
+  EXPECT_EQ(frame.body, expected.body);
+}
+
+// Both send more than a carrier holds before either reads.
+void exchange(const Pair& pair) {
+  constexpr uint64_t kFrames = 40;
+  const auto size = [](uint64_t number) { return number * number * 977 % 100'000; };
+  for (uint64_t number = 0; number < kFrames; ++number) {
+    pair.a->post(1, frame_of(number, size(number)));
+    pair.b->post(0, frame_of(number, size(number)));
+  }
+  uint64_t at_a = 0;
+  uint64_t at_b = 0;
+  for (int turn = 0; turn < 100'000 && (at_a < kFrames || at_b < kFrames); ++turn) {
+    pair.a->flush();
+    pair.b->flush();
+    PodFrame frame;
+    if (pair.a->next(1, frame)) {
+      expect_frame(frame, at_a, size(at_a));
+      ++at_a;
+    }
+    if (pair.b->next(0, frame)) {
+      expect_frame(frame, at_b, size(at_b));
+      ++at_b;
+    }
+  }
+  EXPECT_EQ(at_a, kFrames);
+  EXPECT_EQ(at_b, kFrames);
+  EXPECT_TRUE(pair.a->flush());
+}
+
+TEST(PodStream, CarriesFramesInOrderThroughSharedMemory) {
+  const Memory memory(2);
+  exchange(shm_pair(memory));
+}
+
+TEST(PodStream, CarriesFramesInOrderThroughSockets) { exchange(socket_pair()); }
+
+// A message whose bytes are not what was sent is never taken.
+TEST(PodStream, RejectsDamagedFrames) {
+  std::mt19937 chance(5);
+  auto [raw_out, raw_in] = sockets();
+  const std::unique_ptr<PodStream> writer = socket_stream(0, std::move(raw_out));
+  writer->post(1, frame_of(1, 200));
+  writer->post(1, frame_of(2, 0));
+  writer->flush();
+  std::vector<std::byte> good(4096);
+  const ssize_t count = ::recv(raw_in.number(), good.data(), good.size(), 0);
+  ASSERT_GT(count, 0);
+  good.resize(static_cast<size_t>(count));
+  int rejected = 0;
+  constexpr int kTries = 2'000;
+  for (int number = 0; number < kTries; ++number) {
+    std::vector<std::byte> bytes = good;
+    const size_t at = chance() % bytes.size();
+    bytes[at] ^= static_cast<std::byte>(1 + chance() % 255);
+    auto [out, in] = sockets();
+    const std::unique_ptr<PodStream> reader = socket_stream(1, std::move(in));
+    ASSERT_EQ(::send(out.number(), bytes.data(), bytes.size(), 0), count);
+    out = base::Descriptor();
+    PodFrame frame;
+    uint64_t next = 1;
+    try {
+      while (reader->next(0, frame)) {
+        expect_frame(frame, next, next == 1 ? 200 : 0);
+        ++next;
+      }
+    } catch (const PodLost&) {
+      ++rejected;
+    }
+    EXPECT_LE(next, 2) << "byte " << at;
+  }
+  EXPECT_EQ(rejected, kTries);
+}
+
+TEST(PodStream, SaysWhichFrameIsWrong) {
+  auto [out, in] = sockets();
+  const std::unique_ptr<PodStream> reader = socket_stream(1, std::move(in));
+  const std::vector<std::byte> bytes(64, std::byte{1});
+  ASSERT_EQ(::send(out.number(), bytes.data(), bytes.size(), 0), 64);
+  PodFrame frame;
+  try {
+    reader->next(0, frame);
+    FAIL();
+  } catch (const PodLost& lost) {
+    EXPECT_THAT(lost.what(), HasSubstr("frame 0 of rank 0 of 2"));
+  }
+}
+
+// A process that sleeps is woken by what comes, and finds out that another one was killed.
+TEST(ShmWire, NoticesTheEndOfAProcess) {
+  const Memory memory(2);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    PodStream stream(make_shm_wire(1, 2, memory.span()));
+    stream.post(0, frame_of(1, 10));
+    stream.flush();
+    for (;;) {
+      ::pause();
+    }
+  }
+  PodStream stream(make_shm_wire(0, 2, memory.span()));
+  stream.wire().set_pid(1, child);
+  PodFrame frame;
+  while (!stream.next(1, frame)) {
+    stream.wire().look();
+    if (stream.next(1, frame)) {
+      break;
+    }
+    stream.wire().wait(milliseconds(1000));
+  }
+  expect_frame(frame, 1, 10);
+  ::kill(child, SIGKILL);
+  bool lost = false;
+  for (int turn = 0; turn < 1000 && !lost; ++turn) {
+    try {
+      stream.wire().look();
+      stream.wire().wait(milliseconds(5));
+    } catch (const PodLost& error) {
+      lost = true;
+      EXPECT_THAT(error.what(), HasSubstr(std::to_string(child)));
+    }
+  }
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(lost);
+}
+
+TEST(ShmWire, RejectsTooLittleMemory) {
+  const Memory memory(1);
+  EXPECT_THROW(make_shm_wire(0, 2, memory.span()), std::invalid_argument);
+}
+
+TEST(SocketWire, NoticesTheEndOfAConnection) {
+  auto [a, b] = sockets();
+  const std::unique_ptr<PodStream> stream = socket_stream(0, std::move(a));
+  b = base::Descriptor();
+  PodFrame frame;
+  EXPECT_THROW(stream->next(1, frame), PodLost);
+}
+
+}  // namespace
+}  // namespace tpu::model

@@ -1,0 +1,125 @@
+// Heads, checksums and buffers of frames.
+#include "wire/pod_stream.hpp"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "file/crc32c.hpp"
+
+namespace tpu::model {
+namespace {
+
+using Head = tpu_pod_wire_head_t;
+constexpr size_t kRead = size_t{64} << 10;  // bytes that are asked for at a time
+
+uint32_t crc_of(Head head, std::span<const std::byte> body) {
+  head.crc = 0;
+  return spec::crc32c(body, spec::crc32c(std::as_bytes(std::span(&head, 1))));
+}
+
+}  // namespace
+
+PodStream::PodStream(std::unique_ptr<Wire> wire)
+    : wire_(std::move(wire)), out_(wire_->ranks()), in_(wire_->ranks()) {}
+
+void PodStream::post(uint32_t to, const PodFrame& frame) {
+  Out& out = out_[to];
+  Head head{};
+  head.magic = TPU_POD_WIRE_MAGIC;
+  head.version = TPU_POD_WIRE_VERSION;
+  head.kind = frame.kind;
+  head.bytes = static_cast<uint32_t>(frame.body.size());
+  head.sequence = out.sequence++;
+  head.at = frame.at;
+  head.board = frame.board;
+  head.core = frame.core;
+  head.number = frame.number;
+  head.to = frame.to;
+  head.from_rank = rank();
+  head.crc = crc_of(head, frame.body);
+  const auto bytes = std::as_bytes(std::span(&head, 1));
+  out.bytes.insert(out.bytes.end(), bytes.begin(), bytes.end());
+  out.bytes.insert(out.bytes.end(), frame.body.begin(), frame.body.end());
+  ++frames_sent_;
+}
+
+bool PodStream::flush() {
+  bool all = true;
+  for (uint32_t to = 0; to < ranks(); ++to) {
+    Out& out = out_[to];
+    while (out.sent < out.bytes.size()) {
+      const size_t sent = wire_->send(to, std::span(out.bytes).subspan(out.sent));
+      if (sent == 0) {
+        all = false;
+        break;
+      }
+      out.sent += sent;
+    }
+    if (out.sent == out.bytes.size()) {
+      out.bytes.clear();
+      out.sent = 0;
+    }
+  }
+  return all;
+}
+
+bool PodStream::read_more(uint32_t from, In& in) {
+  if (in.used != 0) {
+    std::memmove(in.bytes.data(), in.bytes.data() + in.used, in.filled - in.used);
+    in.filled -= in.used;
+    in.used = 0;
+  }
+  if (in.bytes.size() < in.filled + kRead) {
+    in.bytes.resize(in.filled + kRead);
+  }
+  const size_t got = wire_->receive(from, std::span(in.bytes).subspan(in.filled));
+  in.filled += got;
+  return got != 0;
+}
+
+void PodStream::refuse(uint32_t from, const In& in, const char* why) const {
+  throw PodLost("frame " + std::to_string(in.sequence) + " of rank " + std::to_string(from) +
+                " of " + std::to_string(ranks()) + ": " + why);
+}
+
+bool PodStream::next(uint32_t from, PodFrame& frame) {
+  if (from == rank()) {
+    return false;
+  }
+  In& in = in_[from];
+  Head head{};
+  for (;;) {
+    const size_t there = in.filled - in.used;
+    if (there >= sizeof head) {
+      std::memcpy(&head, in.bytes.data() + in.used, sizeof head);
+      if (head.magic != TPU_POD_WIRE_MAGIC || head.version != TPU_POD_WIRE_VERSION) {
+        refuse(from, in, "it does not begin as a frame of this version of tpuboard");
+      }
+      if (head.bytes > TPU_POD_WIRE_MOST_BODY) {
+        refuse(from, in, "it is too long");
+      }
+      if (there >= sizeof head + head.bytes) {
+        break;
+      }
+    }
+    if (!read_more(from, in)) {
+      return false;
+    }
+  }
+  const std::span<const std::byte> body =
+      std::span(in.bytes).subspan(in.used + sizeof head, head.bytes);
+  if (head.crc != crc_of(head, body)) {
+    refuse(from, in, "its checksum does not match");
+  }
+  if (head.sequence != in.sequence || head.from_rank != from) {
+    refuse(from, in, "another one was expected");
+  }
+  ++in.sequence;
+  in.used += sizeof head + head.bytes;
+  frame = {
+      head.kind, head.at, head.board, head.core, head.number, head.to, {body.begin(), body.end()}};
+  return true;
+}
+
+}  // namespace tpu::model
