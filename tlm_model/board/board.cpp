@@ -2,6 +2,7 @@
 #include "board/board.hpp"
 
 #include "board/board_loader.hpp"
+#include "board/pod_process.hpp"
 
 namespace tpu::model {
 namespace {
@@ -57,8 +58,8 @@ void Board::build(const Shared& shared, const CoreServices& services, const Fabr
   }
 }
 
-void Board::connect(const std::vector<std::unique_ptr<Board>>& boards) {
-  std::vector<Cut*> ends;
+void Board::connect(const std::vector<std::unique_ptr<Board>>& boards, PodProcess* process) {
+  std::vector<CutEnd*> ends;
   std::vector<ResourceId> hbm(fabric_.hbm.size(), -1);
   for (const auto& chip : chips_) {
     for (size_t core = 0; core < chip->cores(); ++core) {
@@ -77,7 +78,14 @@ void Board::connect(const std::vector<std::unique_ptr<Board>>& boards) {
         fabric_.cores[id] = board->fabric_.cores[id];
       }
     }
-    ends.push_back(board->cut_.get());
+    const bool far = process != nullptr && !process->has(board->number_);
+    ends.push_back(far ? &process->far_cut(board->number_) : board->end());
+  }
+  for (uint32_t core = 0; process != nullptr && core < links_->cores(); ++core) {
+    if (!process->has(links_->board_of(core))) {
+      ici_->core_port[core].bind(process->far_core());
+      fabric_.control[core] = &process->far_control(core);
+    }
   }
   if (cut_ != nullptr) {
     cut_->connect(ends, hbm);

@@ -15,6 +15,8 @@
 
 namespace tpu::model {
 
+class PodProcess;
+
 class Board {
  public:
   // What all boards of a pod share; outlives them.
@@ -26,7 +28,7 @@ class Board {
     std::span<const uint8_t> rom;
   };
 
-  // Made inside of the pod's module.
+  // Made inside of the pod's module. A board of another process is not built.
   Board(const spec::BoardParams& params, uint32_t number);
 
   FluidShare& fluid() { return fluid_; }
@@ -34,11 +36,12 @@ class Board {
   // cores yet. Null links: the board is alone, and makes them itself.
   void build(const Shared& shared, const CoreServices& services, const Fabric& fabric,
              std::shared_ptr<const spec::Links> links);
-  // Once all boards are built.
-  void connect(const std::vector<std::unique_ptr<Board>>& boards);
+  // Once all boards that are here are built. `process`: has the others; null: all are here.
+  void connect(const std::vector<std::unique_ptr<Board>>& boards, PodProcess* process);
 
   const std::vector<std::unique_ptr<Chip>>& chips() const { return chips_; }
   const Fabric& fabric() const { return fabric_; }
+  CutEnd* end() const { return cut_.get(); }  // null: alone, or in another process
 
  private:
   std::string name_of(const std::string& part) const;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -26,9 +27,11 @@ std::string_view state_of(const Mgmt& mgmt) {
 
 }  // namespace
 
-uint32_t BoardDebug::harts() const {
-  return static_cast<uint32_t>(chips_.size() * chips_.front()->cores());
+size_t BoardDebug::per_chip() const {
+  return (*std::ranges::find_if(chips_, [](const Chip* chip) { return chip != nullptr; }))->cores();
 }
+
+uint32_t BoardDebug::harts() const { return static_cast<uint32_t>(chips_.size() * per_chip()); }
 
 std::string BoardDebug::time_text() const { return fmt::format("cycle {}", now_cycles()); }
 

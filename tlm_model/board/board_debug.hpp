@@ -17,7 +17,8 @@ class BoardDebug : public DebugTarget {
  public:
   using Waits = std::function<std::vector<spec::UnitWait>()>;
   using SwitchWaves = std::function<std::string(bool on)>;
-  // The chips outlive it, and there is at least one. `waits`: of all cores, now.
+  // The chips outlive it, and there is at least one. Null: it is in another process, and its harts
+  // are not asked for. `waits`: of all cores, now.
   BoardDebug(const std::vector<Chip*>& chips, Waits waits, SwitchWaves waves)
       : chips_(chips), waits_(std::move(waits)), waves_(std::move(waves)) {}
 
@@ -40,8 +41,9 @@ class BoardDebug : public DebugTarget {
   std::string switch_waves(bool on) override { return waves_(on); }
 
  private:
-  Chip& chip_of(uint32_t core) const { return *chips_[core / chips_.front()->cores()]; }
-  size_t index_of(uint32_t core) const { return core % chips_.front()->cores(); }
+  size_t per_chip() const;
+  Chip& chip_of(uint32_t core) const { return *chips_[core / per_chip()]; }
+  size_t index_of(uint32_t core) const { return core % per_chip(); }
   Mgmt& mgmt(uint32_t core) const { return chip_of(core).mgmt(index_of(core)); }
 
   const std::vector<Chip*>& chips_;

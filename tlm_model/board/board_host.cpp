@@ -1,6 +1,7 @@
 // The host's calls, each a piece of code in the gate process of the kernel thread.
 #include "board/board_host.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,11 +10,11 @@
 #include "board/pod.hpp"
 #include "debug/gdb_link.hpp"
 #include "image/firmware_image.hpp"
+#include "kernel/end_cycle.hpp"
 #include "kernel/host_port.hpp"
 #include "kernel/host_profile.hpp"
 
 namespace tpu::model {
-
 struct BoardHost::Impl {
   Impl(const BoardOptions& options, HostMemory& memory, std::unique_ptr<GdbLink> link)
       : gdb(std::move(link)), port([this, &options, &memory]() -> std::shared_ptr<void> {
@@ -35,7 +36,15 @@ struct BoardHost::Impl {
       throw std::out_of_range("chip " + std::to_string(chip) + ": the board has chips 0 to " +
                               std::to_string(board->chips() - 1));
     }
-    return board->chip(static_cast<size_t>(chip)).pcie();
+    Chip* const here = board->chip(static_cast<size_t>(chip));
+    if (here == nullptr) {
+      throw std::out_of_range("chip " + std::to_string(chip) + " is in another process");
+    }
+    return here->pcie();
+  }
+  bool is_here(int chip) const {
+    return chip < 0 || static_cast<size_t>(chip) >= board->chips() ||
+           board->chip(static_cast<size_t>(chip)) != nullptr;
   }
 
   // A call behind the writes that are held back, its time counted as the kernel thread's.
@@ -52,6 +61,9 @@ struct BoardHost::Impl {
   }
 
   RunOutcome run(std::optional<uint64_t> until, const MsiHandler& handler = {});
+  RunOutcome run_with_others(std::optional<uint64_t> until, const MsiHandler& handler);
+  uint32_t read_in_pod(int chip, int bar, uint64_t offset);
+  uint64_t next_msi() const;
   bool msi_pending();
   void take_msi(std::vector<uint32_t>& msi);
   void send_posted();
@@ -112,7 +124,10 @@ BoardHost::~BoardHost() {
 
 uint32_t BoardHost::read32(int chip, int bar, uint64_t offset) {
   uint32_t value = 0;
-  impl_->call([&] { value = impl_->pcie(chip).host_read(bar, offset); });
+  impl_->call([&] {
+    value = impl_->board->many_boards() ? impl_->read_in_pod(chip, bar, offset)
+                                        : impl_->pcie(chip).host_read(bar, offset);
+  });
   return value;
 }
 
@@ -143,26 +158,100 @@ void BoardHost::Impl::send_posted() {
 }
 
 bool BoardHost::Impl::msi_pending() {
-  for (size_t chip = 0; chip < board->chips(); ++chip) {
-    if (board->chip(chip).pcie().msi_pending()) {
-      return true;
-    }
+  return std::ranges::any_of(board->chips_here(),
+                             [](Chip* chip) { return chip->pcie().msi_pending(); });
+}
+
+uint64_t BoardHost::Impl::next_msi() const {
+  uint64_t least = kNever;
+  for (Chip* chip : board->chips_here()) {
+    least = std::min(least, chip->pcie().next_msi());
   }
-  return false;
+  return least;
 }
 
 // Adds what has come since to what each chip has raised.
 void BoardHost::Impl::take_msi(std::vector<uint32_t>& msi) {
   msi.resize(board->chips());
-  for (size_t chip = 0; chip < board->chips(); ++chip) {
-    msi[chip] |= board->chip(chip).pcie().take_msi();
+  for (Chip* chip : board->chips_here()) {
+    msi[chip->index()] |= chip->pcie().take_msi();
   }
 }
 
-RunOutcome BoardHost::Impl::run(std::optional<uint64_t> until, const MsiHandler& handler) {
+// The other processes let the time of a read pass too.
+uint32_t BoardHost::Impl::read_in_pod(int chip, int bar, uint64_t offset) {
+  PcieEndpoint::HostRead read;
+  PcieEndpoint* const endpoint = is_here(chip) ? &pcie(chip) : nullptr;
+  if (endpoint != nullptr) {
+    endpoint->begin_read(bar, offset, read);
+  }
+  if (board->process() == nullptr) {
+    while (!read.at || now_cycles() < *read.at) {
+      if (read.at) {
+        sc_core::wait(from_cycles(*read.at - now_cycles()));
+      } else {
+        sc_core::wait(read.answered);
+        end_cycle();
+        endpoint->see_answer(read);
+      }
+    }
+    return read.value;
+  }
   sc_core::sc_event_or_list wake;
-  for (size_t chip = 0; chip < board->chips(); ++chip) {
-    wake |= board->chip(chip).pcie().msi_event();
+  wake |= read.answered;
+  board->process()->run({.until = kPodRead,
+                         .halt =
+                             [&] {
+                               if (endpoint == nullptr) {
+                                 return kNever;
+                               }
+                               endpoint->see_answer(read);
+                               return read.least;
+                             },
+                         .stop = [&] { return read.at && now_cycles() == *read.at; },
+                         .asked = [] { return false; },
+                         .wake = &wake});
+  return read.value;
+}
+
+RunOutcome BoardHost::Impl::run_with_others(std::optional<uint64_t> until,
+                                            const MsiHandler& handler) {
+  sc_core::sc_event_or_list wake;
+  for (Chip* chip : board->chips_here()) {
+    wake |= chip->pcie().msi_event();
+  }
+  wake |= board->activity().quiet_event();
+  wake |= port.asked_event();
+  RunOutcome outcome;
+  for (;;) {
+    const PodClock::Step step =
+        board->process()->run({.until = until.value_or(kPodQuiet),
+                               .halt = [this] { return next_msi(); },
+                               .stop = [this] { return msi_pending(); },
+                               .asked = [this] { return port.asked_to_end(); },
+                               .wake = &wake});
+    outcome.quiescent = step.quiet;
+    outcome.expired = step.early;
+    take_msi(outcome.msi);
+    if (!step.interrupt || !handler ||
+        !handler({outcome.msi, now_cycles(), outcome.quiescent, board->has_console()})) {
+      break;
+    }
+    if (until ? now_cycles() >= *until : step.quiet) {
+      break;
+    }
+  }
+  outcome.console = board->take_console();
+  return outcome;
+}
+
+RunOutcome BoardHost::Impl::run(std::optional<uint64_t> until, const MsiHandler& handler) {
+  if (board->process() != nullptr) {
+    return run_with_others(until, handler);
+  }
+  sc_core::sc_event_or_list wake;
+  for (Chip* chip : board->chips_here()) {
+    wake |= chip->pcie().msi_event();
   }
   if (!until) {
     wake |= board->activity().quiet_event();
@@ -170,9 +259,7 @@ RunOutcome BoardHost::Impl::run(std::optional<uint64_t> until, const MsiHandler&
   wake |= port.asked_event();
   RunOutcome outcome;
   for (;;) {
-    while (sc_core::sc_pending_activity_at_current_time()) {
-      sc_core::wait(sc_core::SC_ZERO_TIME);
-    }
+    end_cycle();
     outcome.quiescent = board->activity().quiet();
     if (msi_pending()) {
       take_msi(outcome.msi);

@@ -35,11 +35,15 @@ class Archive;
 
 namespace tpu::model {
 
+class PodStream;
+
 struct BoardOptions {
   spec::BoardParams params;
   spec::SimOptions sim;
   // What the control harts will run, to name its places; null: not known.
   std::shared_ptr<const firmware::Image> firmware{};
+  // Of a process that has a part of the boards of a pod, the way to the others; null: all are here.
+  std::shared_ptr<PodStream> others{};
 };
 
 // A text line that the firmware of a core wrote to its console.
@@ -103,8 +107,10 @@ struct HostWorkStats {
 
 // Debug port: figures that are no part of the interface to a driver.
 struct BoardStats {
-  std::vector<CoreStats> cores;
-  uint64_t delta_cycles = 0;  // of the simulation kernel: how much it had to do
+  std::vector<CoreStats> cores;  // that are in this process, in ascending order
+  uint64_t delta_cycles = 0;     // of the simulation kernel: how much it had to do
+  uint64_t pod_windows = 0;      // stretches that it ran between two looks at other processes
+  uint64_t pod_wait_ns = 0;      // of wall-clock time that it waited for them
   uint64_t lockstep_tiles = 0;
   uint64_t lockstep_semaphores = 0;  // values compared
   uint64_t lockstep_transfers = 0;   // of DMA queues
@@ -134,9 +140,11 @@ class BoardHost {
   BoardHost& operator=(const BoardHost&) = delete;
 
   // All calls throw KernelError (kernel/host_port.hpp) when the model itself broke, then and later.
+  // Those in which simulated time passes are made in all processes of a pod, in the same order, and
+  // throw PodLost (wire/wire.hpp) when one of them is gone.
 
   // Register read; simulated time passes until the response has come. Undefined offsets read all
-  // ones.
+  // ones. Of a chip in another process: lets the time of its read pass, and returns nothing useful.
   uint32_t read32(int chip, int bar, uint64_t offset);
   // Posted writes: no simulated time passes here.
   void write32(int chip, int bar, uint64_t offset, uint32_t value);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <stdexcept>
 #include <thread>
 
@@ -105,22 +106,59 @@ void Pod::make_boards(HostMemory& memory, std::span<const uint8_t> rom) {
   }
   const auto links = count == 1 ? nullptr : std::make_shared<const spec::Links>(params, shares);
   const Board::Shared shared{params, pages_, console_, memory, rom};
-  chips_.resize(static_cast<size_t>(spec::chip_count(params)));
-  for (const auto& board : boards_) {
-    board->build(shared, services_on(board->fluid()), fabric, links);
-    for (const auto& chip : board->chips()) {
-      chips_[chip->index()] = chip.get();
+  places_.resize(static_cast<size_t>(spec::chip_count(params)));
+  if (options_.others != nullptr) {
+    make_process(links);
+  }
+  while (!is_here(static_cast<uint32_t>(first_here_))) {
+    ++first_here_;
+  }
+  for (uint32_t board = 0; board < count; ++board) {
+    if (!is_here(board)) {
+      continue;
+    }
+    boards_[board]->build(shared, services_on(boards_[board]->fluid()), fabric, links);
+    for (const auto& chip : boards_[board]->chips()) {
+      places_[chip->index()] = chip.get();
     }
   }
-  for (const auto& board : boards_) {
-    board->connect(boards_);
+  std::ranges::copy_if(places_, std::back_inserter(chips_),
+                       [](const Chip* chip) { return chip != nullptr; });
+  std::vector<CutEnd*> ends;
+  for (uint32_t board = 0; board < count; ++board) {
+    if (is_here(board)) {
+      boards_[board]->connect(boards_, process_.get());
+    }
+    ends.push_back(boards_[board]->end());
   }
+  if (process_ != nullptr) {
+    const Fabric& here = boards_[first_here_]->fabric();
+    process_->connect(ends, here.control, here.hbm);
+  }
+}
+
+// What changes cycles is equal in all processes of a pod.
+void Pod::make_process(std::shared_ptr<const spec::Links> links) {
+  const spec::BoardParams& params = options_.params;
+  if (links == nullptr) {
+    throw std::runtime_error("a board alone cannot be spread over processes");
+  }
+  PodHello hello{};
+  hello.board_hash = spec::board_hash(params);
+  hello.schedule_seed = options_.sim.schedule_seed;
+  hello.no_data = options_.sim.no_data ? 1 : 0;
+  hello.rom = rom_crc_;
+  hello.build = TPU_POD_WIRE_VERSION;
+  const uint64_t lookahead =
+      PodProcess::lookahead(*links, spec::cycles_from_ns(params, params.pcie.latency_ns));
+  process_ =
+      std::make_unique<PodProcess>(options_.others, std::move(links), hello, lookahead, activity_);
 }
 
 Pod::~Pod() = default;
 
 DebugTarget& Pod::debug(uint32_t core) {
-  if (core >= debug_.harts()) {
+  if (core >= debug_.harts() || places_[core / (debug_.harts() / places_.size())] == nullptr) {
     throw std::out_of_range("there is no core " + std::to_string(core));
   }
   return debug_;
@@ -155,7 +193,9 @@ void Pod::add_core_stats(Chip& chip, size_t index, BoardStats& stats) const {
 
 void Pod::host_prepares(bool begins) {
   for (CoreProbe* core : fabric().cores) {
-    core->upload(now_cycles(), begins ? 1 : -1);
+    if (core != nullptr) {
+      core->upload(now_cycles(), begins ? 1 : -1);
+    }
   }
 }
 
@@ -182,6 +222,10 @@ BoardStats Pod::stats() {
     stats.check_findings = race->count();
   }
   stats.delta_cycles = sc_core::sc_delta_count();
+  if (process_ != nullptr) {
+    stats.pod_windows = process_->windows();
+    stats.pod_wait_ns = static_cast<uint64_t>(process_->waited().count());
+  }
   const MxuLockstepCounts lockstep = mxu_select_->counts();
   stats.lockstep_tiles = lockstep_past_.tiles + lockstep.tiles;
   stats.lockstep_semaphores = verilog_select_.semaphore_values();
@@ -267,11 +311,11 @@ std::string Pod::change_mxus(std::unique_ptr<MxuSelect> select, std::vector<MxuU
 }
 
 bool Pod::read_memory(const spec::MemoryRange& range, std::span<uint8_t> data) {
-  if (range.core >= fabric().hbm.size()) {
+  if (range.core >= fabric().hbm.size() || fabric().hbm[range.core] == nullptr) {
     return false;
   }
   const size_t per_chip = chips_.front()->cores();
-  Core& core = chips_[range.core / per_chip]->core(range.core % per_chip);
+  Core& core = places_[range.core / per_chip]->core(range.core % per_chip);
   const bool hbm = range.memory == spec::CoreMemory::kHbm;
   LocalMemory& local = range.memory == spec::CoreMemory::kVmem ? core.vmem() : core.smem();
   const uint64_t bytes = hbm ? fabric().hbm[range.core]->bytes() : local.bytes();

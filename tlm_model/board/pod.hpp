@@ -13,6 +13,7 @@
 #include "board/board_debug.hpp"
 #include "board/board_host.hpp"
 #include "board/mxu_select.hpp"
+#include "board/pod_process.hpp"
 #include "board/probe_sinks.hpp"
 #include "board/verilog_select.hpp"
 #include "chip/chip.hpp"
@@ -29,8 +30,13 @@ class Pod : public sc_core::sc_module {
       std::span<const uint8_t> rom, GdbLink* gdb, const LaunchPrograms& programs);
   ~Pod() override;
 
-  size_t chips() const { return chips_.size(); }
-  Chip& chip(size_t index) { return *chips_[index]; }
+  // Of the whole pod.
+  size_t chips() const { return places_.size(); }
+  // Null: it is in another process.
+  Chip* chip(size_t index) { return places_[index]; }
+  const std::vector<Chip*>& chips_here() const { return chips_; }
+  bool many_boards() const { return boards_.size() > 1; }
+  PodProcess* process() { return process_.get(); }  // null: all boards are here
   Activity& activity() { return activity_; }
   GdbStub* gdb() { return gdb_.get(); }  // null without a debugger
   // Throws std::out_of_range when there is no such core.
@@ -72,7 +78,9 @@ class Pod : public sc_core::sc_module {
   std::vector<spec::UnitWait> waits() const;
   CoreServices services_on(FluidShare& fluid);
   void make_boards(HostMemory& memory, std::span<const uint8_t> rom);
-  const Fabric& fabric() const { return boards_.front()->fabric(); }
+  bool is_here(uint32_t board) const { return process_ == nullptr || process_->has(board); }
+  const Fabric& fabric() const { return boards_[first_here_]->fabric(); }
+  void make_process(std::shared_ptr<const spec::Links> links);
   void settle();
   bool read_memory(const spec::MemoryRange& range, std::span<uint8_t> data);
   void add_core_stats(Chip& chip, size_t index, BoardStats& stats) const;
@@ -96,8 +104,11 @@ class Pod : public sc_core::sc_module {
   const std::unique_ptr<HartCode> hart_code_ = HartCode::make();  // null where a build has none
   HartClock hart_clock_{"hart_clock"};
   std::vector<std::unique_ptr<Board>> boards_;
-  std::vector<Chip*> chips_;  // of all boards, by number
-  BoardDebug debug_{chips_, [this] { return waits(); },
+  size_t first_here_ = 0;                // board
+  std::vector<Chip*> chips_;             // that are here, by number
+  std::vector<Chip*> places_;            // of all boards; null: in another process
+  std::unique_ptr<PodProcess> process_;  // null: all boards are here
+  BoardDebug debug_{places_, [this] { return waits(); },
                     [this](bool on) { return sinks_.switch_waves(on, now_cycles()); }};
 };
 

@@ -2,18 +2,12 @@
 #include "board/pod.hpp"
 #include "file/crc32c.hpp"
 #include "kernel/cycles.hpp"
+#include "kernel/end_cycle.hpp"
 
 namespace tpu::model {
 namespace {
 
 constexpr uint64_t kLongestTransfer = 1'000'000;  // cycles
-
-// The cycle ends, and with it what was notified in it.
-void end_cycle() {
-  while (sc_core::sc_pending_activity_at_current_time()) {
-    sc_core::wait(sc_core::SC_ZERO_TIME);
-  }
-}
 
 }  // namespace
 
@@ -43,6 +37,9 @@ void Pod::settle() {
 // The lines between a core and its control processor are levels, of which a rise is an event: they
 // are up before the control processor has its state, so that what it has seen is not seen again.
 void Pod::visit_state(spec::Archive& archive) {
+  if (process_ != nullptr) {
+    throw spec::ArchiveError("a pod in several processes has no snapshots; use one process");
+  }
   settle();
   uint64_t now = now_cycles();
   uint32_t rom = rom_crc_;

@@ -24,7 +24,7 @@ Cut::Cut(sc_core::sc_module_name name, uint32_t board, const spec::Links& links,
   dont_initialize();
 }
 
-void Cut::connect(std::span<Cut* const> boards, std::span<const ResourceId> hbm) {
+void Cut::connect(std::span<CutEnd* const> boards, std::span<const ResourceId> hbm) {
   boards_.assign(boards.begin(), boards.end());
   hbm_.assign(hbm.begin(), hbm.end());
 }

@@ -18,13 +18,22 @@
 #include <vector>
 
 #include "command/links.hpp"
+#include "ici/cut_message.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/fluid_share.hpp"
 #include "kernel/remote_if.hpp"
 
 namespace tpu::model {
 
-class Cut : public sc_core::sc_module, public CutIf, private FlowListener {
+// Where the messages to a board go: its own end, or what stands for it where the board is in
+// another process.
+class CutEnd {
+ public:
+  virtual ~CutEnd() = default;
+  virtual void take(const CutKey& key, CutBody body) = 0;
+};
+
+class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private FlowListener {
  public:
   SC_HAS_PROCESS(Cut);
 
@@ -34,7 +43,7 @@ class Cut : public sc_core::sc_module, public CutIf, private FlowListener {
 
   // Before the simulation starts: the ends of all boards of the pod by number, and the bandwidths
   // of this board's HBMs by core of the pod.
-  void connect(std::span<Cut* const> boards, std::span<const ResourceId> hbm);
+  void connect(std::span<CutEnd* const> boards, std::span<const ResourceId> hbm);
 
   uint64_t open(const RemoteWrite& write, uint64_t bytes, uint64_t fixed,
                 Answered answered) override;
@@ -42,37 +51,17 @@ class Cut : public sc_core::sc_module, public CutIf, private FlowListener {
   void deliver(CutDelivery delivery, Answered answered) override;
   void ask(uint32_t from_core, uint32_t to_core, Told told) override;
 
- private:
-  // A transfer comes to a board: `section` of its way.
-  struct Open {
-    RemoteWrite write{};
-    uint64_t bytes = 0;
-    uint64_t fixed = 0;
-    bool copy = false;
-    size_t section = 0;
-  };
-  // All bytes of a transfer are through a board.
-  struct Passed {};
-  struct Answer {
-    RemoteAnswer answer;
-  };
-  struct Ask {
-    uint32_t core = 0;  // that is asked
-  };
-  struct Tell {
-    GangWork work;
-  };
-  using Body = std::variant<Open, Passed, CutDelivery, Answer, Ask, Tell>;
+  // A message that arrives at key.at.
+  void take(const CutKey& key, CutBody body) override;
 
-  // The order of messages. A question and its answers have the number of the core that asked.
-  struct Key {
-    uint64_t at = 0;      // cycle of arrival
-    uint32_t board = 0;   // that has sent it
-    uint32_t core = 0;    // that began
-    uint64_t number = 0;  // of what it has begun
-    size_t kind = 0;
-    auto operator<=>(const Key&) const = default;
-  };
+ private:
+  using Open = CutOpen;
+  using Passed = CutPassed;
+  using Answer = CutAnswer;
+  using Ask = CutAsk;
+  using Tell = CutTell;
+  using Body = CutBody;
+  using Key = CutKey;
   // Of a transfer or question: who began it, and the number there.
   using Id = std::pair<uint32_t, uint64_t>;
 
@@ -87,7 +76,6 @@ class Cut : public sc_core::sc_module, public CutIf, private FlowListener {
   };
 
   void send(uint32_t to_board, uint64_t at, Id id, Body body);
-  void take(const Key& key, Body body);
   void wake();
   void wake_method();
   void inbox_method();
@@ -117,7 +105,7 @@ class Cut : public sc_core::sc_module, public CutIf, private FlowListener {
   FluidShare& fluid_;
   Activity& activity_;
   IciIf& ici_;
-  std::vector<Cut*> boards_;
+  std::vector<CutEnd*> boards_;
   std::vector<ResourceId> hbm_;
 
   std::vector<uint64_t> numbers_;  // by core: what it has begun

@@ -106,6 +106,14 @@ struct GangWork {
   bool in_flight = false;
 };
 
+// Bytes of the sender's HBM that a copy between HBMs moves.
+struct CutCopy {
+  bool is_there = false;
+  uint64_t from = 0;  // addresses
+  uint64_t to = 0;
+  uint64_t bytes = 0;
+};
+
 // What a command brings to a core of another board.
 struct CutDelivery {
   uint32_t from_core = 0;
@@ -114,7 +122,8 @@ struct CutDelivery {
   std::optional<uint64_t> flow;  // of a write: number from open()
   RemoteWrite write;
   std::vector<uint8_t> data;   // empty in runs without data, and where nothing changes
-  std::function<void()> copy;  // in place of data: of a copy between HBMs
+  std::function<void()> copy;  // in place of data: of a copy between HBMs, `range`
+  CutCopy range;
   std::vector<RemoteSignal> signals;
 };
 

@@ -190,12 +190,11 @@ uint32_t HostDma::check(const Context& context) const {
     if (peer(context.start) >= fabric_.hbm.size()) {
       return hostdma::kErrRange;
     }
-    const uint64_t peer_bytes = fabric_.hbm[peer(context.start)]->bytes();
     const bool apart = peer(context.start) != core_ ||
                        context.local >= context.host + context.bytes ||
                        context.host >= context.local + context.bytes;
     const bool valid = inside(context.host, context.bytes, hbm_bytes) &&
-                       inside(context.local, context.bytes, peer_bytes) && apart;
+                       inside(context.local, context.bytes, hbm_bytes) && apart;
     return valid ? hostdma::kErrNone : hostdma::kErrRange;
   }
   switch (space(context.start)) {
@@ -392,12 +391,12 @@ void HostDma::run_fill(const Context& context) {
 void HostDma::run_d2d(const Context& context) {
   HbmIf& source = *fabric_.hbm[core_];
   const uint32_t to = peer(context.start);
-  HbmIf& target = *fabric_.hbm[to];
   const uint32_t generation = context.generation;
   if (fabric_.ici->behind_cut(to)) {
     run_d2d_between_boards(context);
     return;
   }
+  HbmIf& target = *fabric_.hbm[to];
   wait(from_cycles(to == core_ ? spec::cycles_from_ns(params_, params_.dma.local_fixed_ns)
                                : fabric_.ici->data_latency(core_, to)));
   flow(context.bytes, [&](Flow& f) {
@@ -413,8 +412,8 @@ void HostDma::run_d2d(const Context& context) {
 }
 
 // The bytes leave at once and land as those of any transfer between boards; the status follows when
-// the answer of the other board has come. What is copied is read when it lands: the driver changes
-// neither side before the status.
+// the answer of the other board has come. What is copied is read between the end of the flow here
+// and the landing: the driver changes neither side before the status.
 void HostDma::run_d2d_between_boards(const Context& context) {
   HbmIf& source = *fabric_.hbm[core_];
   const uint32_t to = peer(context.start);
@@ -428,9 +427,11 @@ void HostDma::run_d2d_between_boards(const Context& context) {
     fabric_.ici->add_path(core_, to, f);
   });
   delivery.at = now_cycles() + fabric_.ici->data_latency(core_, to);
-  delivery.copy = [this, &context, &source, to, generation] {
-    if (context.generation == generation) {
-      fabric_.hbm[to]->copy_from(source, context.host, context.local, context.bytes);
+  const bool wanted = context.generation == generation;  // no reset in between
+  delivery.range = {true, context.host, context.local, wanted ? context.bytes : 0};
+  delivery.copy = [this, &source, to, range = delivery.range] {
+    if (range.bytes != 0) {
+      fabric_.hbm[to]->copy_from(source, range.from, range.to, range.bytes);
     }
   };
   sc_core::sc_event answered;

@@ -57,22 +57,41 @@ uint64_t PcieEndpoint::wire_cycles(uint64_t bytes) const {
 void PcieEndpoint::host_write(int bar, uint64_t offset, std::span<const std::byte> data) {
   down_free_at_ = std::max(down_free_at_, now_cycles()) + wire_cycles(data.size());
   activity_.begin();
-  down_.push_back(
-      {down_free_at_ + latency_, bar, offset, {data.begin(), data.end()}, nullptr, nullptr});
+  down_.push_back({down_free_at_ + latency_, bar, offset, {data.begin(), data.end()}});
   down_event_.notify(sc_core::SC_ZERO_TIME);
 }
 
 uint32_t PcieEndpoint::host_read(int bar, uint64_t offset) {
-  uint32_t result = kAllOnes;
-  sc_core::sc_event answered;  // without a name: to register one is slow
+  HostRead read;
+  begin_read(bar, offset, read);
+  wait(read.answered);
+  see_answer(read);
+  wait(from_cycles(*read.at - now_cycles()));
+  return read.value;
+}
+
+void PcieEndpoint::begin_read(int bar, uint64_t offset, HostRead& read) {
   const uint64_t at = std::max(down_free_at_, now_cycles()) + latency_;
+  read.least = at + latency_;
   activity_.begin();
-  down_.push_back({at, bar, offset, {}, &result, &answered});
+  down_.push_back({at, bar, offset, {}, &read});
   down_event_.notify(sc_core::SC_ZERO_TIME);
-  wait(answered);
-  // The response pushes what the device has posted so far.
-  wait(from_cycles(std::max(now_cycles() + latency_, up_last_at_) - now_cycles()));
-  return result;
+}
+
+// The response pushes what the device has posted so far.
+void PcieEndpoint::see_answer(HostRead& read) const {
+  if (read.has_value && !read.at) {
+    read.at = read.least = std::max(now_cycles() + latency_, up_last_at_);
+  }
+}
+
+uint64_t PcieEndpoint::next_msi() const {
+  for (const Upstream& write : up_) {
+    if (write.vector != kNoMsi) {
+      return write.at;
+    }
+  }
+  return kNever;
 }
 
 void PcieEndpoint::visit_state(spec::Archive& archive) {
@@ -114,12 +133,13 @@ void PcieEndpoint::downstream_thread() {
 }
 
 void PcieEndpoint::perform(Downstream& request) {
-  if (request.answered == nullptr) {
+  if (request.read == nullptr) {
     write_bar(request.bar, request.offset, request.data);
     return;
   }
-  *request.result = read_bar(request.bar, request.offset);
-  request.answered->notify(sc_core::SC_ZERO_TIME);
+  request.read->value = read_bar(request.bar, request.offset);
+  request.read->has_value = true;
+  request.read->answered.notify(sc_core::SC_ZERO_TIME);
 }
 
 bool PcieEndpoint::core_access(size_t core, uint64_t offset, std::span<std::byte> data,

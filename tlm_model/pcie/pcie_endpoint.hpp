@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <systemc>
 
 #include "file/archive.hpp"
@@ -43,6 +44,19 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterB
   // for its response.
   void host_write(int bar, uint64_t offset, std::span<const std::byte> data);
   uint32_t host_read(int bar, uint64_t offset);
+  // The same in parts, for a caller that waits for more than the response.
+  struct HostRead {
+    uint32_t value = 0xFFFFFFFF;
+    uint64_t least = 0;          // the response does not come before this cycle
+    bool has_value = false;      // the chip has read
+    std::optional<uint64_t> at;  // the response comes
+    sc_core::sc_event answered;  // `has_value`; without a name: to register one is slow
+  };
+  void begin_read(int bar, uint64_t offset, HostRead& read);
+  // Sets `at` when the chip has read in this cycle.
+  void see_answer(HostRead& read) const;
+  // First cycle in which an interrupt that is on its way may be delivered; kNever: none is.
+  uint64_t next_msi() const;
   // Vectors delivered since the last call, one bit each.
   uint32_t take_msi();
   bool msi_pending() const { return delivered_ != 0; }
@@ -67,8 +81,7 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterB
     int bar;
     uint64_t offset;
     std::vector<std::byte> data;  // empty: a read
-    uint32_t* result;
-    sc_core::sc_event* answered;
+    HostRead* read = nullptr;
     void visit_state(spec::Archive& archive) { archive(at, bar, offset, data); }
   };
   struct Upstream {  // towards the host

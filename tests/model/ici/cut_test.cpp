@@ -71,7 +71,7 @@ class CutBench : public ::testing::Test {
     for (uint32_t core = 0; core < links->cores(); ++core) {
       cores.emplace_back(numbered("core", static_cast<int>(core)).c_str());
     }
-    std::array<Cut*, 4> ends{};
+    std::array<CutEnd*, 4> ends{};
     for (uint32_t board = 0; board < 4; ++board) {
       const int number = static_cast<int>(board);
       Ici& ici = ici_.emplace_back(numbered("ici", number).c_str(), board, links);
@@ -80,7 +80,7 @@ class CutBench : public ::testing::Test {
       }
       ends[board] = &cuts.emplace_back(numbered("cut", number).c_str(), board, *links,
                                        fluid_[board], activity, ici);
-      ici.set_cut(*ends[board]);
+      ici.set_cut(cuts.back());
     }
     for (size_t board = 0; board < cuts.size(); ++board) {
       hbm[board] = fluid_[board].add_resource(1, 1);  // a byte a cycle

@@ -1,0 +1,420 @@
+// Messages to and from the boards of other processes, and the loop of a run.
+#include "board/pod_process.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "kernel/cycles.hpp"
+#include "kernel/end_cycle.hpp"
+#include "wire/body_archive.hpp"
+
+namespace tpu::model {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kNap{5};  // between two looks at what asks a run to end
+constexpr std::chrono::seconds kGreeting{60};
+
+template <class T>
+std::vector<std::byte> bytes_of(const T& value) {
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+template <class T>
+T value_of(const PodFrame& frame, uint32_t from) {
+  T value{};
+  if (frame.body.size() != sizeof value) {
+    throw PodLost("a frame of rank " + std::to_string(from) + " has " +
+                  std::to_string(frame.body.size()) + " bytes, expected " +
+                  std::to_string(sizeof value));
+  }
+  std::memcpy(&value, frame.body.data(), sizeof value);
+  return value;
+}
+
+}  // namespace
+
+// Sends what its own board would take.
+class PodProcess::FarCut : public CutEnd {
+ public:
+  FarCut(PodProcess& owner, uint32_t board) : owner_(owner), board_(board) {}
+  void take(const CutKey& key, CutBody body) override {
+    if (auto* delivery = std::get_if<CutDelivery>(&body)) {
+      send_data(key, *delivery);
+    }
+    PodFrame frame = cut_frame(key, body);
+    frame.to = board_;
+    owner_.post(board_, frame);
+    owner_.note_sent(key.at);
+  }
+
+ private:
+  void send_data(const CutKey& key, const CutDelivery& delivery) {
+    if (!delivery.range.is_there) {
+      owner_.post_data(board_, key, delivery.data);
+      return;
+    }
+    std::vector<uint8_t> piece;
+    for (uint64_t done = 0; done < delivery.range.bytes; done += piece.size()) {
+      piece.resize(std::min<uint64_t>(TPU_POD_WIRE_PIECE, delivery.range.bytes - done));
+      owner_.hbm_[delivery.from_core]->read(delivery.range.from + done, piece);
+      owner_.post_data(board_, key, piece);
+    }
+  }
+
+  PodProcess& owner_;
+  const uint32_t board_;
+};
+
+class PodProcess::FarControl : public ControlIf {
+ public:
+  FarControl(PodProcess& owner, uint32_t core) : owner_(owner), core_(core) {}
+  void control_packet(uint64_t at, uint32_t from, const ControlPacket& packet) override {
+    PodFrame frame;
+    frame.kind = TPU_POD_WIRE_CONTROL;
+    frame.at = at;
+    frame.board = owner_.links_->board_of(from);
+    frame.core = from;
+    frame.to = core_;
+    BodyWriter writer;
+    ControlPacket copy = packet;
+    writer(copy);
+    frame.body = writer.take();
+    owner_.post(owner_.links_->board_of(core_), frame);
+    owner_.note_sent(at);
+  }
+
+ private:
+  PodProcess& owner_;
+  const uint32_t core_;
+};
+
+// Cores of other boards are reached by messages alone: nobody calls this.
+class PodProcess::FarCore : public RemoteIf {
+ public:
+  RemoteAnswer remote_open(const RemoteWrite& /*write*/, RemotePlace* /*place*/) override {
+    throw std::logic_error("a core of another process was written to without a message");
+  }
+  void remote_landed(const RemoteWrite& /*write*/, std::span<const uint8_t> /*data*/) override {
+    throw std::logic_error("a core of another process was written to without a message");
+  }
+  RemoteAnswer remote_signal(const RemoteSignal& /*signal*/) override {
+    throw std::logic_error("a core of another process was signalled without a message");
+  }
+};
+
+PodProcess::PodProcess(std::shared_ptr<PodStream> stream, std::shared_ptr<const spec::Links> links,
+                       const PodHello& hello, uint64_t lookahead, Activity& activity)
+    : stream_(std::move(stream)),
+      links_(std::move(links)),
+      hello_(hello),
+      lookahead_(lookahead),
+      activity_(activity),
+      clock_(stream_->rank(), stream_->ranks()),
+      far_core_(std::make_unique<FarCore>()),
+      held_(stream_->ranks()),
+      pieces_(stream_->ranks()),
+      greeted_(stream_->ranks()) {
+  if (stream_->ranks() > links_->boards()) {
+    throw std::runtime_error("expected at most as many processes as boards (" +
+                             std::to_string(links_->boards()) + "), found " +
+                             std::to_string(stream_->ranks()));
+  }
+  hello_.ranks = stream_->ranks();
+  hello_.pid = static_cast<uint32_t>(::getpid());
+  for (uint32_t board = 0; board < links_->boards(); ++board) {
+    far_cuts_.push_back(has(board) ? nullptr : std::make_unique<FarCut>(*this, board));
+  }
+  for (uint32_t core = 0; core < links_->cores(); ++core) {
+    far_controls_.push_back(
+        has(links_->board_of(core)) ? nullptr : std::make_unique<FarControl>(*this, core));
+  }
+}
+
+PodProcess::~PodProcess() = default;
+
+uint64_t PodProcess::lookahead(const spec::Links& links, uint64_t pcie_latency) {
+  uint64_t least = pcie_latency;
+  for (uint32_t from = 0; from < links.cores(); ++from) {
+    for (uint32_t to = 0; to < links.cores(); ++to) {
+      if (links.cut(from, to)) {
+        least = std::min(least, links.control_latency(from, to));
+      }
+    }
+  }
+  return least;
+}
+
+CutEnd& PodProcess::far_cut(uint32_t board) { return *far_cuts_.at(board); }
+ControlIf& PodProcess::far_control(uint32_t core) { return *far_controls_.at(core); }
+RemoteIf& PodProcess::far_core() { return *far_core_; }
+
+void PodProcess::connect(std::vector<CutEnd*> cuts, std::vector<ControlIf*> controls,
+                         std::vector<HbmIf*> hbm) {
+  cuts_ = std::move(cuts);
+  controls_ = std::move(controls);
+  hbm_ = std::move(hbm);
+}
+
+void PodProcess::post(uint32_t board, const PodFrame& frame) {
+  if (frame.at < now_cycles() + lookahead_) {
+    throw std::logic_error("a message to board " + std::to_string(board) + " arrives at cycle " +
+                           std::to_string(frame.at) + ", " + std::to_string(now_cycles()) + " + " +
+                           std::to_string(lookahead_) + " was promised");
+  }
+  stream_->post(rank_of(board), frame);
+}
+
+void PodProcess::post_data(uint32_t board, const CutKey& key, std::span<const uint8_t> data) {
+  const std::span<const std::byte> bytes = std::as_bytes(data);
+  PodFrame frame;
+  frame.kind = TPU_POD_WIRE_DATA;
+  frame.at = 0;
+  frame.board = key.board;
+  frame.core = key.core;
+  frame.number = key.number;
+  frame.to = board;
+  for (size_t done = 0; done < bytes.size(); done += frame.body.size()) {
+    const auto piece =
+        bytes.subspan(done, std::min<size_t>(TPU_POD_WIRE_PIECE, bytes.size() - done));
+    frame.body.assign(piece.begin(), piece.end());
+    stream_->post(rank_of(board), frame);
+  }
+}
+
+void PodProcess::note_sent(uint64_t at) { sent_until_ = std::max(sent_until_, at); }
+
+PodStatus PodProcess::status(const Run& run, bool frozen) const {
+  const uint64_t now = now_cycles();
+  PodStatus mine{};
+  mine.run = clock_.run();
+  mine.done = now;
+  // Before its next event nothing comes from here but what others cause.
+  uint64_t next = now + 1;
+  if (const std::optional<uint64_t> horizon = clock_.horizon()) {
+    const uint64_t event = to_cycles(sc_core::sc_time_to_pending_activity());
+    next = std::max(next, std::min(event > kNever - now ? kNever : now + event, *horizon));
+  }
+  mine.promise = std::min(next, kNever - lookahead_) + lookahead_;
+  mine.halt = run.halt();
+  mine.busy = std::max(activity_.quiet() ? 0 : now + 1, sent_until_);
+  mine.until = run.until;
+  const bool stops = run.stop();
+  if (stops) {
+    mine.halt = now;
+  }
+  mine.flags = (stops ? TPU_POD_WIRE_STOP : 0) | (run.asked() ? TPU_POD_WIRE_ASKED : 0) |
+               (frozen ? TPU_POD_WIRE_FROZEN : 0);
+  return mine;
+}
+
+void PodProcess::publish(const PodStatus& status) {
+  PodFrame frame;
+  frame.kind = TPU_POD_WIRE_STATUS;
+  frame.body = bytes_of(status);
+  for (uint32_t rank = 0; rank < stream_->ranks(); ++rank) {
+    if (rank != stream_->rank()) {
+      stream_->post(rank, frame);
+    }
+  }
+}
+
+void PodProcess::greet() {
+  if (hello_sent_) {
+    return;
+  }
+  hello_sent_ = true;
+  PodFrame frame;
+  frame.kind = TPU_POD_WIRE_HELLO;
+  frame.body = bytes_of(hello_);
+  for (uint32_t rank = 0; rank < stream_->ranks(); ++rank) {
+    if (rank != stream_->rank()) {
+      stream_->post(rank, frame);
+    }
+  }
+  greeted_[stream_->rank()] = true;
+}
+
+void PodProcess::check_hello(uint32_t from, const PodFrame& frame) {
+  const auto other = value_of<PodHello>(frame, from);
+  const auto differs = [&](const char* what, uint64_t here, uint64_t there) {
+    if (here != there) {
+      throw PodLost(std::string(what) + ": rank " + std::to_string(stream_->rank()) + " has " +
+                    std::to_string(here) + ", rank " + std::to_string(from) + " has " +
+                    std::to_string(there) + "; all processes of a pod need the same");
+    }
+  };
+  differs("the version of tpuboard (checksum)", hello_.build, other.build);
+  differs("the number of processes", hello_.ranks, other.ranks);
+  differs("the board file (hash)", hello_.board_hash, other.board_hash);
+  differs("the boot ROM (checksum)", hello_.rom, other.rom);
+  differs("SimOptions::no_data", hello_.no_data, other.no_data);
+  differs("SimOptions::schedule_seed", hello_.schedule_seed, other.schedule_seed);
+  stream_->wire().set_pid(from, static_cast<int>(other.pid));
+  greeted_[from] = true;
+}
+
+void PodProcess::take_delivery(uint32_t from, CutMessage& message) {
+  auto& delivery = std::get<CutDelivery>(message.body);
+  std::vector<uint8_t> data = std::exchange(pieces_[from], {});
+  const uint64_t expected = delivery.range.is_there ? delivery.range.bytes : delivery.write.bytes;
+  if (!data.empty() && data.size() != expected) {
+    throw PodLost("a transfer of rank " + std::to_string(from) + " has " +
+                  std::to_string(data.size()) + " bytes of data, expected " +
+                  std::to_string(expected));
+  }
+  if (!delivery.range.is_there) {
+    delivery.data = std::move(data);
+    return;
+  }
+  HbmIf* const hbm = hbm_[delivery.to_core];
+  if (delivery.range.to > hbm->bytes() || data.size() > hbm->bytes() - delivery.range.to) {
+    throw PodLost("a copy of rank " + std::to_string(from) + " ends outside of HBM");
+  }
+  delivery.copy = [hbm, at = delivery.range.to, data = std::move(data)] { hbm->write(at, data); };
+}
+
+void PodProcess::handle(uint32_t from, PodFrame frame) {
+  if (frame.kind == TPU_POD_WIRE_HELLO || !greeted_[from]) {
+    if (frame.kind != TPU_POD_WIRE_HELLO || greeted_[from]) {
+      throw PodLost("rank " + std::to_string(from) + " does not begin with a greeting");
+    }
+    check_hello(from, frame);
+    return;
+  }
+  if (frame.kind == TPU_POD_WIRE_STATUS) {
+    if (!clock_.hear(from, value_of<PodStatus>(frame, from))) {
+      held_[from] = std::move(frame);
+    }
+    return;
+  }
+  if (frame.kind == TPU_POD_WIRE_DATA) {
+    std::vector<uint8_t>& data = pieces_[from];
+    if (data.size() + frame.body.size() > TPU_POD_WIRE_MOST_DATA) {
+      throw PodLost("a transfer of rank " + std::to_string(from) + " has too many bytes");
+    }
+    const auto* bytes = reinterpret_cast<const uint8_t*>(frame.body.data());
+    data.insert(data.end(), bytes, bytes + frame.body.size());
+    return;
+  }
+  if (frame.at <= now_cycles()) {
+    throw PodLost("a message of rank " + std::to_string(from) + " arrives at cycle " +
+                  std::to_string(frame.at) + ", this process is at " +
+                  std::to_string(now_cycles()));
+  }
+  if (frame.kind == TPU_POD_WIRE_CONTROL) {
+    ControlIf* const control = frame.to < controls_.size() ? controls_[frame.to] : nullptr;
+    ControlPacket packet{};
+    try {
+      BodyReader reader(frame.body);
+      reader(packet);
+      reader.need(reader.left() == 0 && control != nullptr && frame.core < links_->cores() &&
+                      packet.gang.end() <= links_->cores(),
+                  "a core of it is not there");
+    } catch (const spec::ArchiveError& error) {
+      throw PodLost("a packet of rank " + std::to_string(from) + ": " + error.what());
+    }
+    control->control_packet(frame.at, frame.core, packet);
+    return;
+  }
+  CutMessage message = cut_message(frame, links_->boards(), links_->cores());
+  CutEnd* const cut = frame.to < cuts_.size() ? cuts_[frame.to] : nullptr;
+  if (cut == nullptr) {
+    throw PodLost("a message of rank " + std::to_string(from) + " is for board " +
+                  std::to_string(frame.to) + ", which is not in this process");
+  }
+  if (auto* delivery = std::get_if<CutDelivery>(&message.body)) {
+    if (links_->board_of(delivery->to_core) != frame.to) {
+      throw PodLost("a transfer of rank " + std::to_string(from) + " is for another board");
+    }
+    take_delivery(from, message);
+  }
+  cut->take(message.key, std::move(message.body));
+}
+
+// True: something has come.
+bool PodProcess::receive() {
+  bool any = false;
+  for (uint32_t from = 0; from < stream_->ranks(); ++from) {
+    if (held_[from]) {
+      PodFrame frame = std::move(*held_[from]);
+      held_[from].reset();
+      handle(from, std::move(frame));
+      any = any || !held_[from];
+    }
+    PodFrame frame;
+    while (!held_[from] && stream_->next(from, frame)) {
+      handle(from, std::move(frame));
+      any = true;
+    }
+  }
+  return any;
+}
+
+PodClock::Step PodProcess::run(const Run& run) {
+  if (!lost_.empty()) {
+    throw PodLost(lost_);
+  }
+  try {
+    return run_all(run);
+  } catch (const PodLost& lost) {
+    lost_ = "at cycle " + std::to_string(now_cycles()) + ": " + lost.what();
+    throw PodLost(lost_);
+  }
+}
+
+PodClock::Step PodProcess::run_all(const Run& run) {
+  greet();
+  clock_.begin(clock_.run() + 1);
+  const auto begun = Clock::now();
+  bool frozen = false;
+  std::optional<PodStatus> said;
+  for (;;) {
+    end_cycle();
+    stream_->wire().look();
+    bool heard = receive();
+    frozen = frozen || run.asked() || clock_.asked();
+    const PodStatus mine = status(run, frozen);
+    if (!said || std::memcmp(&mine, &*said, sizeof mine) != 0) {
+      publish(mine);
+      said = mine;
+    }
+    bool sent = stream_->flush();
+    const PodClock::Step step = clock_.next(mine, !activity_.quiet());
+    switch (step.what) {
+      case PodClock::Step::What::kRun:
+        ++windows_;
+        sc_core::wait(from_cycles(step.to - now_cycles()), *run.wake);
+        break;
+      case PodClock::Step::What::kStop:
+        for (; !sent; sent = stream_->flush()) {
+          stream_->wire().wait(kNap);
+          stream_->wire().look();
+        }
+        return step;
+      case PodClock::Step::What::kWait:
+        if (!heard) {
+          const auto before = Clock::now();
+          stream_->wire().wait(kNap);
+          waited_ += Clock::now() - before;
+        }
+        if (std::ranges::find(greeted_, false) != greeted_.end() &&
+            Clock::now() - begun > kGreeting) {
+          throw PodLost("rank " +
+                        std::to_string(std::ranges::find(greeted_, false) - greeted_.begin()) +
+                        " of " + std::to_string(stream_->ranks()) + " has not come");
+        }
+        break;
+    }
+  }
+}
+
+}  // namespace tpu::model

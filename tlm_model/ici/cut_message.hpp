@@ -1,0 +1,55 @@
+// What crosses the links between boards: messages of plain data, and their order. Between processes
+// they are frames (wire/pod_stream.hpp) with these bodies.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+
+#include "kernel/remote_if.hpp"
+#include "wire/pod_stream.hpp"
+
+namespace tpu::model {
+
+// A transfer comes to a board: `section` of its way.
+struct CutOpen {
+  RemoteWrite write{};
+  uint64_t bytes = 0;
+  uint64_t fixed = 0;
+  bool copy = false;
+  size_t section = 0;
+};
+// All bytes of a transfer are through a board.
+struct CutPassed {};
+struct CutAnswer {
+  RemoteAnswer answer;
+};
+struct CutAsk {
+  uint32_t core = 0;  // that is asked
+};
+struct CutTell {
+  GangWork work;
+};
+using CutBody = std::variant<CutOpen, CutPassed, CutDelivery, CutAnswer, CutAsk, CutTell>;
+
+// The order of messages. A question and its answers have the number of the core that asked.
+struct CutKey {
+  uint64_t at = 0;      // cycle of arrival
+  uint32_t board = 0;   // that has sent it
+  uint32_t core = 0;    // that began
+  uint64_t number = 0;  // of what it has begun
+  size_t kind = 0;
+  auto operator<=>(const CutKey&) const = default;
+};
+
+// The frame of a message. Of a delivery its data are left: they go in pieces.
+PodFrame cut_frame(const CutKey& key, CutBody& body);
+// And back. Throws PodLost for a body that is none of `cores` cores and `boards` boards.
+struct CutMessage {
+  CutKey key;
+  CutBody body;
+};
+CutMessage cut_message(const PodFrame& frame, uint32_t boards, uint32_t cores);
+
+}  // namespace tpu::model
