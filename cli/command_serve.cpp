@@ -45,6 +45,9 @@ void serve(ServeArguments& arguments) {
   if (!arguments.board.open.connect.empty()) {
     throw UsageError("--connect: a worker has its boards itself");
   }
+  if (arguments.board.open.board_processes != 1) {
+    throw UsageError("--processes: for the program that connects; give it the list of workers");
+  }
   if (!arguments.vfio.folder.empty()) {
     read_pci_id(arguments.pci_id, arguments.vfio);
     arguments.vfio.board = arguments.board.open;

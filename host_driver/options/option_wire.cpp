@@ -145,6 +145,22 @@ SimOptions merged_options(const SimOptions& board, const SimOptions& user) {
   return merged.open.sim;
 }
 
+std::string option_of_one_process(const SimOptions& sim) {
+  // They belong to single commands, cores or processes.
+  constexpr std::array<std::string_view, 8> kSpread = {
+      "mxu", "verilog", "threads", "simd", "no-data", "schedule-seed", "profile", "op-times"};
+  BoardArguments arguments = arguments_of(sim);
+  BoardArguments defaults;
+  std::string name;
+  for_each_row([&](const OptionInfo& option, const Member& member) {
+    if (name.empty() && std::ranges::find(kSpread, option.name) == kSpread.end() &&
+        !equal_values(member, arguments, defaults)) {
+      name = option_name(option, spec::OptionDoor::kStruct);
+    }
+  });
+  return name;
+}
+
 bool names_launches(const SimOptions& sim) {
   // They change what is computed or when, and record nothing.
   constexpr std::array<std::string_view, 9> kNameless = {"mxu",           "verilog", "threads",

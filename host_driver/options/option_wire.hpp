@@ -1,6 +1,8 @@
 // Options of the simulation for a board in another process.
 #pragma once
 
+#include <string>
+
 #include "file/archive.hpp"
 #include "options/board_arguments.hpp"
 
@@ -16,5 +18,9 @@ SimOptions merged_options(const SimOptions& board, const SimOptions& user);
 
 /// Whether files or profiles want to know what launches run.
 bool names_launches(const SimOptions& sim);
+
+/// The name of an option that looks at all boards of a pod at once, or writes a file for all of
+/// them, if one is given; else empty.
+std::string option_of_one_process(const SimOptions& sim);
 
 }  // namespace tpu::driver

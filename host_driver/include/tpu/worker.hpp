@@ -19,6 +19,9 @@ struct ServeOptions {
   std::string token;     ///< file; empty: a Unix socket of this user needs none
   std::string tls_cert;  ///< file; empty: no TLS
   std::string tls_key;   ///< file of the certificate's private key
+  /// A socket of the process that has made this one: a byte goes there when programs can connect,
+  /// and the worker ends, without words, when the other end is closed. -1: none.
+  int maker = -1;
 };
 
 /// Until SIGINT or SIGTERM. No other thread runs. Throws Error.

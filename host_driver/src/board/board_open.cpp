@@ -13,6 +13,7 @@
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/hart_map.h"
 #include "transport/vfio/vfio_transport.hpp"
+#include "transport/worker/pod_transport.hpp"
 #include "transport/worker/worker_transport.hpp"
 
 namespace tpu::driver {
@@ -45,13 +46,11 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
     }
     return made;
   }
-  if (options.board_processes != 1) {
-    throw Error(ErrorCode::kUnimplemented,
-                fmt::format("OpenOptions::board_processes: expected 1, found {}: boards in several "
-                            "processes are not supported",
-                            options.board_processes));
+  const bool vfio = is_vfio_address(options.connect);
+  if (options.board_processes != 1 || (!vfio && options.connect.find(',') != std::string::npos)) {
+    return make_pod_transport(options, request, memory, memory.shared_ranges(), firmware);
   }
-  if (is_vfio_address(options.connect)) {
+  if (vfio) {
     return make_vfio_transport(options, request, memory);
   }
   if (!options.connect.empty()) {
@@ -168,7 +167,8 @@ void BoardImpl::connect(const OpenOptions& options) {
       trigger_with_address(harts_.names(), harts_.build(), options.sim.waves_trigger);
   arena_ = std::make_shared<HostArena>(
       cores * (CommandRing::kCommandBytes + CommandRing::kCompletionBytes), options.staging_bytes,
-      options.connect.starts_with("unix:") || is_vfio_user_address(options.connect));
+      options.connect.starts_with("unix:") || is_vfio_user_address(options.connect) ||
+          options.board_processes != 1);
   sim_calls_.open(options.sim);
   // A process can have one board: a snapshot that is no good is found before there is one.
   std::optional<SnapshotSource> snapshot;

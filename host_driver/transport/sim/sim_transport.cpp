@@ -13,6 +13,10 @@
 #include "tpu/error.hpp"
 #include "tpu/spec/perf_regs.hpp"
 #include "tpu/transport.hpp"
+#include "transport/sim/pod_part.hpp"
+#include "wire/pod_stream.hpp"
+#include "wire/shm_wire.hpp"
+#include "wire/socket_wire.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -43,12 +47,28 @@ CoreTimes times_of(const model::CoreTimes::Values& from) {
           of(model::CoreTime::kStalled), of(model::CoreTime::kInput), of(model::CoreTime::kHost)};
 }
 
+// The way to the other processes of a pod; null: there are none.
+std::shared_ptr<model::PodStream> others_of(const PodPart& part) {
+  if (part.ranks == 1) {
+    return nullptr;
+  }
+  if (!part.memory.empty()) {
+    return std::make_shared<model::PodStream>(
+        model::make_shm_wire(part.rank, part.ranks, part.memory));
+  }
+  std::vector<base::Descriptor> sockets;
+  for (const int socket : part.sockets) {
+    sockets.emplace_back(socket);
+  }
+  return std::make_shared<model::PodStream>(model::make_socket_wire(part.rank, std::move(sockets)));
+}
+
 // The debug port, and the board that it looks into.
 class SimDebugPort : public Transport {
  public:
-  SimDebugPort(const TransportRequest& request, HostMemory& memory)
+  SimDebugPort(const TransportRequest& request, HostMemory& memory, const PodPart& part)
       : memory_(memory),
-        board_({request.params, request.sim, request.firmware}, memory_),
+        board_({request.params, request.sim, request.firmware, others_of(part)}, memory_),
         has_data_(!request.sim.no_data) {
     if (const std::string address = board_.gdb_address(); !address.empty()) {
       spec::print(
@@ -127,6 +147,11 @@ class SimDebugPort : public Transport {
                                static_cast<double>(work.nanoseconds) * 1e-9, work.count,
                                work.amount, work.bytes});
     }
+    if (!from.profile.empty() && from.pod_windows != 0) {
+      stats.profile.push_back({"wait for processes", "",
+                               static_cast<double>(from.pod_wait_ns) * 1e-9, from.pod_windows, 0,
+                               0});
+    }
     stats.check_findings = from.check_findings;
     stats.waits = std::move(from.waits);
     stats.watchdog_waits = std::move(from.watchdog_waits);
@@ -145,12 +170,23 @@ class SimDebugPort : public Transport {
   const bool has_data_;
 };
 
+// Of a pod whose other processes are gone nothing can be used any more.
+template <class F>
+auto named(F call) {
+  try {
+    return call();
+  } catch (const model::PodLost& lost) {
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("the other boards of the pod were lost {}", lost.what()));
+  }
+}
+
 class SimTransport final : public SimDebugPort {
  public:
   using SimDebugPort::SimDebugPort;
 
   uint32_t read32(int chip, int bar, uint64_t offset) override {
-    return board().read32(chip, bar, offset);
+    return named([&] { return board().read32(chip, bar, offset); });
   }
   void write32(int chip, int bar, uint64_t offset, uint32_t value) override {
     board().write32(chip, bar, offset, value);
@@ -165,18 +201,22 @@ class SimTransport final : public SimDebugPort {
   void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) override {
     board().write_block(chip, bar, offset, data);
   }
-  RunOutcome run() override { return outcome_of(board().run(limit_)); }
+  RunOutcome run() override {
+    return named([&] { return outcome_of(board().run(limit_)); });
+  }
   RunOutcome run_handling(const InterruptHandler& handler) override {
     if (!handler) {
       return run();
     }
-    return outcome_of(board().run(limit_, [&handler](const model::PausedRun& run) {
-      return handler({run.msi, run.now, run.quiescent, run.has_console});
-    }));
+    return named([&] {
+      return outcome_of(board().run(limit_, [&handler](const model::PausedRun& run) {
+        return handler({run.msi, run.now, run.quiescent, run.has_console});
+      }));
+    });
   }
   void inside(const std::function<void()>& calls) override { board().inside(calls); }
   RunOutcome run_until(uint64_t cycle) override {
-    return outcome_of(board().run_until(cycle, limit_));
+    return named([&] { return outcome_of(board().run_until(cycle, limit_)); });
   }
   std::vector<ConsoleLine> take_console() override { return lines(board().take_console()); }
   void limit_run(std::chrono::nanoseconds limit) override { limit_ = limit; }
@@ -217,8 +257,13 @@ Error unbuilt(ErrorCode code, const char* why) {
 }  // namespace
 
 std::unique_ptr<Transport> make_sim_transport(const TransportRequest& request, HostMemory& memory) {
+  return make_sim_transport(request, memory, {});
+}
+
+std::unique_ptr<Transport> make_sim_transport(const TransportRequest& request, HostMemory& memory,
+                                              const PodPart& part) {
   try {
-    return std::make_unique<SimTransport>(request, memory);
+    return std::make_unique<SimTransport>(request, memory, part);
   } catch (const model::KernelTakenError& error) {
     throw Error(ErrorCode::kFailedPrecondition, error.what());
   } catch (const model::KernelError& error) {

@@ -11,6 +11,8 @@
 #include "file/crc32c.hpp"
 #include "options/option_wire.hpp"
 #include "src/texts/firmware.hpp"
+#include "transport/worker/address.hpp"
+#include "transport/worker/pod_options.hpp"
 
 namespace tpu::driver::worker {
 namespace {
@@ -34,8 +36,8 @@ void check_numbers(const std::vector<std::string>& here, const std::vector<std::
 }
 
 bool is_answered(Kind kind) {
-  return kind == Kind::kAttach || kind == Kind::kRead || kind == Kind::kRun ||
-         kind == Kind::kCall || kind == Kind::kClose;
+  return kind == Kind::kAttach || kind == Kind::kListen || kind == Kind::kRead ||
+         kind == Kind::kRun || kind == Kind::kCall || kind == Kind::kClose;
 }
 
 // What comes often, and what is done in little time.
@@ -52,11 +54,11 @@ Error broken_model(const std::exception& error) {
 }  // namespace
 
 std::unique_ptr<Transport> make_board(const std::string& transport, const TransportRequest& request,
-                                      HostMemory& memory) {
+                                      HostMemory& memory, const PodPart& part) {
   if (transport == "null") {
     return make_null_transport(request, memory);
   }
-  std::unique_ptr<Transport> made = make_sim_transport(request, memory);
+  std::unique_ptr<Transport> made = make_sim_transport(request, memory, part);
   if (made == nullptr) {
     throw Error(ErrorCode::kUnimplemented,
                 "the worker's build has no simulated board; only the transport 'null' is there");
@@ -111,7 +113,10 @@ void BoardService::attach(const Attach& attach) {
     request.sim.waves_trigger =
         trigger_with_address(*image.names, image.build, request.sim.waves_trigger);
   }
-  board_ = make_board(options_.transport, request, memory_);
+  if (part_.ranks > 1) {
+    check_part(request.sim, options_.transport);
+  }
+  board_ = make_board(options_.transport, request, memory_, part_);
   watch_ = std::make_unique<RunWatch>([this] { board_->interrupt(); });
   sim_ = request.sim;
   // A debugger is served while the thread of the board waits for calls.
@@ -122,6 +127,39 @@ void BoardService::attach(const Attach& attach) {
 void BoardService::map(const Message& message) {
   const auto map = unpack<Map>(message.bytes);
   memory_.map(map.iova, map.bytes, base::Descriptor(::dup(message.descriptor.number())));
+}
+
+std::vector<std::byte> BoardService::listen() {
+  if (board_ || sockets_) {
+    refuse_message("the worker listens already");
+  }
+  if (leaves_host(channel_.socket())) {
+    throw Error(ErrorCode::kUnimplemented,
+                "workers that share a pod are on the host of the program: what they send to each "
+                "other has no TLS");
+  }
+  return pack(Listens{sockets_.emplace().address()});
+}
+
+void BoardService::take_part(const Message& message) {
+  const auto part = unpack<Part>(message.bytes);
+  if (board_ || part_.ranks > 1 || part.rank >= part.ranks || part.ranks > kMostRanks) {
+    refuse_message("a part of a pod: its numbers are wrong, or it comes too late");
+  }
+  part_.rank = part.rank;
+  part_.ranks = part.ranks;
+  if (part.bytes != 0) {
+    wires_.emplace(
+        base::SharedMemory::map(base::Descriptor(::dup(message.descriptor.number())), part.bytes));
+    part_.memory = wires_->bytes();
+    return;
+  }
+  if (!sockets_ || part.addresses.size() != part.ranks) {
+    refuse_message("a part of a pod: there is neither memory nor an address of each worker");
+  }
+  for (const base::Descriptor& socket : sockets_->connect(part.rank, part.addresses, part.secret)) {
+    part_.sockets.push_back(::dup(socket.number()));  // -1 of the own rank stays so
+  }
 }
 
 void BoardService::check_place(int chip, int bar) const {
@@ -282,6 +320,12 @@ bool BoardService::serve_one(Message& message) {
       break;
     case Kind::kMap:
       map(message);
+      break;
+    case Kind::kListen:
+      post_answer(listen());
+      break;
+    case Kind::kPart:
+      take_part(message);
       break;
     case Kind::kRead:
       post_answer(read(unpack<Read>(message.bytes)));

@@ -5,11 +5,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "socket/shared_memory.hpp"
 #include "tpu/board.hpp"
 #include "tpu/transport.hpp"
+#include "transport/sim/pod_part.hpp"
 #include "transport/worker/channel.hpp"
+#include "transport/worker/pod_sockets.hpp"
 #include "transport/worker/remote_memory.hpp"
 #include "transport/worker/run_watch.hpp"
 #include "transport/worker/worker_messages.hpp"
@@ -38,6 +42,8 @@ class BoardService {
   Message next();
   void attach(const Attach& attach);
   void map(const Message& message);
+  std::vector<std::byte> listen();
+  void take_part(const Message& message);
   std::vector<std::byte> read(const Read& read);
   void run(const Run& run);
   void watch(bool interrupted);
@@ -55,6 +61,9 @@ class BoardService {
   SimOptions sim_;  // what the board has
   int chips_ = 0;
   RemoteMemory memory_;
+  PodPart part_;
+  std::optional<base::SharedMemory> wires_;
+  std::optional<PodSockets> sockets_;
   std::unique_ptr<Transport> board_;
   std::unique_ptr<RunWatch> watch_;
   std::chrono::nanoseconds limit_{0};  // of the run

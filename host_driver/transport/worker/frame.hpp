@@ -18,7 +18,7 @@
 
 namespace tpu::driver::worker {
 
-inline constexpr uint16_t kProtocolVersion = 3;
+inline constexpr uint16_t kProtocolVersion = 4;
 inline constexpr size_t kHeadBytes = 32;
 inline constexpr size_t kMostFrameBytes = size_t{4} << 20;  ///< of a payload
 inline constexpr size_t kPieceBytes = size_t{1} << 20;      ///< of what is sent in pieces
@@ -36,6 +36,8 @@ enum class Kind : uint8_t {
   // Of the driver.
   kAttach,     ///< what its board must be
   kMap,        ///< host memory, with a descriptor
+  kListen,     ///< for the other workers of a pod
+  kPart,       ///< which boards of a pod it has; memory of the wires may come with a descriptor
   kRead,       ///< of a register
   kWrites,     ///< of registers
   kBlock,      ///< bytes that lie together
@@ -49,7 +51,7 @@ enum class Kind : uint8_t {
   kHandled,    ///< answers kMsi
   kDmaData,    ///< answers kDmaRead
   // Of the worker.
-  kAnswer,    ///< to kAttach, kRead, kRun, kCall, kClose
+  kAnswer,    ///< to kAttach, kListen, kRead, kRun, kCall, kClose
   kFailure,   ///< in place of an answer
   kMsi,       ///< an interrupt in a run
   kDmaRead,   ///< of host memory that is not mapped

@@ -123,6 +123,22 @@ struct Map {
   void visit_state(spec::Archive& a) { a(iova, bytes); }
 };
 
+/// Where the other workers of a pod can connect.
+struct Listens {
+  std::string address;
+  void visit_state(spec::Archive& a) { a(address); }
+};
+
+/// The boards of a pod that this worker has, and how the workers reach each other: memory of so
+/// many bytes, or the addresses of all.
+struct Part {
+  uint32_t rank = 0, ranks = 1;
+  uint64_t bytes = 0;
+  std::vector<std::string> addresses;
+  std::vector<std::byte> secret;
+  void visit_state(spec::Archive& a) { a(rank, ranks, bytes, addresses, secret); }
+};
+
 struct Read {
   int32_t chip = 0, bar = 0;
   uint64_t offset = 0;

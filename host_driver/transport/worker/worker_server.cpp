@@ -103,14 +103,10 @@ class Server {
 
   /// In a child, its exit code comes back.
   std::optional<int> run() {
-    spec::print("{}\n", address_.text);
-    std::fflush(stdout);
-    spec::print(stderr, "tpuboard serve: {} of {}: listens at {}\n",
-                options_.boards == 1 ? "a board" : fmt::format("{} boards", options_.boards),
-                options_.board.preset, address_.text);
+    tell_address();
     for (;;) {
       wait();
-      if (stopped()) {
+      if (stopped() || maker_is_gone()) {
         return std::nullopt;
       }
       take_notes();
@@ -123,6 +119,24 @@ class Server {
   }
 
  private:
+  void tell_address() const {
+    if (options_.maker >= 0) {
+      const char listens = 1;
+      ::send(options_.maker, &listens, sizeof listens, MSG_NOSIGNAL);
+      return;
+    }
+    spec::print("{}\n", address_.text);
+    std::fflush(stdout);
+    spec::print(stderr, "tpuboard serve: {} of {}: listens at {}\n",
+                options_.boards == 1 ? "a board" : fmt::format("{} boards", options_.boards),
+                options_.board.preset, address_.text);
+  }
+
+  bool maker_is_gone() const {
+    pollfd look{options_.maker, POLLIN, 0};
+    return options_.maker >= 0 && ::poll(&look, 1, 0) == 1;
+  }
+
   // A socket of the same name may be another worker's.
   using Place = std::pair<dev_t, ino_t>;
   static Place place_of(const std::string& path) {
@@ -142,7 +156,9 @@ class Server {
   }
 
   void wait() {
-    std::vector<pollfd> all = {{signals_.number(), POLLIN, 0}, {listener_.number(), POLLIN, 0}};
+    std::vector<pollfd> all = {{signals_.number(), POLLIN, 0},
+                               {listener_.number(), POLLIN, 0},
+                               {options_.maker, POLLIN, 0}};  // poll() passes over -1
     const bool full = Clock::now() < accepts_again_;
     if (full) {
       all[1].fd = -1;
@@ -366,6 +382,9 @@ class Server {
     arrivals_.clear();
     listener_ = base::Descriptor();
     signals_ = base::Descriptor();
+    if (options_.maker >= 0) {
+      ::close(options_.maker);
+    }
     ::sigprocmask(SIG_SETMASK, &signals_before_, nullptr);
     ::setpgid(0, 0);  // Ctrl-C is for the process that listens
   }

@@ -104,13 +104,16 @@ class WorkerDebugPort : public Transport {
 class WorkerTransport final : public WorkerDebugPort {
  public:
   WorkerTransport(const OpenOptions& options, const TransportRequest& request, HostMemory& memory,
-                  std::span<const SharedRange> shared, uint32_t firmware)
+                  std::span<const SharedRange> shared, uint32_t firmware, const WorkerPart& part)
       : WorkerDebugPort(options, memory, static_cast<size_t>(spec::chip_count(request.params))),
         chips_(static_cast<size_t>(spec::chip_count(request.params))) {
     if (link().is_local()) {
       for (const SharedRange& range : shared) {
         link().post(Kind::kMap, pack(Map{range.iova, range.bytes}), range.file);
       }
+    }
+    if (part.ranks > 1) {
+      send_part(part);
     }
     Attach attach;
     attach.numbers = board_numbers(request.params);
@@ -178,6 +181,17 @@ class WorkerTransport final : public WorkerDebugPort {
   }
 
  private:
+  void send_part(const WorkerPart& part) {
+    Part message{part.rank, part.ranks, part.bytes, {}, {}};
+    if (part.bytes == 0) {
+      const auto listens = unpack<Listens>(link().ask(Kind::kListen, {}));
+      WorkerPart::Addresses addresses = part.exchange(listens.address);
+      message.addresses = std::move(addresses.all);
+      message.secret = std::move(addresses.secret);
+    }
+    link().post(Kind::kPart, pack(std::move(message)), part.file);
+  }
+
   RunOutcome run_as(Run run, const InterruptHandler* handler) {
     run.limit_ns = limit_.count();
     Stopped stopped = link().run(run, handler);
@@ -197,8 +211,8 @@ std::unique_ptr<Transport> make_worker_transport(const OpenOptions& options,
                                                  const TransportRequest& request,
                                                  HostMemory& memory,
                                                  std::span<const SharedRange> shared,
-                                                 uint32_t firmware) {
-  return std::make_unique<WorkerTransport>(options, request, memory, shared, firmware);
+                                                 uint32_t firmware, const WorkerPart& part) {
+  return std::make_unique<WorkerTransport>(options, request, memory, shared, firmware, part);
 }
 
 }  // namespace tpu::driver

@@ -3,13 +3,33 @@
 // passes in between.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "src/memory/shared_range.hpp"
 #include "tpu/transport.hpp"
 
 namespace tpu::driver {
+
+/// Which boards of a pod a worker is to have, and how it reaches the other workers.
+struct WorkerPart {
+  uint32_t rank = 0;
+  uint32_t ranks = 1;
+  int file = -1;       ///< of memory that all of them map, so many `bytes`
+  uint64_t bytes = 0;  ///< 0: they have connections
+  /// Takes the address at which this worker listens, and returns those of all by rank, and their
+  /// secret: when all have come.
+  struct Addresses {
+    std::vector<std::string> all;
+    std::vector<std::byte> secret;
+  };
+  std::function<Addresses(const std::string& own)> exchange{};
+};
 
 /// `shared`: what the worker can map of the memory, where it is on this host. `firmware`: checksum
 /// of the image that will run. Throws Error: Unavailable, and what the worker refuses with.
@@ -17,6 +37,6 @@ std::unique_ptr<Transport> make_worker_transport(const OpenOptions& options,
                                                  const TransportRequest& request,
                                                  HostMemory& memory,
                                                  std::span<const SharedRange> shared,
-                                                 uint32_t firmware);
+                                                 uint32_t firmware, const WorkerPart& part = {});
 
 }  // namespace tpu::driver

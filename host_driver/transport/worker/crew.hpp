@@ -1,0 +1,51 @@
+// Threads that make the same call to all workers of a pod at the same time, and where they meet
+// within it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "sync/mutex.hpp"
+
+namespace tpu::driver::worker {
+
+class Crew {
+ public:
+  /// The caller of all() is one of the `ranks`.
+  explicit Crew(size_t ranks);
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+  ~Crew();
+
+  /// Calls with each rank and returns when all calls have; what each has thrown, by rank.
+  std::vector<std::exception_ptr> all(const std::function<void(size_t rank)>& call);
+
+  /// Within all(): comes back in all ranks when all have come. `come` is called in each of them,
+  /// one after the other, and `last` behind the last one; all get what it returns. False when a
+  /// call has ended by an exception.
+  bool meet(const std::function<void()>& come, const std::function<bool()>& last);
+
+ private:
+  void work(size_t rank);
+  void perform(size_t rank);
+
+  const size_t ranks_;
+  base::Mutex mutex_;
+  base::CondVar turn_;
+  const std::function<void(size_t)>* call_ TPU_GUARDED_BY(mutex_) = nullptr;
+  uint64_t number_ TPU_GUARDED_BY(mutex_) = 0;  // of the call
+  size_t running_ TPU_GUARDED_BY(mutex_) = 0;
+  bool ends_ TPU_GUARDED_BY(mutex_) = false;
+  std::vector<std::exception_ptr> errors_ TPU_GUARDED_BY(mutex_);
+  bool failed_ TPU_GUARDED_BY(mutex_) = false;
+  size_t met_ TPU_GUARDED_BY(mutex_) = 0;
+  uint64_t meeting_ TPU_GUARDED_BY(mutex_) = 0;
+  bool result_ TPU_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tpu::driver::worker

@@ -1,0 +1,468 @@
+#include "transport/worker/pod_transport.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "board/board_loader.hpp"
+#include "board/pod_part.hpp"
+#include "socket/shared_memory.hpp"
+#include "tpu/error.hpp"
+#include "transport/worker/address.hpp"
+#include "transport/worker/crew.hpp"
+#include "transport/worker/local_workers.hpp"
+#include "transport/worker/pod_options.hpp"
+#include "transport/worker/token.hpp"
+#include "transport/worker/worker_transport.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using namespace worker;  // NOLINT(google-build-using-namespace)
+
+struct PodOfWorkers {
+  std::unique_ptr<LocalWorkers> own;  // null: they were there
+  std::vector<std::string> addresses;
+};
+
+// Which worker has what.
+class Places {
+ public:
+  Places(const spec::BoardParams& params, uint32_t ranks)
+      : boards_(static_cast<uint32_t>(spec::board_count(params))),
+        ranks_(ranks),
+        per_chip_(static_cast<size_t>(params.board.cores_per_chip)) {
+    for (uint32_t chip = 0; chip < spec::chip_count(params); ++chip) {
+      const auto board = static_cast<uint32_t>(spec::board_of_chip(params, chip));
+      rank_of_chip_.push_back(spec::rank_of_board(board, boards_, ranks));
+    }
+  }
+  uint32_t ranks() const { return ranks_; }
+  size_t chips() const { return rank_of_chip_.size(); }
+  size_t cores() const { return chips() * per_chip_; }
+  uint32_t of_chip(int chip) const {
+    if (chip < 0 || static_cast<size_t>(chip) >= chips()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("chip {}: the pod has the chips 0 to {}", chip, chips() - 1));
+    }
+    return rank_of_chip_[static_cast<size_t>(chip)];
+  }
+  uint32_t of_core(size_t core) const { return rank_of_chip_[core / per_chip_]; }
+  std::string boards_text(uint32_t rank) const {
+    uint32_t first = 0;
+    while (spec::rank_of_board(first, boards_, ranks_) != rank) {
+      ++first;
+    }
+    uint32_t last = first;
+    while (last + 1 < boards_ && spec::rank_of_board(last + 1, boards_, ranks_) == rank) {
+      ++last;
+    }
+    return first == last ? fmt::format("board {}", first)
+                         : fmt::format("boards {} to {}", first, last);
+  }
+
+ private:
+  const uint32_t boards_;
+  const uint32_t ranks_;
+  const size_t per_chip_;
+  std::vector<uint32_t> rank_of_chip_;
+};
+
+template <class T>
+void add_all(std::vector<T>& to, std::vector<T> from) {
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+class PodDebugPort : public Transport {
+ public:
+  PodDebugPort(PodOfWorkers workers, const spec::BoardParams& params)
+      : workers_(std::move(workers)),
+        places_(params, static_cast<uint32_t>(workers_.addresses.size())),
+        crew_(workers_.addresses.size()) {}
+
+  void host_prepares(bool begins) override {
+    for (const auto& part : parts_) {
+      part->host_prepares(begins);
+    }
+  }
+  void name_launch(uint32_t launch_id, const std::shared_ptr<const exe::ExecutableT>& program,
+                   uint64_t trace_context) override {
+    for (const auto& part : parts_) {
+      part->name_launch(launch_id, program, trace_context);
+    }
+  }
+  std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads) override {
+    return parts_.front()->thread_forecast(threads);
+  }
+  std::optional<uint32_t> debug_read(int device, uint32_t address) override {
+    return part_of_core(device).debug_read(device, address);
+  }
+  bool debug_write(int device, uint32_t address, uint32_t value) override {
+    return part_of_core(device).debug_write(device, address, value);
+  }
+  std::vector<OpTally> take_op_times(uint32_t launch_id) override {
+    std::map<uint32_t, OpTally> sums;
+    for (const auto& part : parts_) {
+      for (const OpTally& tally : part->take_op_times(launch_id)) {
+        OpTally& sum = sums[tally.op_id];
+        sum.op_id = tally.op_id;
+        sum.cycles += tally.cycles;
+        sum.busy_cycles += tally.busy_cycles;
+        sum.commands += tally.commands;
+      }
+    }
+    std::vector<OpTally> all;
+    for (const auto& [op, sum] : sums) {
+      all.push_back(sum);
+    }
+    return all;
+  }
+
+  TransportStats stats() override {
+    std::vector<TransportStats> each;
+    for (const auto& part : parts_) {
+      each.push_back(part->stats());
+    }
+    TransportStats all;
+    by_core(each, all, &TransportStats::hart_instructions);
+    by_core(each, all, &TransportStats::run_cycles);
+    by_core(each, all, &TransportStats::counters);
+    by_core(each, all, &TransportStats::times);
+    by_core(each, all, &TransportStats::places);
+    by_core(each, all, &TransportStats::harts);
+    by_core(each, all, &TransportStats::faults);
+    for (TransportStats& one : each) {
+      all.lockstep_tiles += one.lockstep_tiles;
+      all.lockstep_semaphores += one.lockstep_semaphores;
+      all.lockstep_transfers += one.lockstep_transfers;
+      all.lockstep_mismatches += one.lockstep_mismatches;
+      all.lockstep_text += one.lockstep_text;
+      add_work(all.profile, one.profile);
+      if (one.hbm_host_bytes) {
+        all.hbm_host_bytes = all.hbm_host_bytes.value_or(0) + *one.hbm_host_bytes;
+      }
+      add_all(all.waits, std::move(one.waits));
+      add_all(all.watchdog_waits, std::move(one.watchdog_waits));
+      all.waits_text += one.waits_text;
+    }
+    return all;
+  }
+
+ protected:
+  Places& places() { return places_; }
+  Crew& crew() { return crew_; }
+  std::vector<std::unique_ptr<Transport>>& parts() { return parts_; }
+  const PodOfWorkers& workers() const { return workers_; }
+
+ private:
+  Transport& part_of_core(int device) {
+    if (device < 0 || static_cast<size_t>(device) >= places_.cores()) {
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("core {}: the pod has the cores 0 to {}",
+                                                           device, places_.cores() - 1));
+    }
+    return *parts_[places_.of_core(static_cast<size_t>(device))];
+  }
+
+  // Each part has its cores in ascending order; nothing is known of all when one part says nothing.
+  template <class T>
+  void by_core(std::vector<TransportStats>& each, TransportStats& all,
+               std::vector<T> TransportStats::*list) const {
+    std::vector<size_t> next(each.size());
+    std::vector<T> found;
+    for (size_t core = 0; core < places_.cores(); ++core) {
+      const uint32_t rank = places_.of_core(core);
+      std::vector<T>& from = each[rank].*list;
+      if (next[rank] >= from.size()) {
+        return;
+      }
+      found.push_back(std::move(from[next[rank]++]));
+    }
+    all.*list = std::move(found);
+  }
+
+  static void add_work(std::vector<HostWorkTime>& to, const std::vector<HostWorkTime>& from) {
+    for (const HostWorkTime& work : from) {
+      const auto same = std::ranges::find(to, work.name, &HostWorkTime::name);
+      if (same == to.end()) {
+        to.push_back(work);
+        continue;
+      }
+      same->seconds += work.seconds;
+      same->count += work.count;
+      same->amount += work.amount;
+      same->bytes += work.bytes;
+    }
+  }
+
+  PodOfWorkers workers_;
+  Places places_;
+  std::vector<std::unique_ptr<Transport>> parts_;
+  Crew crew_;
+};
+
+class PodTransport final : public PodDebugPort {
+ public:
+  PodTransport(PodOfWorkers all, const OpenOptions& options, const TransportRequest& request,
+               HostMemory& memory, std::span<const SharedRange> shared, uint32_t firmware)
+      : PodDebugPort(std::move(all), request.params) {
+    const uint32_t ranks = places().ranks();
+    TransportRequest asked = request;
+    if (workers().own != nullptr) {
+      asked.sim = {};  // they have been made with the options
+    }
+    const bool local = std::ranges::all_of(workers().addresses, [](const std::string& address) {
+      return read_address(address).is_local();
+    });
+    std::optional<base::SharedMemory> wires;
+    if (local) {
+      wires.emplace(base::SharedMemory::create(spec::pod_memory_bytes(ranks)));
+    }
+    WorkerPart::Addresses addresses{std::vector<std::string>(ranks), random_secret()};
+    parts().resize(ranks);
+    together([&](size_t rank) {
+      OpenOptions one = options;
+      one.connect = workers().addresses[rank];
+      WorkerPart part{static_cast<uint32_t>(rank), ranks};
+      if (wires) {
+        part.file = wires->file();
+        part.bytes = wires->bytes().size();
+      }
+      part.exchange = [&](const std::string& own) {
+        if (!crew().meet([&] { addresses.all[rank] = own; }, [] { return true; })) {
+          throw Error(ErrorCode::kUnavailable, "another process of the pod did not start");
+        }
+        return addresses;
+      };
+      parts()[rank] = make_worker_transport(one, asked, memory, shared, firmware, part);
+    });
+  }
+
+  uint32_t read32(int chip, int bar, uint64_t offset) override {
+    const uint32_t owner = places().of_chip(chip);
+    uint32_t value = 0;
+    together([&](size_t rank) {
+      const uint32_t read = parts()[rank]->read32(chip, bar, offset);
+      if (rank == owner) {
+        value = read;
+      }
+    });
+    return value;
+  }
+  void write32(int chip, int bar, uint64_t offset, uint32_t value) override {
+    part_of(chip).write32(chip, bar, offset, value);
+  }
+  void write32_many(std::span<const RegisterWrite> writes) override {
+    std::vector<std::vector<RegisterWrite>> each(parts().size());
+    for (const RegisterWrite& write : writes) {
+      each[places().of_chip(write.chip)].push_back(write);
+    }
+    for (size_t rank = 0; rank < each.size(); ++rank) {
+      if (!each[rank].empty()) {
+        parts()[rank]->write32_many(each[rank]);
+      }
+    }
+  }
+  void write_block(int chip, int bar, uint64_t offset, std::span<const std::byte> data) override {
+    part_of(chip).write_block(chip, bar, offset, data);
+  }
+
+  RunOutcome run() override {
+    return run_all([](Transport& part) { return part.run(); });
+  }
+  RunOutcome run_handling(const InterruptHandler& handler) override {
+    if (!handler) {
+      return run();
+    }
+    return run_all([&](Transport& part) {
+      return part.run_handling([&](const PausedRun& run) { return meet(run, handler); });
+    });
+  }
+  RunOutcome run_until(uint64_t cycle) override {
+    return run_all([&](Transport& part) { return part.run_until(cycle); });
+  }
+  void limit_run(std::chrono::nanoseconds limit) override {
+    for (const auto& part : parts()) {
+      part->limit_run(limit);
+    }
+  }
+  void interrupt() override { parts().front()->interrupt(); }
+  uint64_t now() override { return parts().front()->now(); }
+
+  std::vector<ConsoleLine> take_console() override {
+    std::vector<ConsoleLine> lines;
+    for (const auto& part : parts()) {
+      add_all(lines, part->take_console());
+    }
+    return lines;
+  }
+  std::string change_sim(const SimOptions& sim) override {
+    check_part(sim, "sim");
+    std::string text;
+    for (const auto& part : parts()) {
+      text += part->change_sim(sim);
+    }
+    return text;
+  }
+  void log_commands(const std::optional<spec::MemoryLook>& /*look*/) override {
+    throw Error(ErrorCode::kUnimplemented,
+                "boards in several processes do not record commands; open the pod in one process");
+  }
+  void visit_state(spec::Archive& /*archive*/) override {
+    throw Error(ErrorCode::kUnimplemented,
+                "a pod in several processes has no snapshots; open it in one process");
+  }
+  std::string close() override {
+    std::vector<std::string> texts(parts().size());
+    together([&](size_t rank) { texts[rank] = parts()[rank]->close(); });
+    std::string all;
+    for (const std::string& text : texts) {
+      all += text;
+    }
+    return all;
+  }
+
+ private:
+  Transport& part_of(int chip) { return *parts()[places().of_chip(chip)]; }
+
+  // The processes have stopped in one cycle, and the handler sees all that came in it.
+  bool meet(const PausedRun& run, const InterruptHandler& handler) {
+    return crew().meet(
+        [&] {
+          msi_.resize(places().chips());
+          for (size_t chip = 0; chip < std::min(run.msi.size(), msi_.size()); ++chip) {
+            msi_[chip] |= run.msi[chip];
+          }
+          has_console_ = has_console_ || run.has_console;
+        },
+        [&] {
+          const std::vector<uint32_t> msi = std::exchange(msi_, {});
+          const bool console = std::exchange(has_console_, false);
+          return handler({msi, run.now, run.quiescent, console});
+        });
+  }
+
+  template <class Call>
+  RunOutcome run_all(Call call) {
+    std::vector<RunOutcome> each(parts().size());
+    msi_.clear();
+    has_console_ = false;
+    together([&](size_t rank) { each[rank] = call(*parts()[rank]); });
+    RunOutcome all = std::move(each.front());
+    for (size_t rank = 1; rank < each.size(); ++rank) {
+      for (size_t chip = 0; chip < each[rank].msi.size(); ++chip) {
+        all.msi[chip] |= each[rank].msi[chip];
+      }
+      all.expired = all.expired || each[rank].expired;
+      add_all(all.console, std::move(each[rank].console));
+    }
+    return all;
+  }
+
+  static bool is_witness(const std::string& message) {
+    return message.starts_with("the other boards") || message.starts_with("another process");
+  }
+
+  void end_part(size_t rank) {
+    try {
+      if (parts()[rank] != nullptr) {
+        parts()[rank]->close();
+      }
+    } catch (const Error&) {
+      // It has ended.
+    }
+  }
+
+  // An error of one part is that of all: the others notice that its process ends.
+  void together(const std::function<void(size_t rank)>& call) {
+    if (!lost_.empty()) {
+      throw Error(ErrorCode::kUnavailable, lost_);
+    }
+    const std::vector<std::exception_ptr> errors = crew().all([&](size_t rank) {
+      try {
+        call(rank);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kUnavailable) {
+          end_part(rank);
+        }
+        throw;
+      }
+    });
+    std::optional<Error> first;
+    for (uint32_t rank = 0; rank < errors.size(); ++rank) {
+      if (!errors[rank]) {
+        continue;
+      }
+      try {
+        std::rethrow_exception(errors[rank]);
+      } catch (const Error& error) {
+        // Those that are there tell of the one that is not.
+        const bool witness = is_witness(error.message());
+        if (!first || (!witness && is_witness(first->message()))) {
+          first.emplace(error.code(),
+                        witness ? error.message()
+                                : fmt::format("{} of the pod: {}", places().boards_text(rank),
+                                              error.message()));
+        }
+      }
+    }
+    if (first) {
+      lost_ = first->message();
+      throw Error(*first);
+    }
+  }
+
+  std::string lost_;
+  std::vector<uint32_t> msi_;  // of those that have come to a meeting
+  bool has_console_ = false;
+};
+
+}  // namespace
+
+std::vector<std::string> addresses_of(const std::string& connect) {
+  std::vector<std::string> addresses;
+  for (size_t from = 0; from <= connect.size();) {
+    const size_t end = std::min(connect.find(',', from), connect.size());
+    addresses.push_back(connect.substr(from, end - from));
+    from = end + 1;
+  }
+  return addresses;
+}
+
+std::unique_ptr<Transport> make_pod_transport(const OpenOptions& options,
+                                              const TransportRequest& request, HostMemory& memory,
+                                              std::span<const SharedRange> shared,
+                                              uint32_t firmware) {
+  const auto boards = static_cast<size_t>(spec::board_count(request.params));
+  PodOfWorkers workers;
+  if (options.connect.empty()) {
+    workers.addresses.resize(static_cast<size_t>(options.board_processes));
+  } else if (options.board_processes != 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "OpenOptions::board_processes and OpenOptions::connect: expected one of them; the "
+                "list of addresses says how many processes there are");
+  } else {
+    workers.addresses = addresses_of(options.connect);
+  }
+  const size_t ranks = workers.addresses.size();
+  if (ranks > boards || ranks > kMostRanks) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: expected at most {} processes, one for each board of {}, found {}",
+                            options.connect.empty() ? "OpenOptions::board_processes"
+                                                    : "OpenOptions::connect",
+                            std::min<size_t>(boards, kMostRanks), options.preset, ranks));
+  }
+  check_part(request.sim, options.transport);
+  if (options.connect.empty()) {
+    workers.own = std::make_unique<LocalWorkers>(options, options.board_processes);
+    std::ranges::fill(workers.addresses, workers.own->address());
+  }
+  return std::make_unique<PodTransport>(std::move(workers), options, request, memory, shared,
+                                        firmware);
+}
+
+}  // namespace tpu::driver

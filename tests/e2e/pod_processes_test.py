@@ -1,0 +1,178 @@
+"""Boards of a pod in several processes: equal bits and cycles in 1, 2 and 4 processes, with 1 and 8 host threads, a
+process that is killed is named and nothing hangs or stays behind, and what needs one process is rejected.
+
+Programs: a step of the perceptron of examples/mnist_mlp, of a small convnet, one collective of each kind on two boards;
+a step of the perceptron on v3_32. `workers`: the perceptron on workers that were there. `kill`: processes that end at
+random moments. `reject`: options.
+TPUBOARD_TEST_KILLS=100 kills so many.
+
+Usage: pod_processes_test.py --bin DIR --program NAME
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import jax_reference as reference
+import order_test
+import pods_test
+from pods_test import TWO_BOARDS
+
+KILLS = 3
+PROCESSES = {str(TWO_BOARDS): (1, 2), "v3_32": (1, 2, 4)}
+SECONDS = 60  # within which a run ends after a process of it was killed
+
+
+def prepare(tools: Path, folder: Path, name: str) -> tuple[str, Path, list[str]]:
+    """Board, executable and inputs of a program."""
+    board = str(TWO_BOARDS)
+    if name in order_test.PROGRAMS:
+        graph, arrays = order_test.PROGRAMS[name]()
+    else:
+        import boards_test  # noqa: PLC0415, has another example's module
+
+        board = "v3_32"
+        program, arrays = boards_test.training_step(boards_test.Bench(tools, board, folder))
+        graph = program.mlir_module_serialized
+    source, exe = folder / "p.mlirbc", folder / "p.tpuexe"
+    source.write_bytes(graph)
+    subprocess.run([tools / "tpuc", source, "-o", exe, "--board", board], check=True)
+    return board, exe, reference.save_inputs(folder, arrays)
+
+
+def check_equal(tools: Path, folder: Path, name: str) -> list[str]:
+    """What differs between numbers of processes, and of host threads."""
+    board, exe, inputs = prepare(tools, folder, name)
+    kinds = ((1, ""), (8, ""), (1, "--no-data"))
+    runs = [(count, threads, data) for count in PROCESSES[board] for threads, data in kinds]
+    found = {}
+    for count, threads, data in runs:
+        options = ["--board", board, "--processes", str(count), "--threads", str(threads), *data.split()]
+        found[count, threads, data] = pods_test.determinism_test.figures(tools, exe, inputs, folder, options)
+    cycles = {run["sim_cycles"] for run in found.values()}
+    digests = {run["digest"] for (_, _, data), run in found.items() if not data}
+    print(f"{name}: cycles {cycles}, digests {digests}")
+    return [] if len(cycles) == len(digests) == 1 else [f"{name}: cycles {cycles}, digests {digests}"]
+
+
+def check_workers(tools: Path, folder: Path) -> list[str]:
+    """What differs when workers that were there share the pod, over sockets and over shared memory."""
+    board, exe, inputs = prepare(tools, folder, "mlp")
+    expected = pods_test.determinism_test.figures(tools, exe, inputs, folder, ["--board", board])
+    token = folder / "token"
+    wrong = []
+    for kind in ("unix", "tcp"):
+        workers, addresses = [], []
+        for number in range(2):
+            listen = ["--listen", f"unix:{folder}/{number}"] if kind == "unix" else [
+                "--listen", "tcp:127.0.0.1:0", "--token", str(token)]
+            workers.append(subprocess.Popen([tools / "tpuboard", "serve", *listen, "--board", board],
+                                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+            addresses.append(workers[-1].stdout.readline().strip())
+        options = ["--board", board, "--connect", ",".join(addresses)]
+        options += ["--connect-token", str(token)] if kind == "tcp" else []
+        try:
+            for threads in (1, 2):  # the second run finds the workers as the first one left them
+                found = pods_test.determinism_test.figures(tools, exe, inputs, folder, options)
+                if any(found[key] != expected[key] for key in ("sim_cycles", "digest")):
+                    wrong.append(f"{kind}, run {threads}: {found['sim_cycles']} cycles, {found['digest']}; one process "
+                                 f"has {expected['sim_cycles']}, {expected['digest']}")
+            seed = subprocess.run([tools / "tpuboard", "devices", *options, "--board", "v3_32"], capture_output=True,
+                                  text=True, check=False, timeout=SECONDS)
+            if seed.returncode == 0 or "the worker has" not in seed.stderr:
+                wrong.append(f"{kind}: another board: {seed.stderr}")
+        finally:
+            for worker in workers:
+                worker.terminate()
+                worker.wait()
+    return wrong
+
+
+def children_of(pid: int) -> list[int]:
+    """All processes that a process has started, and that these have."""
+    try:
+        direct = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [each for child in direct for each in (int(child), *children_of(int(child)))]
+
+
+def check_kills(tools: Path, folder: Path) -> list[str]:
+    """What goes wrong when a process of a pod, or the program itself, is killed at a random moment."""
+    board, exe, inputs = prepare(tools, folder, "v3_32")
+    command = [str(tools / "tpuboard"), "run", str(exe), *inputs, "--out-dir", str(folder), "--board", board,
+               "--processes", "4", "--steps", "1000000"]
+    chance = random.Random(7)
+    for number in range(int(os.environ.get("TPUBOARD_TEST_KILLS", KILLS))):
+        run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        family: list[int] = []
+        begin = time.monotonic()
+        while len(family) < 5 and time.monotonic() - begin < SECONDS:  # one that listens, four with boards
+            time.sleep(0.01)
+            family = children_of(run.pid)
+        time.sleep(chance.random() * 3)
+        victim = run.pid if number % 3 == 2 else chance.choice(family[1:])
+        os.kill(victim, signal.SIGKILL)
+        try:
+            _, errors = run.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            return [f"kill {number}: the run hangs"]
+        deadline = time.monotonic() + SECONDS
+        while any(Path(f"/proc/{pid}").exists() for pid in family) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        left = [pid for pid in family if Path(f"/proc/{pid}").exists()]
+        named = victim == run.pid or (run.returncode > 0 and "of the pod" in errors and str(victim) in errors)
+        print(f"kill {number} of {'the program' if victim == run.pid else 'a worker'}: {errors.strip()[-300:]}")
+        if left or not named:
+            return [f"kill {number} of {victim}: code {run.returncode}, left {left}: {errors}"]
+    return []
+
+
+def check_rejected(tools: Path, folder: Path) -> list[str]:
+    """What is accepted though it needs one process, or rejected in other words."""
+    cases = {
+        ("--board", "v3_32", "--processes", "5"): "expected at most 4 processes",
+        ("--board", "v3_8", "--processes", "2"): "expected at most 1 processes",
+        ("--board", "v3_32", "--processes", "2", "--check"): "--check: this needs all boards of the pod in one process",
+        ("--board", "v3_32", "--processes", "2", "--trace", "t.txt"): "--trace: this needs all boards",
+        ("--board", "v3_32", "--processes", "2", "--transport", "null"): "--transport: boards in several processes",
+        ("--board", "v3_32", "--processes", "2", "--connect", "unix:/x"): "expected one of them",
+        ("--board", "v3_32", "--connect", "unix:/x,tcp:"): "address 'tcp:'",
+    }
+    wrong = []
+    for options, text in cases.items():
+        done = subprocess.run([tools / "tpuboard", "devices", *options], capture_output=True, text=True, cwd=folder,
+                              check=False, timeout=SECONDS)
+        if done.returncode == 0 or text not in done.stderr:
+            wrong.append(f"{' '.join(options)}: code {done.returncode}: {done.stderr}")
+    return wrong
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=Path, required=True)
+    parser.add_argument("--program", choices=[*order_test.PROGRAMS, "v3_32", "workers", "kill", "reject"],
+                        required=True)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        checks = {"workers": check_workers, "kill": check_kills, "reject": check_rejected}
+        wrong = (checks[args.program](args.bin, folder) if args.program in checks
+                 else check_equal(args.bin, folder, args.program))
+    for problem in wrong:
+        print(f"FAILED {problem}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
