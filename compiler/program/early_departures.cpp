@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bitset>
 #include <map>
+#include <unordered_map>
 
 #include "command/operands.hpp"
 #include "command/vpu_footprint.hpp"
@@ -54,6 +55,15 @@ Registers registers_of(const Listing& listing, const Command& command) {
   registers.reset(0);
   return registers;
 }
+
+// Items that a command passes at most: those behind which it would be sent are issued long before.
+constexpr size_t kFarthest = 1 << 14;
+
+// What a command of the listing uses, computed once.
+struct Used {
+  Registers registers;
+  std::vector<MemRange> ranges;
+};
 
 // Items of an exchange that move together: a command, and the instructions in front of it.
 struct Group {
@@ -150,16 +160,26 @@ class Departures {
              !group.writes.test(insn->rs1) && !group.writes.test(insn->rs2);
     }
     const Command* command = command_at(i);
-    if (command == nullptr || command->queue() == spec::Queue::kDmaRemote ||
-        (registers_of(listing_, *command) & group.writes).any()) {
+    if (command == nullptr || command->queue() == spec::Queue::kDmaRemote) {
       return false;
     }
-    const std::vector<MemRange> ranges = memory_ranges(listing_, *command);
+    const Used& used = used_by(i, *command);
+    if ((used.registers & group.writes).any()) {
+      return false;
+    }
     return std::ranges::none_of(group.ranges, [&](const MemRange& mine) {
-      return std::ranges::any_of(ranges, [&](const MemRange& other) {
+      return std::ranges::any_of(used.ranges, [&](const MemRange& other) {
         return (mine.write || other.write) && ranges_overlap(mine, other);
       });
     });
+  }
+
+  const Used& used_by(size_t i, const Command& command) const {
+    const auto [at, fresh] = used_.try_emplace(i);
+    if (fresh) {
+      at->second = {registers_of(listing_, command), memory_ranges(listing_, command)};
+    }
+    return at->second;
   }
 
   void raise(std::vector<Group> groups) {
@@ -184,6 +204,7 @@ class Departures {
   }
 
   size_t highest(const Group& group, size_t from, size_t limit) const {
+    limit = std::max(limit, from - std::min(from, kFarthest));
     while (from > limit && may_pass(group, from - 1)) {
       --from;
     }
@@ -224,6 +245,7 @@ class Departures {
   Listing& listing_;
   const std::set<uint32_t>& exchanges_;
   std::map<size_t, std::vector<std::pair<size_t, size_t>>> raised_;  // items, by their place
+  mutable std::unordered_map<size_t, Used> used_;                    // by item
 };
 
 }  // namespace

@@ -102,6 +102,7 @@ class LateArrivals {
         arrival.send = sends.front();
         sends.pop_front();
       }
+      reach(i);
       return;
     }
     if (!held_.empty()) {
@@ -117,18 +118,21 @@ class LateArrivals {
 
   // Arrivals in bytes that are needed there, in the queue that needs them.
   void put_before(const std::vector<MemRange>& ranges, spec::Queue queue) {
+    if (!touches_any(ranges)) {
+      return;
+    }
     std::vector<bool> due(held_.size());
     for (size_t h = 0; h < held_.size(); ++h) {
       due[h] = touches(held_[h], ranges);
+    }
+    if (std::ranges::find(due, true) == due.end()) {
+      return;
     }
     // Those in front of it in its channel come with it.
     for (size_t h = held_.size(); h-- > 0;) {
       for (size_t earlier = 0; due[h] && earlier < h; ++earlier) {
         due[earlier] = due[earlier] || held_[earlier].semaphore == held_[h].semaphore;
       }
-    }
-    if (std::ranges::find(due, true) == due.end()) {
-      return;
     }
     std::vector<Arrival> left;
     for (size_t h = 0; h < held_.size(); ++h) {
@@ -139,6 +143,28 @@ class LateArrivals {
       }
     }
     held_ = std::move(left);
+    reaches_.clear();
+    for (const Arrival& arrival : held_) {
+      reach(arrival.item);
+    }
+  }
+
+  // One range around those of all arrivals in a memory: most commands touch none of them.
+  void reach(int item) {
+    for (const MemRange& window : command_at(item).windows) {
+      const auto [at, fresh] = reaches_.try_emplace({window.space, window.slot}, window);
+      if (!fresh) {
+        at->second.lo = std::min(at->second.lo, window.lo);
+        at->second.hi = std::max(at->second.hi, window.hi);
+      }
+    }
+  }
+
+  bool touches_any(const std::vector<MemRange>& ranges) const {
+    return std::ranges::any_of(ranges, [this](const MemRange& range) {
+      const auto at = reaches_.find({range.space, range.slot});
+      return at != reaches_.end() && range.lo < at->second.hi && at->second.lo < range.hi;
+    });
   }
 
   bool touches(const Arrival& arrival, const std::vector<MemRange>& ranges) const {
@@ -154,6 +180,7 @@ class LateArrivals {
       put(arrival, spec::Queue::kVpu);
     }
     held_.clear();
+    reaches_.clear();
   }
 
   void put(const Arrival& arrival, spec::Queue queue) {
@@ -204,11 +231,12 @@ class LateArrivals {
   Listing& listing_;
   const int channels_from_;
   int first_remote_;
-  std::vector<int> place_;                                 // of the items of before
-  std::vector<int> order_;                                 // of the items
-  std::vector<Arrival> held_;                              // in their order
-  std::map<int, std::deque<int>> sends_;                   // not yet awaited, by semaphore
-  std::map<std::pair<int, spec::Queue>, int> semaphores_;  // of arrivals outside the vector queue
+  std::vector<int> place_;                                   // of the items of before
+  std::vector<int> order_;                                   // of the items
+  std::vector<Arrival> held_;                                // in their order
+  std::map<std::pair<spec::Space, int>, MemRange> reaches_;  // of them, by memory
+  std::map<int, std::deque<int>> sends_;                     // not yet awaited, by semaphore
+  std::map<std::pair<int, spec::Queue>, int> semaphores_;    // of arrivals outside the vector queue
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace tpu::compiler {
@@ -149,6 +150,23 @@ TEST(EarlyDepartures, NumbersOfItemsFollow) {
   l.append(std::move(arrival));
   depart_early(l, {kExchange});
   EXPECT_EQ(std::get<Command>(l.items.back()).implies, std::vector<int>{2});
+}
+
+// The walk upwards has an end, in listings of any length.
+TEST(EarlyDepartures, PassABoundedNumberOfItems) {
+  constexpr int kMany = 20'000;
+  Listing l;
+  l.append(on(Queue::kDmaOut, bytes(0, 64, true), kStore));
+  for (int i = 0; i < kMany; ++i) {
+    l.append(on(Queue::kMxu0, bytes(4096, 4160, false), kOther));
+  }
+  credit(l);
+  send(l, 0);
+  depart_early(l, {kExchange});
+  const std::vector<uint32_t> all = ids(l);
+  const auto sent = std::ranges::find(all, kExchange) - all.begin();
+  EXPECT_GT(sent, 1);
+  EXPECT_LT(sent, kMany);
 }
 
 }  // namespace
