@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 namespace tpu::compiler {
 
@@ -95,6 +96,7 @@ Piece make_piece(const View& view, const Dims& start, const Dims& count, bool ex
     p.dims.insert(p.dims.begin(), {count[l], view.stride[l], p.elements});
     p.elements *= count[l];
   }
+  p.dims = merged(std::move(p.dims));
   return p;
 }
 

@@ -168,11 +168,13 @@ std::optional<Followers> find_followers(const KernelProgram& program, const Kern
 }
 
 // Sums that nobody else reads take memory only if the epilogue cannot work on blocks, and so does
-// what passes from one epilogue to another.
+// what passes from one epilogue to another. To add them again changes nothing.
 void add_inner_values(Residency& memory, const Kernel& k) {
   const auto add_read = [&](const Value* v) {
     Buffer& b = memory.add(v);
-    b.reads.insert(b.reads.begin(), k.order);
+    if (b.reads.empty() || b.reads.front() != k.order) {
+      b.reads.insert(b.reads.begin(), k.order);
+    }
   };
   if (k.contract().after.empty()) {
     return;

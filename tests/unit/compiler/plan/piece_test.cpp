@@ -34,6 +34,14 @@ TEST(Piece, HolesStayWhereTheSlotHasRoomForThem) {
   EXPECT_EQ(make_piece(view, {0, 0}, {8, 16}, false, 0, full).elements, 7 * 20 + 16);
 }
 
+// Dimensions that follow each other without holes are one run.
+TEST(Piece, NeighboursAreOneRun) {
+  const Piece piece = make_piece(view_of({100'000, 512, 1}), {0, 0, 0}, {4, 16, 512}, true);
+  ASSERT_EQ(piece.dims.size(), 2u);
+  EXPECT_EQ(piece.dims[1].n, 16 * 512);
+  EXPECT_EQ(piece.stride, (Dims{16 * 512, 512, 1}));
+}
+
 TEST(Piece, EveryTileFitsTheSlotOfTheLargestOne) {
   std::mt19937 random(20261129);
   const auto below = [&](int64_t end) {
