@@ -22,12 +22,14 @@ bool is_power_of_two(const Value* v) {
 
 }  // namespace
 
-ControlFacts::ControlFacts(const Module& module, int64_t table_words, bool results_in_loops)
+ControlFacts::ControlFacts(const Module& module, int64_t table_words,
+                           const std::set<const Op*>* without_results)
     : classes_(module),
       budget_(table_words),
       stacks_(module, SlotNumbers(*module.main), budget_),
-      result_stacks_(results_in_loops ? ResultStacks(module, SlotNumbers(*module.main), budget_)
-                                      : ResultStacks()) {
+      result_stacks_(without_results == nullptr ? ResultStacks()
+                                                : ResultStacks(module, SlotNumbers(*module.main),
+                                                               budget_, *without_results)) {
   const Uses uses = compute_uses(module.main->body);
   walk(module.main->body, [&](const Op& op) {
     const auto loop = counted_loop(op);

@@ -22,10 +22,10 @@ inline constexpr int kScalarOps = 64;
 
 class ControlFacts {
  public:
-  // `table_words`: of SMEM, for the slots that loops take one by one, of arguments and, if
-  // `results_in_loops`, of results.
+  // `table_words`: of SMEM, for the slots that loops take one by one, of arguments and, unless
+  // `without_results` is null, of results of the program that loops outside of it write.
   explicit ControlFacts(const Module& module, int64_t table_words = 0,
-                        bool results_in_loops = false);
+                        const std::set<const Op*>* without_results = nullptr);
 
   // Loops whose trip count is known and whose last counter value nobody reads.
   const CountedLoop* counted(const Op& op) const;

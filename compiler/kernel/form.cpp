@@ -586,7 +586,7 @@ class RegionFusion : public Fusion {
 
 KernelProgram form_kernels(const Module& module, const FormOptions& options) {
   return RegionFusion(module, module.main->body,
-                      ControlFacts(module, options.table_words, options.results_in_loops), nullptr,
+                      ControlFacts(module, options.table_words, options.without_results), nullptr,
                       {}, options)
       .run();
 }

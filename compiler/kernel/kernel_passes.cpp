@@ -74,7 +74,7 @@ constexpr PassRow kPasses[] = {
     {"form", 7,
      [](KernelProgram& p, KernelContext& c, PassLog&) {
        p = form_kernels(c.module, {c.piece, c.bucket_bytes, c.least_memory, !c.one_result,
-                                   slot_table_words(c.board.core.smem_kib), c.results_in_loops});
+                                   slot_table_words(c.board.core.smem_kib), &c.without_results});
      }},
     {"one_result", 1,
      [](KernelProgram& p, KernelContext& c, PassLog&) {
@@ -177,13 +177,16 @@ double kernel_pass_weight() {
 KernelProgram run_kernel_passes(KernelContext& context, const KernelPassOptions& options) {
   KernelProgram program;
   run_pass_list(program, kernel_passes(context), options);
-  if (context.results_in_loops && !may_write_results_in_loops(*context.module.main, program)) {
-    context.results_in_loops = false;
+  for (;;) {  // each time with more loops, of which there are few
+    const std::set<const Op*> without = loops_without_results(*context.module.main, program);
+    if (without.empty()) {
+      return program;
+    }
+    context.without_results.insert(without.begin(), without.end());
     context.sharded = {};
     program = {};
     run_pass_list(program, kernel_passes(context), options);
   }
-  return program;
 }
 
 KernelProgram make_kernels(const Module& module, const spec::BoardParams& board) {

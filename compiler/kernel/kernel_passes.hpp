@@ -34,7 +34,8 @@ struct KernelContext {
   bool early_exchanges = true;   // kernels run beside exchanges
   bool pieced_exchanges = true;  // and products beside pieces of them
   bool host_beside = true;       // kernels run beside transfers with the host's memory
-  bool results_in_loops = true;  // loops write results of the program (result_stacks.hpp)
+  // Loops that do not write results of the program; others may (result_stacks.hpp).
+  std::set<const Op*> without_results = {};
   bool shard_updates = false;
   bool only_faster = false;  // updates are sharded only where the board gains by it
   ShardReport sharded = {};  // what shard_update did
@@ -76,7 +77,8 @@ struct FormOptions {
   bool updates_apart = true;
   // Of SMEM, for the slots that loops take one by one: of arguments, and of results.
   int64_t table_words = 0;
-  bool results_in_loops = false;
+  // Loops that do not write results of the program; null: none does.
+  const std::set<const Op*>* without_results = nullptr;
 };
 KernelProgram form_kernels(const Module& module, const FormOptions& options);
 

@@ -85,14 +85,14 @@ std::vector<int64_t> layers_of(const Op& update, const Op& loop, const CountedLo
 
 }  // namespace
 
-ResultStacks::ResultStacks(const Module& module, const SlotNumbers& slots,
-                           SlotTableBudget& budget) {
+ResultStacks::ResultStacks(const Module& module, const SlotNumbers& slots, SlotTableBudget& budget,
+                           const std::set<const Op*>& without) {
   const Function& main = *module.main;
   const Uses uses = compute_uses(main.body);
   for (const auto& op : main.body.ops) {
     const auto counted = counted_loop(*op);
-    if (!counted || counted->first != 0 || counted->step != 1 || counted->trips == 0 ||
-        uses.contains(op->result(counted->index))) {
+    if (without.contains(op.get()) || !counted || counted->first != 0 || counted->step != 1 ||
+        counted->trips == 0 || uses.contains(op->result(counted->index))) {
       continue;
     }
     for (size_t i = 0; i < op->results.size(); ++i) {
@@ -170,7 +170,8 @@ bool reads_in_time(const Kernel& k, const std::map<const Value*, size_t>& overwr
 
 }  // namespace
 
-bool may_write_results_in_loops(const Function& main, const KernelProgram& program) {
+std::set<const Op*> loops_without_results(const Function& main, const KernelProgram& program) {
+  std::set<const Op*> found;
   for (const Kernel& loop : program.kernels) {
     if (loop.kind != KernelClass::kWhile || !loop.control().counted) {
       continue;
@@ -186,10 +187,10 @@ bool may_write_results_in_loops(const Function& main, const KernelProgram& progr
       }
     });
     if (!fits) {
-      return false;
+      found.insert(loop.ops[0]);
     }
   }
-  return true;
+  return found;
 }
 
 }  // namespace tpu::compiler

@@ -18,7 +18,9 @@ namespace tpu::compiler {
 class ResultStacks {
  public:
   ResultStacks() = default;
-  ResultStacks(const Module& module, const SlotNumbers& slots, SlotTableBudget& budget);
+  // `without`: loops of main that make their stacks.
+  ResultStacks(const Module& module, const SlotNumbers& slots, SlotTableBudget& budget,
+               const std::set<const Op*>& without);
 
   // Numbers of the results that the update writes, one in each iteration; null: it updates another
   // array.
@@ -34,8 +36,8 @@ class ResultStacks {
   std::set<size_t> written_;
 };
 
-// A result that takes the memory of a donated argument is written in a loop. True if the argument
-// is read neither behind the loop nor in later iterations.
-bool may_write_results_in_loops(const Function& main, const KernelProgram& program);
+// A result that takes the memory of a donated argument is written in a loop, and the argument is
+// read behind the loop or in later iterations: loops of main in which results must not be written.
+std::set<const Op*> loops_without_results(const Function& main, const KernelProgram& program);
 
 }  // namespace tpu::compiler
