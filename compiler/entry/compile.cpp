@@ -2,6 +2,7 @@
 #include "entry/compile.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "board/board_loader.hpp"
@@ -103,22 +104,48 @@ bool has_host_memory(const Region& region) {
   });
 }
 
-// With exchanges in pieces beside products, if the estimate says that this is faster.
+// Nothing: it is too long, or needs more HBM than there is.
+std::optional<exe::ExecutableT> generate_if_it_fits(const Module& module,
+                                                    const spec::BoardParams& board,
+                                                    const CompileOptions& options,
+                                                    const Watchers& watchers) {
+  try {
+    return generate(module, board, options, watchers);
+  } catch (const ProgramTooLong&) {
+    return std::nullopt;
+  } catch (const HbmExhausted&) {
+    return std::nullopt;
+  }
+}
+
+// With exchanges in pieces beside products, if the estimate says that this is faster. Pieces need
+// more commands and more HBM than whole exchanges: each way may be the only one that fits.
 exe::ExecutableT generate_faster(const Module& module, const spec::BoardParams& board,
                                  const CompileOptions& options, const Watchers& watchers) {
+  CompileOptions whole = options;
+  whole.pieced_exchanges = false;
+  if (!options.pieced_exchanges || !has_exchange(module.main->body)) {
+    return generate(module, board, options, watchers);
+  }
   Watchers of_pieces = watchers;
   bool pieced = false;
   of_pieces.pieced = &pieced;
-  exe::ExecutableT e = generate(module, board, options, of_pieces);
-  if (!pieced) {
-    return e;
+  std::optional<exe::ExecutableT> e;
+  try {
+    e = generate(module, board, options, of_pieces);
+  } catch (const ProgramTooLong&) {
+    if (!pieced) {
+      throw;
+    }
+    return generate(module, board, whole, watchers);
   }
-  CompileOptions whole = options;
-  whole.pieced_exchanges = false;
+  if (!pieced) {
+    return *std::move(e);
+  }
   whole.dump = nullptr;
-  exe::ExecutableT other = generate(module, board, whole, {watchers.progress});
-  if (e.estimated_cycles < other.estimated_cycles) {
-    return e;
+  const auto other = generate_if_it_fits(module, board, whole, {watchers.progress});
+  if (!other || e->estimated_cycles < other->estimated_cycles) {
+    return *std::move(e);
   }
   whole.dump = options.dump;  // again, for those who listen
   return generate(module, board, whole, watchers);
@@ -283,13 +310,27 @@ std::vector<std::string> stages() {
   return names;
 }
 
-Compiled compile(Module module, const spec::BoardParams& board, const CompileOptions& options) {
+namespace {
+
+// A program whose loops gather for the next iteration, and that is too long so, or does not fit.
+struct PipelinedTooLarge {};
+
+enum class LoopGathers : uint8_t {
+  kInTheirIteration,
+  kPipelined,
+  kPipelinedIfItFits  // throws PipelinedTooLarge
+};
+
+Compiled compile_module(Module module, const spec::BoardParams& board,
+                        const CompileOptions& options, LoopGathers gathers) {
   if (const std::string why = contradiction(options); !why.empty()) {
     throw Error(why);
   }
   Compiled out;
+  bool pipelined = false;
   const GraphPasses all = compile_passes(
       {.rules = rules_of(options.style),
+       .pipelined = gathers == LoopGathers::kInTheirIteration ? nullptr : &pipelined,
        .finite = options.watch_finite ? &out.report.finite : nullptr,
        .keep_values = options.keep_values,
        .rolled = options.roll_layers == RollLayers::kOn && !options.keep_values ? &out.report.rolled
@@ -326,7 +367,18 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
     code.update_sharding = UpdateSharding::kOff;  // cores would keep parts of what they update
   }
   std::vector<std::string> loop_copies;
-  out.executable = generate_in_loops(module, board, code, {&progress, report, &loop_copies});
+  const bool may_give_up = pipelined && gathers == LoopGathers::kPipelinedIfItFits;
+  code.fit = code.fit && !may_give_up;  // values computed again cost more than such gathers save
+  try {
+    out.executable = generate_in_loops(module, board, code, {&progress, report, &loop_copies});
+  } catch (const Error& e) {
+    const bool too_large = dynamic_cast<const HbmExhausted*>(&e) != nullptr ||
+                           dynamic_cast<const ProgramTooLong*>(&e) != nullptr;
+    if (may_give_up && too_large) {
+      throw PipelinedTooLarge{};
+    }
+    throw;
+  }
   out.report.moved = std::move(module.moved);
   out.report.graph = std::move(module);
   out.report.unsharded = why_unsharded(out.executable, board, code);
@@ -336,9 +388,21 @@ Compiled compile(Module module, const spec::BoardParams& board, const CompileOpt
   return out;
 }
 
+}  // namespace
+
+Compiled compile(Module module, const spec::BoardParams& board, const CompileOptions& options) {
+  return compile_module(std::move(module), board, options, LoopGathers::kPipelined);
+}
+
 Compiled compile(const std::function<Module()>& import, const spec::BoardParams& board,
                  const CompileOptions& options) {
-  const auto attempt = [&](const CompileOptions& how) { return compile(import(), board, how); };
+  const auto attempt = [&](const CompileOptions& how) {
+    try {
+      return compile_module(import(), board, how, LoopGathers::kPipelinedIfItFits);
+    } catch (const PipelinedTooLarge&) {
+      return compile_module(import(), board, how, LoopGathers::kInTheirIteration);
+    }
+  };
   if (options.roll_layers != RollLayers::kAuto) {
     return attempt(options);
   }

@@ -100,9 +100,13 @@ const GraphPasses& compile_passes() {
 
 GraphPasses compile_passes(const GraphOptions& options) {
   GraphPasses passes = compile_passes();
-  if (!options.rules.overlap_kernels) {  // nothing would run beside the gathers
-    passes.replace({"pipelined_gathers", [](Module&) {}});
-  }
+  // Nothing would run beside the gathers where kernels do not overlap.
+  bool* const pipelined = options.rules.overlap_kernels ? options.pipelined : nullptr;
+  passes.replace({"pipelined_gathers", [pipelined](Module& m) {
+                    if (pipelined != nullptr) {
+                      *pipelined = pipeline_gathers(m);
+                    }
+                  }});
   // What is watched or kept is so in the graph of one core, before ops change their form.
   if (options.finite != nullptr) {
     passes.insert_after("dce", {"finite_watch", [finite = options.finite](Module& m) {

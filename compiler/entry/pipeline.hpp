@@ -26,6 +26,8 @@ const GraphPasses& compile_passes();
 // What a compilation asks for beyond them: each is a pass of its own.
 struct GraphOptions {
   StyleRules rules;
+  // Loops gather for the next iteration; told here if there is one that does. Null: none does.
+  bool* pipelined = nullptr;
   FiniteWatch* finite = nullptr;  // watched values are told here; null: nothing is watched
   bool keep_values = false;
   std::vector<RolledLayers>* rolled = nullptr;  // equal layers become loops, told here; null: none

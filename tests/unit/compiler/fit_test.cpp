@@ -87,5 +87,37 @@ TEST(Fit, MoreThanACoreHasIsRejected) {
   }
 }
 
+// An array that travels beside kernels has memory for longer than one that the core waits for.
+TEST(Fit, TransfersThatTheCoreWaitsForNeedLess) {
+  const auto compiled_offload = [](const CompileOptions& options) {
+    GraphBuilder b;
+    const Type type{Elem::kF32, {kRows, kWidth}};
+    Value* x = b.arg(type);
+    const HostAttrs attrs{1, -1, type, true, false};
+    Value* away = b.op(Kind::kTanh, {x}, type);
+    b.region().append(Kind::kSend, {away}, {}, attrs, unknown_loc());
+    Value* y = b.op(Kind::kTanh, {away}, type);
+    DotAttrs dot;
+    dot.lhs_contract = {1};
+    dot.rhs_contract = {0};
+    for (int layer = 0; layer < 6; ++layer) {
+      y = b.op(Kind::kDotGeneral, {y, b.arg({Elem::kF32, {kWidth, kWidth}})}, type, dot);
+    }
+    Value* back = b.region().append(Kind::kRecv, {}, {type}, attrs, unknown_loc())->result();
+    b.done({b.op(Kind::kAdd, {y, back}, type)});
+    return compile(std::move(b.module()), spec::load_board("v3_8"), options).executable;
+  };
+  const exe::ExecutableT beside = compiled_offload({});
+  CompileOptions options;
+  options.host_beside = false;
+  const exe::ExecutableT waiting = compiled_offload(options);
+  EXPECT_EQ(beside.host_calls.size(), 4u);
+  EXPECT_EQ(waiting.host_calls.size(), 2u);
+  ASSERT_LT(needed(waiting), needed(beside));
+  options.host_beside = true;
+  options.hbm_bytes = needed(waiting);
+  EXPECT_EQ(compiled_offload(options).image, waiting.image);
+}
+
 }  // namespace
 }  // namespace tpu::compiler
