@@ -359,14 +359,14 @@ std::string joined_key(const Programs& programs, const std::vector<int>& cores) 
 
 // Compiled, or from the folder of the cache. To read and to join the programs, which the arguments
 // need in either case, takes little of a compilation.
-std::shared_ptr<const exe::ExecutableT> joined_executable(const std::string& key,
-                                                          compiler::Module module,
-                                                          const compiler::CompileOptions& options) {
+std::shared_ptr<const exe::ExecutableT> joined_executable(
+    const std::string& key, const std::function<compiler::Module()>& join,
+    const compiler::CompileOptions& options) {
   if (auto kept = program_cache().find(key)) {
     return std::make_shared<exe::ExecutableT>(std::move(*kept));
   }
-  compiler::Compiled made = of_compiler(
-      [&] { return compiler::compile(std::move(module), ProcessBoard::params(), options); });
+  compiler::Compiled made =
+      of_compiler([&] { return compiler::compile(join, ProcessBoard::params(), options); });
   auto executable = std::make_shared<exe::ExecutableT>(std::move(made.executable));
   program_cache().keep(key, *executable);
   return executable;
@@ -397,8 +397,12 @@ JoinedPrograms join_programs(const Programs& programs, const std::vector<int>& c
   compiler::JoinedReplicas made =
       of_compiler([&] { return compiler::joined_program(artifacts, options.import); });
   JoinedPrograms joined;
-  joined.executable =
-      joined_executable(joined_key(programs, options.cores), std::move(made.module), options);
+  bool first = true;
+  const auto join = [&] {  // once more for a program that is too long
+    return std::exchange(first, false) ? std::move(made.module)
+                                       : compiler::joined_program(artifacts, options.import).module;
+  };
+  joined.executable = joined_executable(joined_key(programs, options.cores), join, options);
   for (const auto& passed : made.arguments) {
     auto& arguments = joined.arguments.emplace_back();
     for (size_t slot = 0; slot < passed.size(); ++slot) {
