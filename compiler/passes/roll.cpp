@@ -503,6 +503,21 @@ class Roller {
   std::vector<RolledLayers> rolled_;
 };
 
+// Of repeats that are layers: what repeats otherwise may be a part of their tails.
+std::unordered_set<const Op*> ops_of_layers(const Region& main, const std::vector<Op*>& list,
+                                            const std::vector<Repeat>& repeats) {
+  const Uses uses = compute_uses(main);
+  const Stacks none;
+  std::unordered_set<const Op*> ops;
+  for (const Repeat& repeat : repeats) {
+    if (RepeatedLayers(list, repeat, none, kFewestLayers).plan(uses).empty()) {
+      ops.insert(list.begin() + static_cast<ptrdiff_t>(repeat.first),
+                 list.begin() + static_cast<ptrdiff_t>(repeat.end()));
+    }
+  }
+  return ops;
+}
+
 }  // namespace
 
 std::vector<RolledLayers> roll_layers(Module& module, PassLog* log) {
@@ -513,11 +528,7 @@ std::vector<RolledLayers> roll_layers(Module& module, PassLog* log) {
     list = listed(main);
     repeats = repeats_of(list);
   }
-  std::unordered_set<const Op*> runs;
-  for (const Repeat& repeat : repeats) {
-    runs.insert(list.begin() + static_cast<ptrdiff_t>(repeat.first),
-                list.begin() + static_cast<ptrdiff_t>(repeat.end()));
-  }
+  const std::unordered_set<const Op*> runs = ops_of_layers(main, list, repeats);
   Roller roller(main, log);
   for (const Repeat& repeat : repeats) {
     roller.roll(list, repeat, runs);
