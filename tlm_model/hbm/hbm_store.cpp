@@ -2,7 +2,9 @@
 #include "hbm/hbm_store.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 
 namespace tpu::model {
@@ -25,19 +27,25 @@ static_assert(kHbmPageBytes == uint64_t{1} << PageSet::kPageShift);
 
 HbmStore::HbmStore(PagePool& pool, uint64_t bytes)
     : pool_(pool),
-      table_(bytes / kHbmPageBytes, nullptr),
-      home_(table_.size() / PagePool::kBlockPages + 1, PagePool::kNoHome) {
+      pages_(bytes / kHbmPageBytes),
+      table_(static_cast<HbmPage**>(std::calloc(std::max<uint64_t>(pages_, 1), sizeof(HbmPage*)))),
+      home_(pages_ / PagePool::kBlockPages + 1, PagePool::kNoHome) {
+  if (table_ == nullptr) {
+    throw std::bad_alloc();
+  }
   pool_.stores().push_back(this);
 }
 
 HbmStore::~HbmStore() {
   std::erase(pool_.stores(), this);
-  for (HbmPage* page : table_) {
+  for (HbmPage* page : std::span(table_.get(), end_)) {
     if (page != nullptr) {
       pool_.drop_owner(page);
     }
   }
 }
+
+void HbmStore::Free::operator()(HbmPage** table) const { std::free(table); }
 
 void HbmStore::read(uint64_t address, std::span<uint8_t> data) const {
   for_each_page(
@@ -48,30 +56,33 @@ void HbmStore::read(uint64_t address, std::span<uint8_t> data) const {
 }
 
 void HbmStore::write(uint64_t address, std::span<const uint8_t> data) {
-  for_each_page(address, data.size(),
-                [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
-                  const uint8_t* source = data.data() + done;
-                  const bool whole = part == kHbmPageBytes;
-                  // Zeros (fresh optimiser state, arguments of a timing-only run) need no memory of
-                  // the host.
-                  if ((whole || table_[page] == nullptr) &&
-                      std::memcmp(source, pool_.zero_page(), part) == 0) {
-                    drop(page);
-                    return;
-                  }
-                  if (whole && share_equal(page, source)) {
-                    return;
-                  }
-                  const uint64_t run = (data.size() - done - 1) / kHbmPageBytes + 1;
-                  std::memcpy(writable(page, whole, run) + offset, source, part);
-                });
+  for_each_page(
+      address, data.size(), [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
+        const uint8_t* source = data.data() + done;
+        const bool whole = part == kHbmPageBytes;
+        // Zeros (fresh optimiser state, arguments of a timing-only run) need no memory of
+        // the host.
+        if ((whole || table_[page] == nullptr) &&
+            std::memcmp(source, pool_.zero_page(), part) == 0) {
+          drop(page);
+          return;
+        }
+        if ((whole || table_[page] == nullptr) && share_equal(page, offset, {source, part})) {
+          return;
+        }
+        const uint64_t run = (data.size() - done - 1) / kHbmPageBytes + 1;
+        std::memcpy(writable(page, whole, run) + offset, source, part);
+      });
 }
 
-bool HbmStore::share_equal(uint64_t page, const uint8_t* contents) {
+bool HbmStore::share_equal(uint64_t page, uint64_t offset, std::span<const uint8_t> part) {
+  const uint64_t end = offset + part.size();
   for (const HbmStore* store : pool_.stores()) {
-    HbmPage* const other = page < store->table_.size() ? store->table_[page] : nullptr;
+    HbmPage* const other = page < store->end_ ? store->table_[page] : nullptr;
     if (other == nullptr || other == table_[page] || other->write_pins != 0 ||
-        std::memcmp(other->data, contents, kHbmPageBytes) != 0) {
+        std::memcmp(other->data + offset, part.data(), part.size()) != 0 ||
+        std::memcmp(other->data, pool_.zero_page(), offset) != 0 ||
+        std::memcmp(other->data + end, pool_.zero_page(), kHbmPageBytes - end) != 0) {
       continue;
     }
     take(page, other);
@@ -130,7 +141,7 @@ void HbmStore::take(uint64_t page, HbmPage* shared) {
     ++shared->owners;
   }
   drop(page);
-  table_[page] = shared;
+  set(page, shared);
 }
 
 void HbmStore::pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite) {
@@ -199,8 +210,9 @@ bool HbmStore::cleared(const PageSet::Pin& pin) const {
 }
 
 void HbmStore::visit_state(spec::Archive& archive, PageNumbers& numbers) {
-  uint64_t count = static_cast<uint64_t>(std::count_if(
-      table_.begin(), table_.end(), [](const HbmPage* page) { return page != nullptr; }));
+  const std::span<HbmPage* const> known(table_.get(), end_);
+  uint64_t count = static_cast<uint64_t>(
+      std::ranges::count_if(known, [](const HbmPage* page) { return page != nullptr; }));
   archive(count);
   if (archive.loading()) {
     for (; count > 0; --count) {
@@ -208,7 +220,7 @@ void HbmStore::visit_state(spec::Archive& archive, PageNumbers& numbers) {
     }
     return;
   }
-  for (uint64_t index = 0; index < table_.size(); ++index) {
+  for (uint64_t index = 0; index < end_; ++index) {
     if (table_[index] != nullptr) {
       save_page(index, table_[index], archive, numbers);
     }
@@ -229,7 +241,7 @@ void HbmStore::load_page(spec::Archive& archive, PageNumbers& numbers) {
   uint64_t index = 0;
   uint64_t number = 0;
   archive(index, number);
-  if (index >= table_.size() || table_[index] != nullptr || number > numbers.pages.size()) {
+  if (index >= pages_ || table_[index] != nullptr || number > numbers.pages.size()) {
     throw spec::ArchiveError("damaged page table of HBM: invalid or repeated entry of page " +
                              std::to_string(index));
   }
@@ -240,7 +252,7 @@ void HbmStore::load_page(spec::Archive& archive, PageNumbers& numbers) {
   } else {
     ++numbers.pages[number]->owners;
   }
-  table_[index] = numbers.pages[number];
+  set(index, numbers.pages[number]);
 }
 
 bool HbmStore::present(uint64_t address, uint64_t bytes) const {
@@ -277,7 +289,7 @@ HbmPage* HbmStore::make(uint64_t page, bool zeroed, uint64_t run) {
 const HbmPage* HbmStore::newest(uint64_t page) const {
   const HbmPage* found = nullptr;
   for (const HbmStore* store : pool_.stores()) {
-    const HbmPage* const each = page < store->table_.size() ? store->table_[page] : nullptr;
+    const HbmPage* const each = page < store->end_ ? store->table_[page] : nullptr;
     if (each != nullptr && (found == nullptr || each->version > found->version)) {
       found = each;
     }
@@ -288,7 +300,7 @@ const HbmPage* HbmStore::newest(uint64_t page) const {
 uint8_t* HbmStore::writable(uint64_t page, bool overwrite, uint64_t run) {
   HbmPage*& entry = table_[page];
   if (entry == nullptr) {
-    entry = make(page, !overwrite, run);
+    set(page, make(page, !overwrite, run));
   } else if (entry->owners > 1 || entry->left ||
              entry->holds > 0) {  // others read it, or jobs of one who left it
     HbmPage* own = make(page, false, run);

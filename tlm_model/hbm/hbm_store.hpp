@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,7 +23,7 @@ class HbmStore {
   HbmStore(const HbmStore&) = delete;
   HbmStore& operator=(const HbmStore&) = delete;
 
-  uint64_t bytes() const { return static_cast<uint64_t>(table_.size()) * kHbmPageBytes; }
+  uint64_t bytes() const { return pages_ * kHbmPageBytes; }
 
   void read(uint64_t address, std::span<uint8_t> data) const;
   // Pages of zero are dropped, or not made; what another store of the pool has in the same place is
@@ -79,12 +80,24 @@ class HbmStore {
   // A page for place `page` of the table.
   HbmPage* make(uint64_t page, bool zeroed, uint64_t run);
   const HbmPage* newest(uint64_t page) const;
-  // Makes page `page` that of another store that has this contents there, if there is one.
-  bool share_equal(uint64_t page, const uint8_t* contents);
+  // Makes page `page` that of another store that has `part` from `offset` on there, and zeros else,
+  // if there is one.
+  bool share_equal(uint64_t page, uint64_t offset, std::span<const uint8_t> part);
   void take(uint64_t page, HbmPage* shared);  // null: one that is absent
 
+  struct Free {
+    void operator()(HbmPage** table) const;
+  };
+  void set(uint64_t page, HbmPage* entry) {
+    table_[page] = entry;
+    end_ = page < end_ ? end_ : page + 1;
+  }
+
   PagePool& pool_;
-  std::vector<HbmPage*> table_;
+  const uint64_t pages_;
+  // By page. Parts that were never set take no memory of the host: a pod has thousands of tables.
+  std::unique_ptr<HbmPage*[], Free> table_;
+  uint64_t end_ = 0;            // no page from here on was ever there
   std::vector<uint32_t> home_;  // by block of pages: where in the pool it lies if nothing is there
 };
 

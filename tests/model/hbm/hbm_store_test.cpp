@@ -195,6 +195,29 @@ TEST(HbmStore, WholePagesThatAnotherStoreHasAreShared) {
   a.unpin(set);
 }
 
+// The end of an image, say, that all cores load.
+TEST(HbmStore, PartsOfPagesThatAnotherStoreHasAreShared) {
+  PagePool pool;
+  HbmStore a(pool, 4 * kHbmPageBytes), b(pool, 4 * kHbmPageBytes), c(pool, 4 * kHbmPageBytes);
+  std::vector<uint8_t> data(1000, 7);
+  for (HbmStore* store : {&a, &b}) {
+    store->write(kHbmPageBytes + 40, data);
+  }
+  EXPECT_EQ(pool.pages_in_use(), 1U);
+  EXPECT_EQ(a.version(kHbmPageBytes), b.version(kHbmPageBytes));
+  c.write(kHbmPageBytes + 41, data);  // elsewhere
+  EXPECT_EQ(pool.pages_in_use(), 2U);
+  data[0] = 9;
+  b.write(kHbmPageBytes + 40, data);
+  std::vector<uint8_t> read(1000);
+  a.read(kHbmPageBytes + 40, read);
+  EXPECT_EQ(read[0], 7);
+  b.read(kHbmPageBytes + 40, read);
+  EXPECT_EQ(read, data);
+  b.read(kHbmPageBytes, std::span(read).first(40));
+  EXPECT_EQ(std::vector<uint8_t>(read.begin(), read.begin() + 40), std::vector<uint8_t>(40, 0));
+}
+
 TEST(HbmStore, VersionsTellOfWritesAndPages) {
   PagePool pool;
   HbmStore a(pool, 8 * kPage);
