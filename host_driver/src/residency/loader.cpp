@@ -127,10 +127,11 @@ std::shared_ptr<Residence> Loader::make_resident(LoadedProgram& program) {
   }
   take_memory(program, *residence);
   take_ids(*residence);  // nothing is sent before all of it is there
+  const auto image = staged_image(program.exe);
   for (Residence::Part& part : residence->parts) {
     const Operations::Submission load_op(operations_, fmt::format("loading {}", program.exe.name));
     part.ready = load_op.op()->event;
-    send_program(program, part, load_op.op());
+    send_program(program, part, image, load_op.op());
     send_constants(program, part, load_op.op());
   }
   health_.check_unbroken();
@@ -184,12 +185,18 @@ void Loader::take_ids(Residence& residence) {
   }
 }
 
+// All cores read it there.
+std::shared_ptr<StagingRange> Loader::staged_image(const exe::ExecutableT& exe) {
+  auto image = memory_.stage_now(exe.image.size());
+  std::memcpy(image->bytes().data(), exe.image.data(), exe.image.size());
+  return image;
+}
+
 // LOAD_PROGRAM to one core. The image is one transfer, since its CRC is that of all of it.
 void Loader::send_program(const LoadedProgram& program, Residence::Part& part,
+                          const std::shared_ptr<StagingRange>& image,
                           const std::shared_ptr<Operation>& op) {
   const exe::ExecutableT& exe = program.exe;
-  const auto image = memory_.stage_now(exe.image.size());
-  std::memcpy(image->bytes().data(), exe.image.data(), exe.image.size());
   auto command = std::make_shared<Command>();
   command->device = part.device;
   command->writes = {part.code};
@@ -227,6 +234,7 @@ void Loader::load_again(const std::vector<int>& devices) {
     if (!program->residence) {
       continue;
     }
+    std::shared_ptr<StagingRange> image;
     for (Residence::Part& part : program->residence->parts) {
       // What the core has not loaded yet is sent again as all that was lost.
       if (!*part.loaded ||
@@ -235,7 +243,8 @@ void Loader::load_again(const std::vector<int>& devices) {
       }
       const Operations::Submission load_op(operations_,
                                            fmt::format("loading {} again", program->exe.name));
-      send_program(*program, part, load_op.op());
+      image = image != nullptr ? image : staged_image(program->exe);
+      send_program(*program, part, image, load_op.op());
     }
   }
 }

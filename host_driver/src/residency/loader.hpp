@@ -65,7 +65,9 @@ class Loader {
   void await_load(const Residence& residence) TPU_REQUIRES(board_lock);
   void take_memory(const LoadedProgram& program, Residence& residence) TPU_REQUIRES(board_lock);
   void take_ids(Residence& residence) TPU_REQUIRES(board_lock);
+  std::shared_ptr<StagingRange> staged_image(const exe::ExecutableT& exe) TPU_REQUIRES(board_lock);
   void send_program(const LoadedProgram& program, Residence::Part& part,
+                    const std::shared_ptr<StagingRange>& image,
                     const std::shared_ptr<Operation>& op) TPU_REQUIRES(board_lock);
   void send_constants(const LoadedProgram& program, const Residence::Part& part,
                       const std::shared_ptr<Operation>& op) TPU_REQUIRES(board_lock);
