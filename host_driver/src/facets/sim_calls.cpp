@@ -11,7 +11,8 @@
 namespace tpu::driver {
 namespace {
 
-constexpr double kTimeLimitSeconds = 60;  // OpenOptions::time_limit
+constexpr double kTimeLimitSeconds = 60;  // OpenOptions::time_limit, of so many cores; with more
+constexpr double kUsualCores = 32;        // of them a step takes the host longer
 
 }  // namespace
 
@@ -32,7 +33,9 @@ LaunchClock SimCalls::clock_of(const SimOptions& sim, std::optional<double> time
     return unit.second.starts_with("rtl") || unit.second.starts_with("lockstep");
   });
   const bool any_time = verilog || !sim.verilog.empty() || !sim.gdb.empty();
-  const double limit = time_limit.value_or(any_time ? 0 : kTimeLimitSeconds);
+  const double usual =
+      kTimeLimitSeconds * std::max(1.0, static_cast<double>(devices_) / kUsualCores);
+  const double limit = time_limit.value_or(any_time ? 0 : usual);
   if (!(limit >= 0)) {
     throw Error(
         ErrorCode::kInvalidArgument,
