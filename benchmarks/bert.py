@@ -8,7 +8,7 @@ jax.shard_map (lax.pmean of loss and gradients), or the step of one core. 110 mi
 Arguments: leaves of (params, optimiser state), tokens i32[cores*batch,length], positions and labels
 i32[cores*batch,masked], seed u32[2]; results: the new leaves, loss f32[]. State is donated.
 
-Needs tests/requirements.txt. Usage: bert.py --out FILE.mlirbc [--cores 1|8] [--batch N] [--layers N] [--features N]
+Needs tests/requirements.txt. Usage: bert.py --out FILE.mlirbc [--cores N] [--batch N] [--layers N] [--features N]
 [--heads N] [--inside N] [--vocabulary N] [--length N] [--dropout RATE]
 """
 

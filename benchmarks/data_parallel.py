@@ -1,4 +1,4 @@
-"""Export of training steps that run on 8 cores, each with its share of the batch (jax.shard_map)."""
+"""Export of training steps that run on many cores, each with its share of the batch (jax.shard_map)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,20 @@ CORES = 8
 AXIS = "data"  # of collectives in a step
 
 
+def devices(cores: int) -> np.ndarray:
+    """As many devices of the host, which computes nothing; before anything else asks for them."""
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={max(cores, CORES)}"
+    found = jax.devices()
+    if len(found) < cores:
+        raise SystemExit(f"JAX has started with {len(found)} devices, before {cores} were asked for")
+    return np.array(found[:cores])
+
+
 def export_step(step: Callable, state: tuple, batch: tuple, alike: tuple = (),
-                platform: str = "tpu") -> jax.export.Exported:
+                platform: str = "tpu", cores: int = CORES) -> jax.export.Exported:
     """`step(*state, *batch, *alike)` of one core; state (donated) and `alike` are the same on all cores, `batch` holds
     the examples of all. Arguments are shapes."""
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:CORES]), (AXIS,))
+    mesh = jax.sharding.Mesh(devices(cores), (AXIS,))
     specs = (*[P()] * len(state), *[P(AXIS)] * len(batch), *[P()] * len(alike))
     cut = jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)
     donated = tuple(range(len(state)))

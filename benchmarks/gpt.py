@@ -12,7 +12,7 @@ With --generate PROMPT: leaves of params, prompts i32[cores*batch,PROMPT] -> tok
 takes a token at a time through the blocks, whose keys and values stay in a cache, and appends the likeliest next one.
 It ends when all sequences of a core have the end token (the last of the vocabulary), which fills the rest of them.
 
-Needs tests/requirements.txt. Usage: gpt.py --out FILE.mlirbc [--generate PROMPT] [--cores 1|8] [--batch N]
+Needs tests/requirements.txt. Usage: gpt.py --out FILE.mlirbc [--generate PROMPT] [--cores N] [--batch N]
 [--layers N] [--features N] [--heads N] [--inside N] [--vocabulary N] [--length N] [--dropout RATE]
 """
 
@@ -23,12 +23,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from data_parallel import devices
 from network import AXIS, Sizes, add_options, export_step, from_options, make_step  # sets up JAX
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
@@ -156,7 +156,7 @@ def export_generate(config: Config, prompt: int, batch: int, cores: int, end: in
     (params, _), _ = shapes_of(config, make_optimizer(), 1)
     generate = make_generate(config, end)
     if cores > 1:
-        mesh = jax.sharding.Mesh(np.array(jax.devices()[:cores]), (AXIS,))
+        mesh = jax.sharding.Mesh(devices(cores), (AXIS,))
         generate = jax.shard_map(generate, mesh=mesh, in_specs=(P(), P(AXIS)), out_specs=P(AXIS), check_vma=False)
     prompts = jax.ShapeDtypeStruct((cores * batch, prompt), jnp.int32)
     return jax.export.export(jax.jit(generate, keep_unused=True), platforms=[platform])(params, prompts)

@@ -1,29 +1,22 @@
 """What the programs of attention networks (bert.py, gpt.py) share: sizes with their options and checks, and the export
-of a training step of one core or of eight."""
+of a training step of one core or of many."""
 
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-os.environ["JAX_PLATFORMS"] = "cpu"
+from data_parallel import AXIS, devices  # sets up JAX
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-# Source locations in the artifact: names without the folders of one machine.
-jax.config.update("jax_hlo_source_file_canonicalization_regex", r"^.*/(site-packages|benchmarks)/")
-
-AXIS = "data"  # of collectives in a step
 HELP = {"layers": "attention and feed-forward, each", "features": "hidden size",
         "heads": "of the attention; they divide the features", "inside": "features inside of a feed-forward part",
         "vocabulary": "different tokens", "length": "tokens of a sequence", "dropout": "rate, 0 for none"}
@@ -62,7 +55,7 @@ Network = TypeVar("Network", bound=Sizes)
 def add_options(parser: argparse.ArgumentParser, sizes: type[Network], batch: int) -> None:
     """Where the program goes, how many cores and sequences (`batch` by default), and an option for each size."""
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--cores", type=int, default=8, choices=(1, 8))
+    parser.add_argument("--cores", type=int, default=8, help="on which the step runs (default 8)")
     parser.add_argument("--batch", type=int, default=batch, help=f"sequences a core (default {batch})")
     for name, text in HELP.items():
         default = getattr(sizes, name)
@@ -71,6 +64,8 @@ def add_options(parser: argparse.ArgumentParser, sizes: type[Network], batch: in
 
 def from_options(parser: argparse.ArgumentParser, args: argparse.Namespace, sizes: type[Network]) -> Network:
     """The sizes that the options say. Those that make no network end the program with a usage error."""
+    if args.cores < 1:
+        parser.error(f"cores is {args.cores}; expected at least 1")
     if args.batch < 1:
         parser.error(f"batch is {args.batch}; expected at least 1")
     try:
@@ -100,7 +95,7 @@ def export_step(step: Callable, state: tuple, batch: tuple, cores: int, platform
     """`step(*state, *batch, seed)`; state is donated. Arguments are shapes; those of `batch` hold the examples of all
     cores."""
     if cores > 1:
-        mesh = jax.sharding.Mesh(np.array(jax.devices()[:cores]), (AXIS,))
+        mesh = jax.sharding.Mesh(devices(cores), (AXIS,))
         specs = (*[P()] * len(state), *[P(AXIS)] * len(batch), P())
         step = jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=P(), check_vma=False)
     donated = tuple(range(len(state)))

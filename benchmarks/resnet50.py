@@ -1,42 +1,35 @@
 """Exports a ResNet-50 training step (flax, version 1.5 of the network) as a StableHLO portable artifact.
 
 224x224x3 images, 1,000 classes; bf16 activations, f32 parameters; batch norm with the statistics of each core's batch;
-label smoothing 0.1, L2 1e-4 on the weights, SGD with momentum 0.9. Data parallel over 8 cores with jax.shard_map:
+label smoothing 0.1, L2 1e-4 on the weights, SGD with momentum 0.9. Data parallel over --cores cores with jax.shard_map:
 lax.pmean of loss, gradients and running statistics. 25.6 million parameters, 24.6 GFLOP an image.
 
 With --recipe flax the step of flax's examples/imagenet, which is that of MLPerf training v0.5's TPU submissions, too:
 no label smoothing, Nesterov momentum, each core keeps its own running statistics.
 
-Arguments: leaves of (params, momentum, running statistics), images bf16[8*batch,224,224,3], labels i32[8*batch];
-results: the new leaves, loss f32[]. State is donated.
+Arguments: leaves of (params, momentum, running statistics), images bf16[cores*batch,224,224,3], labels
+i32[cores*batch]; results: the new leaves, loss f32[]. State is donated.
 
 Needs tests/requirements.txt. Usage: resnet50.py --out FILE.mlirbc [--batch N] [--image N] [--stages A,B,C,D]
-[--recipe averaged|flax]
+[--recipe averaged|flax] [--cores N]
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-os.environ["JAX_PLATFORMS"] = "cpu"
+from data_parallel import CORES, devices  # sets up JAX
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-# Source locations in the artifact: names without the folders of one machine.
-jax.config.update("jax_hlo_source_file_canonicalization_regex", r"^.*/(site-packages|benchmarks)/")
-
-CORES = 8
 CLASSES = 1000
 STAGES = (3, 4, 6, 3)
 WEIGHT_DECAY = 1e-4
@@ -119,16 +112,16 @@ def make_step(model: ResNet, optimizer: optax.GradientTransformation, recipe: Re
 
 def export_step(batch: int, image: int = 224, stages: tuple[int, ...] = STAGES, classes: int = CLASSES,
                 platform: str = "tpu", dtype: jnp.dtype = jnp.bfloat16,
-                recipe: Recipe = RECIPES["averaged"]) -> jax.export.Exported:
-    """The training step of 8 cores with `batch` images each; `dtype` of the images and activations."""
+                recipe: Recipe = RECIPES["averaged"], cores: int = CORES) -> jax.export.Exported:
+    """The training step of all cores with `batch` images each; `dtype` of the images and activations."""
+    mesh = jax.sharding.Mesh(devices(cores), ("data",))
     model = ResNet(stages, classes, dtype)
     optimizer = optax.sgd(0.1, momentum=0.9, nesterov=recipe.nesterov)
-    images = jax.ShapeDtypeStruct((CORES * batch, image, image, 3), dtype)
-    labels = jax.ShapeDtypeStruct((CORES * batch,), jnp.int32)
+    images = jax.ShapeDtypeStruct((cores * batch, image, image, 3), dtype)
+    labels = jax.ShapeDtypeStruct((cores * batch,), jnp.int32)
     variables = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, image, image, 3), jnp.bfloat16))
     params, statistics = variables["params"], variables["batch_stats"]
     momentum = jax.eval_shape(optimizer.init, params)
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:CORES]), ("data",))
     step = jax.shard_map(make_step(model, optimizer, recipe), mesh=mesh, in_specs=(P(), P(), P(), P("data"), P("data")),
                          out_specs=P(), check_vma=False)
     return jax.export.export(jax.jit(step, donate_argnums=(0, 1, 2), keep_unused=True), platforms=[platform])(
@@ -143,9 +136,10 @@ def main() -> None:
     parser.add_argument("--image", type=int, default=224, help="height and width")
     parser.add_argument("--stages", default=",".join(map(str, STAGES)), help="blocks of each stage")
     parser.add_argument("--recipe", choices=RECIPES, default="averaged")
+    parser.add_argument("--cores", type=int, default=CORES, help="on which the step runs")
     args = parser.parse_args()
     exported = export_step(args.batch, args.image, tuple(map(int, args.stages.split(","))),
-                           recipe=RECIPES[args.recipe])
+                           recipe=RECIPES[args.recipe], cores=args.cores)
     args.out.write_bytes(exported.mlir_module_serialized)
     print(f"{args.out}: {len(exported.mlir_module_serialized)} bytes")
 

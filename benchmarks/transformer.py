@@ -3,13 +3,14 @@
 The network of MLPerf training v0.6's TPU submissions (Tensor2Tensor, transformer_mlperf_tpu): 6 layers of encoder and 6
 of decoder, 1,024 features, 16 heads, 4,096 features inside, 33,708 word pieces tied to the output; layer norm before
 each part, dropout 0.1 behind it, in the attention and after ReLU; sentences packed into rows of 256 tokens, label
-smoothing 0.1, Adam. bf16 activations, f32 parameters; gradients are summed over 8 cores in bf16. 211 million
+smoothing 0.1, Adam. bf16 activations, f32 parameters; gradients are summed over all cores in bf16. 211 million
 parameters.
 
 Arguments: leaves of (params, Adam state), source, target and the sentence of each of their tokens (0: padding),
-i32[8*batch,256] each, seed u32[2]; results: the new leaves, loss f32[]. State is donated.
+i32[cores*batch,256] each, seed u32[2]; results: the new leaves, loss f32[]. State is donated.
 
 Needs tests/requirements.txt. Usage: transformer.py --out FILE.mlirbc [--batch N] [--layers N] [--dropout RATE]
+[--cores N]
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from data_parallel import AXIS, CORES, export_step  # sets up JAX
+from data_parallel import AXIS, CORES, devices, export_step  # sets up JAX
 
 import flax.linen as nn
 import jax
@@ -84,7 +85,7 @@ class Transformer(nn.Module):
         return words.attend(nn.LayerNorm(dtype=jnp.bfloat16)(y)).astype(jnp.float32)
 
 
-def make_step(model: Transformer, optimizer: optax.GradientTransformation):
+def make_step(model: Transformer, optimizer: optax.GradientTransformation, cores: int = CORES):
     """(params, state, source, target, source_of, target_of, seed) -> (params, state, loss), of one core."""
 
     def step(params, state, source, target, source_of, target_of, seed):
@@ -97,7 +98,7 @@ def make_step(model: Transformer, optimizer: optax.GradientTransformation):
             return jnp.sum(optax.softmax_cross_entropy(logits, wanted) * weights) / jnp.sum(weights)
 
         loss, grads = jax.value_and_grad(loss_of)(params)
-        grads = lax.psum(jax.tree.map(lambda g: (g / CORES).astype(jnp.bfloat16), grads), AXIS)
+        grads = lax.psum(jax.tree.map(lambda g: (g / cores).astype(jnp.bfloat16), grads), AXIS)
         grads = jax.tree.map(lambda g: g.astype(jnp.float32), grads)
         updates, state = optimizer.update(grads, state, params)
         return optax.apply_updates(params, updates), state, lax.pmean(loss, AXIS)
@@ -112,13 +113,16 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16, help="rows of 256 tokens a core")
     parser.add_argument("--layers", type=int, default=6, help="of the encoder, and of the decoder")
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--cores", type=int, default=CORES, help="on which the step runs")
     args = parser.parse_args()
+    devices(args.cores)
     model, optimizer = Transformer(args.layers, args.dropout), optax.adam(1e-3, b1=0.9, b2=0.98, eps=1e-9)
-    tokens = (jax.ShapeDtypeStruct((CORES * args.batch, LENGTH), jnp.int32),) * 4
+    tokens = (jax.ShapeDtypeStruct((args.cores * args.batch, LENGTH), jnp.int32),) * 4
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(0)}
     params = jax.eval_shape(model.init, keys, *tokens)["params"]
     state = (params, jax.eval_shape(optimizer.init, params))
-    exported = export_step(make_step(model, optimizer), state, tokens, (jax.ShapeDtypeStruct((2,), jnp.uint32),))
+    exported = export_step(make_step(model, optimizer, args.cores), state, tokens,
+                           (jax.ShapeDtypeStruct((2,), jnp.uint32),), cores=args.cores)
     args.out.write_bytes(exported.mlir_module_serialized)
     print(f"{args.out}: {len(exported.mlir_module_serialized)} bytes")
 
