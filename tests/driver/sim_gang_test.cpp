@@ -117,6 +117,40 @@ TEST_P(SimGang, FaultWithPacketsOnTheirWayLeavesNothingBehind) {
   }
 }
 
+// The receiver's VMEM ends in front of the last bytes of the write, which only the receiver knows.
+TEST_P(SimGang, WriteThatDoesNotFitIsAFaultOfItsSender) {
+  const Executable pair = load_copy(2);
+  const HostArray sent = counting(DType::kI32, {1024});
+  const Array x = pair.put(0, sent);
+  const int64_t vmem = spec::load_board("v3_8", GetParam()).core.vmem_kib * 1024;
+  const Executable bad =
+      load(".program \"too_far\"\n.partitions 2\n" + std::string(kCopySlots) +
+           "  rid r1\n  bne r1, r0, wait\n  li r2, 1\n  li r4, " + std::to_string(vmem - 64) +
+           "\n  dma_remote.dma src=vmem+0 dst=vmem+0+r4 peer_reg=2 elem_bytes=4 "
+           "counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]\n  halt\n"
+           "wait:\n  li r3, 20000\nturn:\n  addi r3, r3, -1\n  bne r3, r0, turn\n  halt\n");
+  for (int i = 0; i < 2; ++i) {
+    const auto error = bad.run({bad.put(0, sent)}).done.wait_for_error();
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(error->place().device, 0) << error->what();
+    EXPECT_NE(error->message().find("VMEM_RANGE"), std::string::npos) << error->what();
+    EXPECT_EQ(pair.run({x}).outputs[0].to_host().bytes, sent.bytes);
+  }
+}
+
+// In both directions at a time, shorter and longer than a page of HBM.
+TEST_P(SimGang, CopiesFromCoreToCore) {
+  for (const int64_t count : {int64_t{1024}, int64_t{300'000}}) {
+    const HostArray sent = counting(DType::kI32, {count});
+    const Buffer there = board_.copy(board_.put(0, sent), 1);
+    const Buffer back = board_.copy(there, 0);
+    const Buffer other = board_.copy(board_.put(1, sent), 0);
+    EXPECT_EQ(there.to_host().bytes, sent.bytes);
+    EXPECT_EQ(back.to_host().bytes, sent.bytes);
+    EXPECT_EQ(other.to_host().bytes, sent.bytes);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     , SimGang,
     ::testing::Values(std::vector<std::string>{},
