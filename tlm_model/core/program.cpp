@@ -13,14 +13,6 @@
 namespace tpu::model {
 namespace {
 
-uint64_t fnv1a(std::span<const std::byte> bytes) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::byte b : bytes) {
-    hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3u;
-  }
-  return hash;
-}
-
 bool ends_flow(const spec::ScalarInsn& insn) {
   const auto op = static_cast<spec::ScalarOp>(insn.op);
   return op == spec::ScalarOp::kHalt || op == spec::ScalarOp::kJmp;
@@ -113,26 +105,6 @@ std::optional<ImageError> Program::check_header(std::span<const std::byte> bytes
     return ImageError{"the header of the program image is inconsistent"};
   }
   return std::nullopt;
-}
-
-std::shared_ptr<const Program> ProgramCache::get(std::span<const std::byte> image) {
-  tpu_program_image_header_t header;
-  std::memcpy(&header, image.data(), sizeof header);
-  const std::span<const std::byte> code = image.subspan(sizeof header);
-  const uint64_t hash = fnv1a(image);
-  const auto [first, last] = programs_.equal_range(hash);
-  for (auto it = first; it != last; ++it) {
-    const std::shared_ptr<const Program> program = it->second.lock();
-    if (program && program->entry() == header.entry_word && program->slots() == header.slots &&
-        std::ranges::equal(program->code(), code)) {
-      return program;
-    }
-  }
-  std::erase_if(programs_, [](const auto& entry) { return entry.second.expired(); });
-  auto program = std::make_shared<const Program>(std::vector<std::byte>(code.begin(), code.end()),
-                                                 header.entry_word, header.slots, params_);
-  programs_.emplace(hash, program);
-  return program;
 }
 
 }  // namespace tpu::model

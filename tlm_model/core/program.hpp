@@ -13,7 +13,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -151,18 +150,6 @@ class Program {
   std::vector<ProgramItem> items_;
   std::deque<DecodedCommand> commands_;
   std::map<uint32_t, VpuProgram> vpu_programs_;  // by byte offset
-};
-
-// Decoded programs of a board by content: the cores of a gang load the same image.
-class ProgramCache {
- public:
-  explicit ProgramCache(const spec::BoardParams& params) : params_(params) {}
-  // `image` = header and code; its header has been checked.
-  std::shared_ptr<const Program> get(std::span<const std::byte> image);
-
- private:
-  const spec::BoardParams params_;
-  std::unordered_multimap<uint64_t, std::weak_ptr<const Program>> programs_;
 };
 
 }  // namespace tpu::model

@@ -15,6 +15,7 @@
 #include <systemc>
 #include <vector>
 
+#include "core/decoded_programs.hpp"
 #include "core/engine_queues.hpp"
 #include "core/gang_watch.hpp"
 #include "core/host_call.hpp"

@@ -98,6 +98,11 @@ bool Sequencer::load_program() {
   }
   tpu_program_image_header_t header{};
   const uint64_t size = hbm_port->bytes();
+  const auto loaded = [&](std::shared_ptr<const Program> program) {
+    program_ = std::move(program);
+    loaded_[address] = {registers_.program_version(), program_};
+    return true;
+  };
   if (address > size || sizeof header > size - address) {
     return refuse(spec::fault::kDetailImage, "the program address is outside of HBM");
   }
@@ -106,14 +111,17 @@ bool Sequencer::load_program() {
   if (const auto error = Program::check_header(header_bytes); error) {
     return refuse(spec::fault::kDetailImage, error->text);
   }
-  std::vector<std::byte> image(sizeof header + header.code_bytes);
-  if (image.size() > size - address) {
+  const uint64_t bytes = sizeof header + uint64_t{header.code_bytes};
+  if (bytes > size - address) {
     return refuse(spec::fault::kDetailImage, "the program image ends outside of HBM");
   }
+  ImagePages pages(*hbm_port.operator->(), address, bytes);
+  if (auto known_pages = parts_.programs->find(pages)) {
+    return loaded(std::move(known_pages));
+  }
+  std::vector<std::byte> image(bytes);
   hbm_port->read(address, {reinterpret_cast<uint8_t*>(image.data()), image.size()});
-  program_ = parts_.programs->get(image);
-  loaded_[address] = {registers_.program_version(), program_};
-  return true;
+  return loaded(parts_.programs->get(image, std::move(pages)));
 }
 
 void Sequencer::abort() {
