@@ -5,7 +5,7 @@
 
 namespace tpu::spec {
 
-Links::Links(const BoardParams& board, std::span<BandwidthShare* const> shares)
+Links::Links(const BoardParams& board, std::span<BandwidthShare* const> shares, const Fold* fold)
     : cores_(static_cast<uint32_t>(core_count(board))),
       cores_per_chip_(static_cast<uint32_t>(board.board.cores_per_chip)),
       boards_(static_cast<uint32_t>(board_count(board))),
@@ -22,10 +22,41 @@ Links::Links(const BoardParams& board, std::span<BandwidthShare* const> shares)
       out_port_(cores_),
       in_port_(cores_),
       routers_(cores_ / cores_per_chip_),
-      whole_(shares.size() == 1) {
+      whole_(shares.size() == 1 && fold == nullptr) {
   for (uint32_t chip = 0; chip < routers_.size(); ++chip) {
     board_of_chip_.push_back(static_cast<uint32_t>(board_of_chip(board, chip)));
-    make_chip(board, chip, *shares[whole_ ? 0 : board_of_chip_.back()]);
+    if (fold != nullptr && board_of_chip_.back() != 0) {
+      routers_[chip] = routers_[fold->twin_chip(chip)];  // a lower number
+    } else {
+      make_chip(board, chip, *shares[shares.size() == 1 ? 0 : board_of_chip_.back()]);
+    }
+  }
+  if (fold != nullptr) {
+    fold_ports(*fold);
+  }
+}
+
+Links::Links(const BoardParams& board, std::span<BandwidthShare* const> shares)
+    : Links(board, shares, nullptr) {}
+
+Links Links::with_cuts(const BoardParams& board, BandwidthShare& share) {
+  const std::vector<BandwidthShare*> shares(static_cast<size_t>(board_count(board)), &share);
+  return {board, shares};
+}
+
+Links::Links(const Fold& fold, BandwidthShare& share)
+    : Links(fold.pod(), std::array<BandwidthShare*, 1>{&share}, &fold) {}
+
+// They are by core of the pod so far.
+void Links::fold_ports(const Fold& fold) {
+  for (auto* ports : {&out_port_, &in_port_}) {
+    const std::vector<ResourceId> before = *ports;
+    for (uint32_t core = 0; core < cores_; ++core) {
+      (*ports)[core] = before[fold.in_pod(fold.twin(core))];
+    }
+  }
+  for (uint32_t core = 0; core < cores_; ++core) {
+    fold_.push_back(fold.in_pod(core));
   }
 }
 
@@ -83,8 +114,8 @@ void Links::go_round(bool y, uint32_t& chip, uint32_t end, Way& way) const {
 
 Links::Way Links::way(uint32_t from, uint32_t to) const {
   Way way;
-  uint32_t at = from / cores_per_chip_;
-  const uint32_t end = to / cores_per_chip_;
+  uint32_t at = chip_of(from);
+  const uint32_t end = chip_of(to);
   go_round(false, at, end, way);
   go_round(true, at, end, way);
   return way;

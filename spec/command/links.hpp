@@ -18,6 +18,7 @@
 
 #include "board/board_loader.hpp"
 #include "command/bandwidth_share.hpp"
+#include "command/fold.hpp"
 #include "tpu/spec/board_params.hpp"
 
 namespace tpu::spec {
@@ -29,10 +30,17 @@ class Links {
   Links(const BoardParams& board, BandwidthShare& share);
   /// Those of each board become resources of its own share.
   Links(const BoardParams& board, std::span<BandwidthShare* const> shares);
+  /// The same of one share, for estimates: a transfer is a flow in the sender's board alone, as if
+  /// the boards that it enters were never in its way.
+  static Links with_cuts(const BoardParams& board, BandwidthShare& share);
+  /// Of a pod that is folded to one board, with cores by board: those of the board become resources
+  /// of `share`, and those of other boards are these too.
+  Links(const Fold& fold, BandwidthShare& share);
 
   uint32_t cores() const { return cores_; }
   uint32_t boards() const { return boards_; }
-  uint32_t board_of(uint32_t core) const { return board_of_chip_[core / cores_per_chip_]; }
+  bool folded() const { return !fold_.empty(); }
+  uint32_t board_of(uint32_t core) const { return board_of_chip_[chip_of(core)]; }
   bool cut(uint32_t from, uint32_t to) const { return board_of(from) != board_of(to); }
   /// Links between the chips of two cores.
   uint32_t hops(uint32_t from, uint32_t to) const;
@@ -79,6 +87,10 @@ class Links {
   void add_section(uint32_t from, uint32_t to, const Section& section, Transfer& transfer) const;
 
  private:
+  Links(const BoardParams& board, std::span<BandwidthShare* const> shares, const Fold* fold);
+  uint32_t chip_of(uint32_t core) const {
+    return (fold_.empty() ? core : fold_[core]) / cores_per_chip_;
+  }
   // Chips of a row (x) or of a column (y).
   struct Ring {
     uint32_t size;
@@ -90,6 +102,7 @@ class Links {
   };
 
   void make_chip(const BoardParams& board, uint32_t chip, BandwidthShare& share);
+  void fold_ports(const Fold& fold);
   uint64_t data_cycles(uint32_t hops) const;
   void go_round(bool y, uint32_t& chip, uint32_t end, Way& way) const;
 
@@ -105,7 +118,8 @@ class Links {
   std::vector<ResourceId> in_port_;
   std::vector<Router> routers_;  // by chip
   std::vector<uint32_t> board_of_chip_;
-  bool whole_ = false;  // one share: nothing is cut
+  std::vector<uint32_t> fold_;  // of a folded pod, by core: its number in the pod
+  bool whole_ = false;          // one share: nothing is cut
 };
 
 }  // namespace tpu::spec

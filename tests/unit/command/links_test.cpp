@@ -257,5 +257,29 @@ TEST(Torus, OnlyWaysThatMeetShareALink) {
   EXPECT_NEAR(static_cast<double>(far.done_at()), 2.0 * static_cast<double>(back.done_at()), 2);
 }
 
+// A neighbor of the receiver uses the same link: only whole pods share that.
+TEST(EstimatedLinks, CountATransferInTheBoardOfItsSender) {
+  const BoardParams pod = load_board("v3_32");
+  const auto first_end = [](const Links& links, BandwidthShare& share, bool both) {
+    Transfer over, inside;
+    for (Transfer* t : {&over, &inside}) {
+      t->set_bytes(1 << 20);
+    }
+    std::vector<Transfer*> ended;
+    links.add_path(2, 6, over);  // chip 1 to chip 3, by chip 2 of its board
+    share.start(over, 0);
+    if (both) {
+      links.add_path(4, 6, inside);
+      share.start(inside, 0);
+    }
+    return share.update(0, ended);
+  };
+  BandwidthShare whole[2], cut[2];
+  const Links shared[] = {{pod, whole[0]}, {pod, whole[1]}};
+  const Links with_cuts[] = {Links::with_cuts(pod, cut[0]), Links::with_cuts(pod, cut[1])};
+  EXPECT_GT(first_end(shared[0], whole[0], true), first_end(shared[1], whole[1], false));
+  EXPECT_EQ(first_end(with_cuts[0], cut[0], true), first_end(with_cuts[1], cut[1], false));
+}
+
 }  // namespace
 }  // namespace tpu::spec
