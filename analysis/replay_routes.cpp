@@ -25,7 +25,7 @@ void add_times(spec::Transfer& transfer, spec::ResourceId resource, uint32_t tim
 
 ReplayRoutes::ReplayRoutes(const ReplayProgram& program, const spec::BoardParams& board,
                            spec::BandwidthShare& share)
-    : program_(program), board_(board), links_(board, share) {
+    : program_(program), board_(board), links_(spec::Links::with_cuts(board, share)) {
   for (int64_t chip = 0; chip < spec::chip_count(board_); ++chip) {
     hbm_.push_back(share.add_resource_gbps(board_.hbm.gbps_per_chip, board_.hbm.efficiency_percent,
                                            board_.core.clock_mhz));
@@ -49,11 +49,12 @@ void ReplayRoutes::add_alone(uint32_t core, const ReplayCommand& command,
   if (reads_hbm(command)) {
     transfer.add(hbm_[chip_of(core)]);
   }
-  if (writes_hbm(command)) {
-    transfer.add(hbm_[to_core(core, command) / static_cast<uint32_t>(board_.board.cores_per_chip)]);
+  const uint32_t to = to_core(core, command);
+  if (writes_hbm(command) && !links_.cut(board_core(core), to)) {
+    transfer.add(hbm_[to / static_cast<uint32_t>(board_.board.cores_per_chip)]);
   }
   if (command.remote) {
-    links_.add_path(board_core(core), to_core(core, command), transfer);
+    links_.add_path(board_core(core), to, transfer);
   } else if (!reads_hbm(command) && !writes_hbm(command)) {
     transfer.add(local_[core]);
   }

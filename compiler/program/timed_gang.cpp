@@ -20,7 +20,7 @@ TimedGang::TimedGang(std::span<const std::byte> code, const std::vector<int>& co
       cores_per_chip_(static_cast<uint32_t>(board.board.cores_per_chip)),
       mode_(mode),
       program_(code, board),
-      links_(board, transfers_.share()) {
+      links_(spec::Links::with_cuts(board, transfers_.share())) {
   for (int64_t chip = 0; chip < spec::chip_count(board); ++chip) {
     hbm_.push_back(transfers_.share().add_resource_gbps(
         board.hbm.gbps_per_chip, board.hbm.efficiency_percent, board.core.clock_mhz));
@@ -95,7 +95,7 @@ uint64_t TimedGang::route(const TimedCommand& command, uint32_t partition,
     if (command.src_hbm) {
       transfer.add(hbm_[core / cores_per_chip_]);
     }
-    if (command.dst_hbm) {
+    if (command.dst_hbm && (folded || !links_.cut(core, to))) {
       transfer.add(hbm_[folded ? 0 : to / cores_per_chip_]);
     }
   }
