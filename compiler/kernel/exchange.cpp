@@ -2,7 +2,11 @@
 #include "kernel/exchange.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <utility>
+
+#include "board/board_loader.hpp"
 
 namespace tpu::compiler {
 
@@ -10,9 +14,54 @@ namespace {
 
 int top_bit(int64_t mask) { return 63 - __builtin_clzll(static_cast<uint64_t>(mask)); }
 
+// From `masks`, which ascend: the core of a chip, then x and y in turn. Masks that lead into both
+// dimensions at once stay as they are.
+void take_dimensions_in_turn(Exchange& e, int64_t row) {
+  const bool of_one_board = e.masks == std::vector<int64_t>{1, 2, 4};  // whatever its shape
+  if (of_one_board) {
+    row = 4;
+  }
+  const bool straight = std::ranges::all_of(
+      e.masks, [](int64_t mask) { return std::has_single_bit(static_cast<uint64_t>(mask)); });
+  if (row == 0 || !straight) {
+    return;
+  }
+  std::vector<int64_t> in_turn, x, y;
+  for (const int64_t mask : e.masks) {
+    (mask == 1 ? in_turn : mask < row ? x : y).push_back(mask);
+  }
+  if (x.empty() || y.empty()) {
+    return;
+  }
+  std::vector<size_t> of_odd(in_turn.size());
+  std::iota(of_odd.begin(), of_odd.end(), 0);
+  const bool both_cores = !in_turn.empty();
+  for (size_t i = 0; i < std::max(x.size(), y.size()); ++i) {
+    const size_t first = in_turn.size();
+    const bool turns = i < x.size() && i < y.size();
+    for (const auto* dimension : {&x, &y}) {
+      if (i < dimension->size()) {
+        in_turn.push_back((*dimension)[i]);
+      }
+    }
+    of_odd.push_back(turns ? first + 1 : first);
+    if (turns) {
+      of_odd.push_back(first);
+    }
+  }
+  e.masks = in_turn;
+  if (both_cores) {
+    e.of_odd = of_odd;
+  }
+}
+
 }  // namespace
 
-Exchange exchange_of(const Op& op, int64_t cores) {
+int64_t row_cores(const spec::BoardParams& board) {
+  return board.board.cores_per_chip == 2 ? 2 * spec::chips_x(board) : 0;
+}
+
+Exchange exchange_of(const Op& op, int64_t cores, int64_t row) {
   std::vector<std::vector<int64_t>> groups = op.as<CollectiveAttrs>().groups;
   if (groups.empty()) {
     groups.emplace_back();
@@ -66,7 +115,8 @@ Exchange exchange_of(const Op& op, int64_t cores) {
   std::sort(basis.begin(), basis.end());
   Exchange e;
   e.masks = basis;
-  for (const int64_t m : basis) {
+  take_dimensions_in_turn(e, row);
+  for (const int64_t m : e.masks) {
     e.bits.push_back(top_bit(m));
   }
   return e;
@@ -75,23 +125,15 @@ Exchange exchange_of(const Op& op, int64_t cores) {
 std::vector<int64_t> stage_partners(const Exchange& e, size_t stage, int64_t cores) {
   std::vector<int64_t> partners;
   for (int64_t core = 0; core < cores; ++core) {
-    const bool changed = crosses_over(e) && stage > 0 && (core & 1) != 0;
-    partners.push_back(core ^ e.masks[changed ? 3 - stage : stage]);
+    partners.push_back(core ^ e.masks[e.mask_of(core, stage)]);
   }
   return partners;
 }
 
 int64_t owned_part(const Exchange& e, int64_t core) {
-  std::vector<int64_t> second;  // 1: keeps the second half
-  for (const int bit : e.bits) {
-    second.push_back(core >> bit & 1);
-  }
-  if (crosses_over(e) && (core & 1) != 0) {
-    std::swap(second[1], second[2]);
-  }
   int64_t part = 0;
-  for (const int64_t s : second) {
-    part = 2 * part + s;
+  for (size_t s = 0; s < e.stages(); ++s) {  // 1: keeps the second half
+    part = 2 * part + (core >> e.bits[e.mask_of(core, s)] & 1);
   }
   return part;
 }

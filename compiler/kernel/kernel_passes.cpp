@@ -56,7 +56,7 @@ void shard(KernelProgram& p, KernelContext& c, PassLog& log) {
   if (!c.shard_updates) {
     return;
   }
-  c.sharded = shard_updates(p, c.module, c.only_faster ? &c.board : nullptr);
+  c.sharded = shard_updates(p, c.module, c.board, c.only_faster);
   if (c.sharded.bytes == 0 && !c.sharded.notes.empty()) {
     log.gave_up("an update is not sharded (tpuc -v says why)",
                 static_cast<int64_t>(c.sharded.notes.size()));

@@ -110,7 +110,9 @@ struct ExchangePart {
   std::vector<Span> spans;      // all_reduce: what it exchanges; other bytes are another kernel's
   bool streamed = false;        // all_reduce: of whole pieces, else packed
   std::vector<Update> updates;  // all_reduce: fused behind the sum (shard_update.hpp)
-  bool overlaps = false;        // others: kernels run beside it (early_exchanges.hpp)
+  // all_reduce: what it reads is made of complete sums, all of it has updates; spans are of sums.
+  bool summed = false;
+  bool overlaps = false;  // others: kernels run beside it (early_exchanges.hpp)
   // Others: a product begins with the first pieces that arrive, or sends those that it has made
   // while it makes others. 1: it does not.
   int64_t pieces = 1;

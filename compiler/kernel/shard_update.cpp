@@ -25,8 +25,9 @@ std::string place(const Op& op) {
 
 class Sharder {
  public:
-  Sharder(KernelProgram& program, const Module& module, const spec::BoardParams* board)
-      : program_(program), module_(module), board_(board) {}
+  Sharder(KernelProgram& program, const Module& module, const spec::BoardParams& board,
+          bool only_faster)
+      : program_(program), module_(module), board_(board), only_faster_(only_faster) {}
 
   ShardReport run() {
     std::vector<Kernel*> exchanges;
@@ -335,7 +336,7 @@ class Sharder {
 
   void shard(Kernel& exchange, const Span& span) {
     const Op& op = *exchange.writes[span.value]->def;
-    const Exchange e = exchange_of(op, module_.num_cores);
+    const Exchange e = exchange_of(op, module_.num_cores, row_cores(board_));
     if (e.stages() == 0 || int64_t{1} << e.stages() != module_.num_cores) {
       throw Refused{"the sum is not over all cores"};
     }
@@ -349,7 +350,7 @@ class Sharder {
     close(c);
     sort_results(c);
     find_place(c, exchange);
-    if (board_ != nullptr && !faster(c, span.bytes, e)) {
+    if (only_faster_ && !faster(c, span.bytes, e)) {
       throw Refused{"gathering its results would take longer"};
     }
     move_behind(exchange, c.move_to);
@@ -380,10 +381,10 @@ class Sharder {
       gathered += count * elem_bytes(w->type.elem);
     }
     const auto saved =
-        static_cast<int64_t>(hbm_cycles(*board_, sum + parts - (parts >> e.stages())));
+        static_cast<int64_t>(hbm_cycles(board_, sum + parts - (parts >> e.stages())));
     const auto less = [&](int64_t n) { return n - (n >> e.stages()); };  // without the own part
-    const int64_t links = static_cast<int64_t>(port_cycles(*board_, less(gathered))) -
-                          static_cast<int64_t>(port_cycles(*board_, less(bytes)));
+    const int64_t links = static_cast<int64_t>(port_cycles(board_, less(gathered))) -
+                          static_cast<int64_t>(port_cycles(board_, less(bytes)));
     return links < saved;
   }
 
@@ -445,7 +446,8 @@ class Sharder {
 
   KernelProgram& program_;
   const Module& module_;
-  const spec::BoardParams* board_;  // null: sharded wherever it is legal
+  const spec::BoardParams& board_;
+  const bool only_faster_;  // else sharded wherever it is legal
   ShardReport report_;
   std::vector<Noted> noted_;
   std::vector<const Value*> inputs_;
@@ -455,8 +457,8 @@ class Sharder {
 }  // namespace
 
 ShardReport shard_updates(KernelProgram& program, const Module& module,
-                          const spec::BoardParams* board) {
-  return Sharder(program, module, board).run();
+                          const spec::BoardParams& board, bool only_faster) {
+  return Sharder(program, module, board, only_faster).run();
 }
 
 std::vector<OwnedRun> owned_runs(const ShardedState& state, int64_t elements, int64_t cores) {

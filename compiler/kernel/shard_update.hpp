@@ -46,10 +46,10 @@ struct ShardReport {
   std::vector<std::string> notes;
 };
 
-// Rewrites the program where it is legal; the notes say what was done and what could not be. With a
-// board: only where it is faster there.
+// Rewrites the program where it is legal, or only where it is faster too; the notes say what was
+// done and what could not be.
 ShardReport shard_updates(KernelProgram& program, const Module& module,
-                          const spec::BoardParams* board = nullptr);
+                          const spec::BoardParams& board, bool only_faster);
 
 // Runs of elements and the core that holds each, in order, for the executable.
 struct OwnedRun {

@@ -33,7 +33,7 @@ Dims with_front(int64_t n, const Dims& dims) {
 
 constexpr int64_t kDirect = 32;    // members of groups that exchange directly
 constexpr int64_t kMostParts = 8;  // members of a part of a larger group
-constexpr int64_t kHalved = 256;   // members of groups that are summed by halving
+constexpr int64_t kHalved = 2048;  // members of groups that are summed by halving
 
 // Masks of which all of a group are made by xor, by their highest bit; zeros elsewhere.
 class XorBasis {

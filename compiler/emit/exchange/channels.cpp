@@ -196,14 +196,25 @@ int Channels::ready_peer(const Link& link, int number) {
   return link.peer + number;
 }
 
-// Of many cores: by the bits of the core's number, or by where a line or a constant jumps. A
+// Of many cores (two or more): by a mask of even cores and one of odd ones, by the bits of the
+// core's number, or by where a line or a constant jumps. A
 // table in SMEM would be shorter for values without any order, but no collective has them.
 void Channels::look_up_many(int reg, const std::vector<int64_t>& values, int scratch) {
   using spec::ScalarOp;
-  const bool flips = std::ranges::all_of(
-      values, [&, c = int64_t{0}](int64_t value) mutable { return value == (c++ ^ values[0]); });
+  const int64_t of_even = values[0], of_odd = values[1] ^ 1;
+  const bool flips = std::ranges::all_of(values, [&, c = int64_t{0}](int64_t value) mutable {
+    const int64_t mask = (c & 1) == 0 ? of_even : of_odd;
+    return value == (c++ ^ mask);
+  });
+  if (flips && of_even == of_odd) {
+    sink_.insn(ScalarOp::kXori, reg, kPartitionRegister, 0, static_cast<int32_t>(of_even));
+    return;
+  }
   if (flips) {
-    sink_.insn(ScalarOp::kXori, reg, kPartitionRegister, 0, static_cast<int32_t>(values[0]));
+    sink_.insn(ScalarOp::kAndi, scratch, kPartitionRegister, 0, 1);
+    sink_.insn(ScalarOp::kMuli, scratch, scratch, 0, static_cast<int32_t>(of_even ^ of_odd));
+    sink_.insn(ScalarOp::kXori, scratch, scratch, 0, static_cast<int32_t>(of_even));
+    sink_.insn(ScalarOp::kXor, reg, kPartitionRegister, scratch, 0);
     return;
   }
   if (const auto weights = weights_of_bits(values)) {

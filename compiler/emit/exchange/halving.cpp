@@ -1,8 +1,9 @@
 // Exchange by halving, as a stream: in every round one piece is loaded, and the pieces on their way
-// take one step each. On all eight cores the first half of a piece goes x before y and the second y
-// before x, so that both links of a chip are busy; the sums are ((0+1)+(2+3))+((4+5)+(6+7)) and
-// ((0+1)+(4+5))+((2+3)+(6+7)). Sums replace what the core had. A step is: arrival (and sum) of what
-// was sent `lag` rounds before, grants for the next round, sends.
+// take one step each. On all cores the first half of a piece goes x before y and the second y
+// before x, so that both links of a chip are busy; the sums of eight cores are
+// ((0+1)+(2+3))+((4+5)+(6+7)) and ((0+1)+(4+5))+((2+3)+(6+7)). Sums replace what the core had.
+// A step is: arrival (and sum) of what was sent `lag` rounds before, grants for the next round,
+// sends.
 #include "emit/exchange/halving.hpp"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ static Link step_link(const HalvingRun& r, int64_t s) {
   const spec::Queue waiting = s < stages ? spec::Queue::kVpu
                               : s < last ? spec::Queue::kDmaRemote
                                          : spec::Queue::kDmaOut;
-  const StageRegisters first(stages);
+  const StageRegisters first(r.plan.exchange);
   const int64_t channel =
       r.channels.stage_channel(r.plan.exchange, static_cast<size_t>(stage), waiting);
   if (first.made) {
@@ -27,14 +28,26 @@ static Link step_link(const HalvingRun& r, int64_t s) {
   return {channel, first.peer + static_cast<int>(stage)};
 }
 
-// Of many stages: what the core holds after each.
+// Of many stages: what the core holds after each. Odd cores that cross over go by another bit.
 static void whole_registers(CommandSink& sink, const HalvingPlan& p) {
   using spec::ScalarOp;
-  const StageRegisters first(p.stages());
-  for (int s = 0; s < static_cast<int>(p.stages()); ++s) {
-    const int whole = first.whole + s;
-    sink.insn(ScalarOp::kShri, whole, kPartitionRegister, 0,
-              p.exchange.bits[static_cast<size_t>(s)]);
+  const Exchange& e = p.exchange;
+  const StageRegisters first(e);
+  const int odd = first.made_temporary, other = first.sent;
+  if (e.crosses_over()) {
+    sink.insn(ScalarOp::kAndi, odd, kPartitionRegister, 0, 1);
+    sink.insn(ScalarOp::kSub, odd, 0, odd, 0);
+  }
+  for (size_t s = 0; s < e.stages(); ++s) {
+    const int whole = first.whole + static_cast<int>(s);
+    const int bit = e.bits[s], bit_of_odd = e.bits[e.mask_of(1, s)];
+    sink.insn(ScalarOp::kShri, whole, kPartitionRegister, 0, bit);
+    if (bit_of_odd != bit) {
+      sink.insn(ScalarOp::kShri, other, kPartitionRegister, 0, bit_of_odd);
+      sink.insn(ScalarOp::kXor, other, other, whole, 0);
+      sink.insn(ScalarOp::kAnd, other, other, odd, 0);
+      sink.insn(ScalarOp::kXor, whole, whole, other, 0);
+    }
     sink.insn(ScalarOp::kAndi, whole, whole, 0, 1);
     sink.insn(ScalarOp::kMuli, whole, whole, 0, static_cast<int32_t>(p.bytes >> (s + 1)));
     if (s > 0) {
@@ -46,7 +59,7 @@ static void whole_registers(CommandSink& sink, const HalvingPlan& p) {
 // The half that is not kept: 2 * (what the core had) + half - (what it keeps).
 int sent_register(HalvingRun& r, int64_t stage) {
   using spec::ScalarOp;
-  const StageRegisters first(r.plan.stages());
+  const StageRegisters first(r.plan.exchange);
   if (!first.made) {
     return first.sent + static_cast<int>(stage);
   }
@@ -65,7 +78,7 @@ int sent_register(HalvingRun& r, int64_t stage) {
 // cores: t = (a xor b) and odd gives a xor t or b xor t.
 static void stage_registers(CommandSink& sink, Channels& channels, const Exchange& e) {
   using spec::ScalarOp;
-  const StageRegisters first(static_cast<int64_t>(e.stages()));
+  const StageRegisters first(e);
   for (size_t s = 0; s < e.masks.size(); ++s) {
     const int bit = first.bit + static_cast<int>(s);
     const int peer = first.peer + static_cast<int>(s);
@@ -77,7 +90,7 @@ static void stage_registers(CommandSink& sink, Channels& channels, const Exchang
       channels.look_up_core(peer, channels.partners(e, s));
     }
   }
-  if (!crosses_over(e)) {
+  if (!e.crosses_over()) {
     return;
   }
   const int swap = first.temporary, odd = first.temporary + 1;
@@ -98,7 +111,7 @@ static void stage_registers(CommandSink& sink, Channels& channels, const Exchang
 static void half_registers(CommandSink& sink, const HalvingPlan& p) {
   using spec::ScalarOp;
   const int64_t other = p.unit == 4 ? p.bytes / 2 : p.bytes * 2;
-  const StageRegisters first(p.stages());
+  const StageRegisters first(p.exchange);
   for (int s = 0; s < static_cast<int>(p.stages()); ++s) {
     const int bit = first.bit + s, sent = first.sent + s;
     const auto half = static_cast<int32_t>(p.bytes >> (s + 1));
@@ -122,7 +135,7 @@ static void half_registers(CommandSink& sink, const HalvingPlan& p) {
 }
 
 int whole_register(HalvingRun& r, int64_t stage, int64_t unit) {
-  const StageRegisters first(r.plan.stages());
+  const StageRegisters first(r.plan.exchange);
   const int whole = first.whole + static_cast<int>(stage);
   if (unit == r.plan.unit) {
     return whole;
@@ -135,10 +148,31 @@ int whole_register(HalvingRun& r, int64_t stage, int64_t unit) {
   return first.other;
 }
 
+// The part that this core owns.
+static spec::Addr own_part(HalvingRun& r, int64_t i) {
+  return offset_by(vmem_addr(r.plan.bucket(i)),
+                   whole_register(r, r.plan.stages() - 1, r.plan.unit));
+}
+
 static void load_piece(HalvingRun& r, int64_t i) {
-  if (!r.plan.in_place) {
-    r.sink.copy_bytes(r.plan.piece(i).src, vmem_addr(r.plan.bucket(i)), r.plan.bytes, r.plan.unit,
-                      r.id);
+  const HalvingPlan& p = r.plan;
+  const HalvingPlan::Piece& piece = p.piece(i);
+  if (p.in_place || p.summed) {
+    return;
+  }
+  if (p.only_back) {
+    r.sink.copy_bytes(piece.src, own_part(r, i), p.part_bytes(), p.unit, r.id);
+    std::get<Command>(r.sink.listing.items.back())
+        .windows.push_back(vmem_range(p.bucket(i), p.bytes, true));
+    return;
+  }
+  if (piece.segments.empty()) {
+    r.sink.copy_bytes(piece.src, vmem_addr(p.bucket(i)), p.bytes, p.unit, r.id);
+  }
+  int64_t at = p.bucket(i);
+  for (const HalvingPlan::Segment& s : piece.segments) {
+    r.sink.copy_bytes(s.src, vmem_addr(at), s.bytes, p.unit, r.id);
+    at += s.bytes;
   }
 }
 
@@ -225,10 +259,20 @@ static void finish_piece(HalvingRun& r, int64_t i) {
     Command nop;
     nop.body = make_command<spec::NopCommand>(spec::Opcode::kNop, spec::Queue::kDmaOut, r.id);
     r.sink.append(std::move(nop));
-  } else {
+  } else if (p.piece(i).segments.empty()) {
     r.sink.copy_bytes(vmem_addr(p.bucket(i)), p.piece(i).dst, p.bytes, p.unit, r.id);
   }
-  arrived(0);
+  int64_t at = p.bucket(i);
+  for (const HalvingPlan::Segment& s : p.piece(i).segments) {
+    r.sink.copy_bytes(vmem_addr(at), s.dst, s.bytes, p.unit, r.id);
+    if (at == p.bucket(i)) {
+      arrived(0);
+    }
+    at += s.bytes;
+  }
+  if (p.piece(i).segments.empty()) {
+    arrived(0);
+  }
 }
 
 // The arrival of step s: the sum on the way down, the end of the way back.
@@ -241,15 +285,28 @@ static void arrive_step(HalvingRun& r, int64_t i, int64_t s) {
     }
     return;
   }
+  if (p.summed) {
+    emit_update(r, i);
+    return;
+  }
+  if (p.only_back) {
+    return;
+  }
   const int64_t there = landing_area(p, i, s), bytes = p.bytes >> (s + 1);
   const spec::Addr kept =
-      offset_by(vmem_addr(p.bucket(i)), StageRegisters(n).whole + static_cast<int>(s));
+      offset_by(vmem_addr(p.bucket(i)), StageRegisters(p.exchange).whole + static_cast<int>(s));
   combine(r.sink, r.sum, kept, vmem_addr(there), kept, bytes,
           {vmem_range(p.bucket(i), p.bytes, true)}, r.id);
   r.channels.await_arrival(step_link(r, s), vmem_range(there, bytes, true),
                            r.grants[static_cast<size_t>(i)].landing[static_cast<size_t>(s)]);
   if (s == n - 1 && p.piece(i).update >= 0) {
     emit_update(r, i);
+  }
+  if (s == n - 1 && p.only_down) {
+    const spec::Addr part = own_part(r, i);
+    r.sink.copy_bytes(part, p.piece(i).dst, p.part_bytes(), p.unit, r.id);
+    std::get<Command>(r.sink.listing.items.back())
+        .windows.push_back(vmem_range(p.bucket(i), p.bytes, false));
   }
 }
 
@@ -261,13 +318,13 @@ HalvingRun::HalvingRun(CommandSink& to, Channels& over, const HalvingPlan& plann
       sum(sum_program(to, op)),
       id(op_id),
       grants(planned.pieces.size()) {
-  for (size_t s = 0; StageRegisters(plan.stages()).made && s < plan.exchange.stages(); ++s) {
+  for (size_t s = 0; StageRegisters(plan.exchange).made && s < plan.exchange.stages(); ++s) {
     partners.push_back(channels.partners(plan.exchange, s));
   }
 }
 
 void HalvingRun::set_registers() {
-  if (StageRegisters(plan.stages()).made) {
+  if (StageRegisters(plan.exchange).made) {
     whole_registers(sink, plan);
     return;
   }
@@ -276,16 +333,18 @@ void HalvingRun::set_registers() {
 }
 
 void HalvingRun::next_round() {
-  const int64_t t = round++, n = static_cast<int64_t>(plan.pieces.size()), lag = plan.lag;
-  const int64_t steps = 2 * plan.stages(), first = std::max<int64_t>(0, t - 1 - steps * lag);
+  const int64_t n = static_cast<int64_t>(plan.pieces.size()), lag = plan.lag;
+  // Pieces 0 .. begun have begun; their age counts the rounds of a way from its beginning.
+  const int64_t first_age = plan.first_age(), begun = round++, t = begun + first_age;
+  const int64_t steps = plan.steps(), first = std::max<int64_t>(0, t - 1 - steps * lag);
   const auto each = [&](const auto& act) {
-    for (int64_t i = first; i <= std::min(t, n - 1); ++i) {
+    for (int64_t i = first; i <= std::min(begun, n - 1); ++i) {
       act(i, t - i);
     }
   };
   std::vector<GrantRequest> requests;
   each([&](int64_t i, int64_t age) {
-    if (age == 0) {
+    if (age == first_age) {
       load_piece(*this, i);
     }
     if (age == plan.stages() * lag && plan.piece(i).update >= 0) {
@@ -296,7 +355,7 @@ void HalvingRun::next_round() {
     if (steps == 0 && age == 1) {
       finish_piece(*this, i);
     }
-    if (age > 1 && (age - 1) % lag == 0 && (age - 1) / lag <= steps) {
+    if (age > std::max<int64_t>(1, first_age) && (age - 1) % lag == 0 && (age - 1) / lag <= steps) {
       arrive_step(*this, i, (age - 1) / lag - 1);
     }
   });
@@ -307,7 +366,7 @@ void HalvingRun::next_round() {
   });
   channels.grant(requests, id);
   each([&](int64_t i, int64_t age) {
-    if (age > 0 && (age - 1) % lag == 0 && (age - 1) / lag < steps) {
+    if (age > first_age && (age - 1) % lag == 0 && (age - 1) / lag < steps) {
       send_step(*this, i, (age - 1) / lag);
     }
   });

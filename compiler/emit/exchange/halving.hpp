@@ -63,15 +63,20 @@ void load_update(HalvingRun& r, int64_t i);
 void emit_update(HalvingRun& r, int64_t i);
 
 // Scalar registers of the running exchange: the first of each kind, which has one for each stage.
-// With four stages a bit's register takes what is made of the bit last; no cores cross over then.
-// With five it takes the half sent, and one register has `other` for one command at a time. With
-// more only `whole` is kept: partners and the half sent are made in front of each command.
+// With four stages a bit's register takes what is made of the bit last. With five it takes the half
+// sent, and one register has `other` for one command at a time. With more, and where cores cross
+// over in other stages than those of eight cores, only `whole` is kept: partners and the half sent
+// are made in front of each command.
 struct StageRegisters {
-  explicit constexpr StageRegisters(int64_t stages)
+  explicit StageRegisters(const Exchange& e)
+      : StageRegisters(static_cast<int64_t>(e.stages()),
+                       e.crosses_over() && e.of_odd != std::vector<size_t>{0, 2, 1}) {}
+  // `crosses_over`: other than eight cores do.
+  constexpr StageRegisters(int64_t stages, bool crosses_over)
       : each(stages > 3 ? static_cast<int>(stages) : 3),
-        shared(stages > 3),
-        few(stages > 4),
-        made(stages > 5) {}
+        shared(stages > 3 || crosses_over),
+        few(stages > 4 || crosses_over),
+        made(stages > 5 || crosses_over) {}
   constexpr int end() const { return made ? made_temporary + 1 : other + (few ? 1 : each); }
 
   int each;
@@ -87,9 +92,9 @@ struct StageRegisters {
               : shared ? bit
                        : temporary + 2;
 };
-static_assert(StageRegisters(5).end() <= kAddressRegister);
-static_assert(StageRegisters(3).end() <= kAddressRegister);
-static_assert(StageRegisters(4).end() <= kAddressRegister);
-static_assert(StageRegisters(kMaxStages).end() <= kAddressRegister);
+static_assert(StageRegisters(3, false).end() <= kAddressRegister);
+static_assert(StageRegisters(4, false).end() <= kAddressRegister);
+static_assert(StageRegisters(5, false).end() <= kAddressRegister);
+static_assert(StageRegisters(kMaxStages, true).end() <= kAddressRegister);
 
 }  // namespace tpu::compiler

@@ -7,11 +7,19 @@
 
 namespace tpu::compiler {
 
-static void run_round(EmitContext& ctx, InflightExchange& r) {
-  if (r.run.round < static_cast<int64_t>(r.plan.pieces.size())) {
-    find_operand(ctx.plan.memory, r.plan, r.run.round);
+void InflightExchange::begin(EmitContext& ctx, const HalvingPlan& part) {
+  run = std::make_unique<HalvingRun>(ctx.sink, ctx.channels, part, *plan.kernel->ops[0], id);
+  run->set_registers();
+}
+
+void InflightExchange::next_round(EmitContext& ctx) {
+  if (run->done()) {
+    begin(ctx, plan.phases[phase++]);
   }
-  r.run.next_round();
+  if (phase == 0 && plan.overlaps && run->round < static_cast<int64_t>(plan.pieces.size())) {
+    find_operand(ctx.plan.memory, plan, run->round);
+  }
+  run->next_round();
 }
 
 void advance_inflight(EmitContext& ctx) {
@@ -26,14 +34,14 @@ void advance_inflight(EmitContext& ctx) {
   }
   // A round sends a piece less its last part, twice, through the port of the core.
   const uint64_t round = port_cycles(ctx.board, 2 * (r.plan.bytes - r.plan.part_bytes()));
-  while (*std::max_element(r.busy.begin(), r.busy.end()) >= round && !r.run.done()) {
+  while (*std::max_element(r.busy.begin(), r.busy.end()) >= round && !r.done()) {
     for (uint64_t& busy : r.busy) {
       busy -= std::min(busy, round);
     }
-    run_round(ctx, r);
+    r.next_round(ctx);
     r.seen_items = ctx.sink.listing.items.size();
   }
-  if (r.run.done()) {
+  if (r.done()) {
     finish_inflight(ctx);
   }
 }
@@ -42,8 +50,8 @@ void finish_inflight(EmitContext& ctx) {
   if (ctx.inflight == nullptr) {
     return;
   }
-  while (!ctx.inflight->run.done()) {
-    run_round(ctx, *ctx.inflight);
+  while (!ctx.inflight->done()) {
+    ctx.inflight->next_round(ctx);
   }
   end_streamed(ctx.plan.memory, ctx.inflight->plan);
   ctx.inflight = nullptr;
@@ -55,15 +63,13 @@ bool needs_inflight(EmitContext& ctx, const Kernel& k) {
 
 void start_inflight(EmitContext& ctx, const Step& step, const StreamPlan& plan) {
   auto started = std::make_unique<InflightExchange>(ctx, plan, step.op_id);
-  HalvingRun& run = started->run;
-  run.set_registers();
   if (plan.overlaps) {
     started->seen_items = ctx.sink.listing.items.size();
     ctx.inflight = std::move(started);
     return;
   }
-  while (!run.done()) {
-    run.next_round();
+  while (!started->done()) {
+    started->next_round(ctx);
   }
 }
 

@@ -2,6 +2,8 @@
 // stand between the commands of the kernels beside it.
 #pragma once
 
+#include <memory>
+
 #include "emit/context.hpp"
 #include "emit/exchange/halving.hpp"
 #include "plan/exchange/stream_plan.hpp"
@@ -9,16 +11,26 @@
 namespace tpu::compiler {
 
 struct InflightExchange {
-  InflightExchange(EmitContext& ctx, StreamPlan planned, uint32_t id)
-      : plan(std::move(planned)), run(ctx.sink, ctx.channels, plan, *plan.kernel->ops[0], id) {}
+  InflightExchange(EmitContext& ctx, StreamPlan planned, uint32_t op_id)
+      : plan(std::move(planned)), id(op_id) {
+    begin(ctx, plan);
+  }
   InflightExchange(const InflightExchange&) = delete;
   InflightExchange& operator=(const InflightExchange&) = delete;
 
+  bool done() const { return run->done() && phase == plan.phases.size(); }
+  void next_round(EmitContext& ctx);  // of the next phase, if one has ended
+
   StreamPlan plan;
-  HalvingRun run;
+  std::unique_ptr<HalvingRun> run;
+  size_t phase = 0;  // the next one of plan.phases
+  const uint32_t id;
   // Of the listing, what advance_inflight() has seen: items, busy cycles of the queues.
   size_t seen_items = 0;
   std::array<uint64_t, spec::kQueueCount> busy{};
+
+ private:
+  void begin(EmitContext& ctx, const HalvingPlan& part);
 };
 
 void start_inflight(EmitContext& ctx, const Step& step, const StreamPlan& plan);

@@ -33,7 +33,7 @@ std::optional<Step> step_of(PlanContext& ctx, const Kernel& k, std::optional<Pla
 
 std::optional<Step> plan_all_reduce(PlanContext& ctx, const Kernel& k) {
   const uint32_t id = ctx.ops.id(k);
-  const Exchange exchange = exchange_of(*k.ops[0], ctx.module.num_cores);
+  const Exchange exchange = exchange_of(*k.ops[0], ctx.module.num_cores, row_cores(ctx.board));
   if (k.exchange().streamed) {
     return step_of(ctx, k, plan_streamed_here(ctx, k, exchange, id));
   }

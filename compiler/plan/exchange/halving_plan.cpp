@@ -15,10 +15,14 @@ size_t HalvingPlan::ways_back(int64_t i) const {
 }
 
 bool take_rings(Residency& memory, HalvingPlan& plan) {
+  return take_rings([&](int64_t bytes) { return memory.take(bytes); }, plan);
+}
+
+bool take_rings(const TakeVmem& take, HalvingPlan& plan) {
   const auto pieces = static_cast<int64_t>(plan.pieces.size());
   const auto ring = [&](std::vector<int64_t>& areas, int64_t count, int64_t bytes) {
     for (int64_t i = 0; i < std::min(count, pieces); ++i) {
-      const auto address = memory.take(bytes);
+      const auto address = take(bytes);
       if (!address) {
         return false;
       }
@@ -28,26 +32,36 @@ bool take_rings(Residency& memory, HalvingPlan& plan) {
     return true;
   };
   const int64_t way = plan.stages() * plan.lag;
-  const bool whole_way = std::any_of(plan.pieces.begin(), plan.pieces.end(),
+  const bool both_ways = !plan.only_down && !plan.only_back &&
+                         std::any_of(plan.pieces.begin(), plan.pieces.end(),
                                      [](const HalvingPlan::Piece& p) { return p.update < 0; });
-  if (plan.buckets.empty() && !ring(plan.buckets, whole_way ? 2 * way + 2 : way + 2, plan.bytes)) {
+  if (!plan.summed && plan.buckets.empty() &&
+      !ring(plan.buckets, both_ways ? 2 * way + 2 : way + 2, plan.bytes)) {
     return false;
   }
-  for (int64_t s = 0; s < plan.stages(); ++s) {
+  for (int64_t s = 0; !plan.summed && !plan.only_back && s < plan.stages(); ++s) {
     if (!ring(plan.landing[static_cast<size_t>(s)], plan.lag + 2, plan.bytes >> (s + 1))) {
       return false;
     }
   }
-  size_t backs = 0, slots = 0;
+  std::vector<int64_t> backs;  // bytes of an element of each gathered value, the largest
+  size_t slots = 0;
   for (const UpdatePlan& u : plan.updates) {
-    backs = std::max(backs, u.gathered.size());
+    const std::vector<const Value*>& gathered = u.update->gathered;
+    backs.resize(std::max(backs.size(), gathered.size()));
+    for (size_t i = 0; i < gathered.size(); ++i) {
+      backs[i] = std::max(backs[i], elem_bytes(gathered[i]->type.elem));
+    }
     slots = std::max(slots, u.operands.size());
   }
-  plan.back.resize(backs);
+  plan.back.resize(backs.size());
   plan.slots.resize(slots);
-  return std::all_of(plan.back.begin(), plan.back.end(),
-                     [&](auto& areas) { return ring(areas, way + 2, plan.bytes); }) &&
-         std::all_of(plan.slots.begin(), plan.slots.end(),
+  for (size_t i = 0; i < backs.size(); ++i) {
+    if (!ring(plan.back[i], way + 2, plan.bytes / plan.unit * backs[i])) {
+      return false;
+    }
+  }
+  return std::all_of(plan.slots.begin(), plan.slots.end(),
                      [&](auto& areas) { return ring(areas, 3, 2 * plan.part_bytes()); });
 }
 

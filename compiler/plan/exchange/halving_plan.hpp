@@ -5,7 +5,9 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "kernel/exchange.hpp"
@@ -13,7 +15,8 @@
 
 namespace tpu::compiler {
 
-inline constexpr int kMaxStages = 8;  // of groups that halve as one; VMEM has no room for more
+// Of groups that halve as one; registers have no room for more.
+inline constexpr int kMaxStages = 11;
 
 // An array that an update reads or writes part by part; the sum itself is in the bucket.
 struct UpdateOperand {
@@ -30,6 +33,11 @@ struct UpdatePlan {
 };
 
 struct HalvingPlan {
+  // Bytes of a piece that lie apart from others of it.
+  struct Segment {
+    spec::Addr src{}, dst{};
+    int64_t bytes = 0;
+  };
   // Bytes of one value, and where they come from and go to.
   struct Piece {
     size_t value = 0;     // index into reads and writes of the kernel
@@ -37,6 +45,7 @@ struct HalvingPlan {
     int64_t element = 0;  // of the value
     int update = -1;      // of `updates`
     spec::Addr src{}, dst{};
+    std::vector<Segment> segments;  // in place of src and dst; behind them the piece is anything
   };
 
   Exchange exchange;
@@ -44,6 +53,10 @@ struct HalvingPlan {
   int64_t unit = 4;       // of an element
   int64_t lag = 1;        // rounds from a send to its arrival
   bool in_place = false;  // pieces lie in the buckets before and afterwards
+  bool summed = false;    // pieces are sums at home: updates run, results travel back
+  // One way of an exchange in phases (stream_plan.hpp). Down: the part of the core goes to `dst`.
+  // Back: it comes from `src`.
+  bool only_down = false, only_back = false;
   std::vector<Piece> pieces;
   std::vector<UpdatePlan> updates;
 
@@ -56,7 +69,12 @@ struct HalvingPlan {
 
   int64_t stages() const { return static_cast<int64_t>(exchange.stages()); }
   int64_t part_bytes() const { return bytes >> stages(); }
-  int64_t rounds() const { return static_cast<int64_t>(pieces.size()) + 1 + 2 * stages() * lag; }
+  int64_t steps() const { return only_down ? stages() : 2 * stages(); }
+  int64_t rounds() const {
+    return static_cast<int64_t>(pieces.size()) + 1 + steps() * lag - first_age();
+  }
+  // Of a piece when it begins.
+  int64_t first_age() const { return summed || only_back ? stages() * lag : 0; }
   int64_t bucket(int64_t i) const { return buckets[static_cast<size_t>(i) % buckets.size()]; }
   const Piece& piece(int64_t i) const { return pieces[static_cast<size_t>(i)]; }
   const UpdatePlan* update_of(int64_t i) const;  // null: the sum itself travels back
@@ -66,6 +84,8 @@ struct HalvingPlan {
 
 // Areas for all pieces in flight; buckets only if there are none yet. False: too little VMEM.
 [[nodiscard]] bool take_rings(Residency& memory, HalvingPlan& plan);
+using TakeVmem = std::function<std::optional<int64_t>(int64_t bytes)>;
+[[nodiscard]] bool take_rings(const TakeVmem& take, HalvingPlan& plan);
 
 // Operands of an update. Homes are filled in by plan_streamed.
 std::vector<UpdateOperand> update_operands(const Update& u);

@@ -7,6 +7,7 @@ namespace tpu::compiler {
 namespace {
 
 constexpr int64_t kSmallBytes = 64 * 1024;
+constexpr size_t kMostGrain = 8;  // stages; of more the parts are smaller than kAlign
 
 // The part of one value that lies in an area.
 struct Share {
@@ -19,7 +20,9 @@ struct Share {
 // it always did; with more it would send mostly padding.
 int64_t grain(const Exchange& exchange, bool halves) {
   constexpr size_t kFewStages = 5;
-  return halves || exchange.stages() <= kFewStages ? kAlign << exchange.stages() : kAlign;
+  return halves || exchange.stages() <= kFewStages
+             ? kAlign << std::min(exchange.stages(), kMostGrain)
+             : kAlign;
 }
 
 // Shares of the areas, in the order of the spans.
@@ -150,7 +153,7 @@ std::optional<std::vector<PackedPlan>> plan_packed(const Kernel& k, const Exchan
                                                    const spec::BoardParams& board,
                                                    Residency& memory, uint32_t op_id) {
   Reservation whole(memory);
-  const int64_t grain = kAlign << exchange.stages();
+  const int64_t grain = kAlign << std::min(exchange.stages(), kMostGrain);
   const int64_t limit = std::max(board.core.vmem_kib * 1024 / 4 / grain, int64_t{1}) * grain;
   std::vector<PackedPlan> plans;
   for (const std::vector<Share>& shares : cut_areas(k, limit)) {

@@ -1,6 +1,8 @@
 #include "plan/exchange/stream_plan.hpp"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 namespace tpu::compiler {
 
@@ -118,6 +120,114 @@ bool load_scalars(Residency& memory, StreamPlan& plan, uint32_t op_id) {
   return true;
 }
 
+constexpr size_t kNear = 3;     // stages of the first phase
+constexpr size_t kMany = 6;     // with fewer, both ways beside each other are faster
+constexpr int64_t kGroups = 2;  // of pieces from which on phases are worth it
+
+// Stages [first, end) of an exchange.
+Exchange stages_of(const Exchange& e, size_t first, size_t end) {
+  Exchange part;
+  for (size_t s = first; s < end; ++s) {
+    part.masks.push_back(e.masks[s]);
+    part.bits.push_back(e.bits[s]);
+    if (e.crosses_over()) {
+      part.of_odd.push_back(e.of_odd[s] - first);
+    }
+  }
+  return part;
+}
+
+bool has_phases(const StreamPlan& plan) {
+  const Exchange& e = plan.exchange;
+  if (e.stages() < kMany || plan.summed || !plan.updates.empty() ||
+      static_cast<int64_t>(plan.pieces.size()) < kGroups << kNear) {
+    return false;
+  }
+  return !e.crosses_over() || std::all_of(e.of_odd.begin(), e.of_odd.begin() + kNear,
+                                          [](size_t s) { return s < kNear; });
+}
+
+// What each phase does, without areas.
+struct PhaseShape {
+  int64_t near_lag, far_lag, far_parts;  // parts of a piece of the second phase
+};
+
+void cut_phases(StreamPlan& plan, const PhaseShape& shape) {
+  const Exchange whole = plan.exchange;
+  HalvingPlan across = plan, back = plan;
+  const int64_t part = plan.bytes >> kNear;
+  plan.lag = back.lag = shape.near_lag;
+  plan.exchange = back.exchange = stages_of(whole, 0, kNear);
+  plan.only_down = back.only_back = true;
+  across.exchange = stages_of(whole, kNear, whole.stages());
+  across.lag = shape.far_lag;
+  across.bytes = part * shape.far_parts;
+  across.pieces.clear();
+  for (size_t i = 0; i < plan.pieces.size(); ++i) {
+    HalvingPlan::Piece& down = plan.pieces[i];
+    // The parts of a value lie one behind the other at the end of what it exchanges.
+    const Span& span = *std::ranges::find(plan.kernel->exchange().spans, down.value, &Span::value);
+    const int64_t at = span.bytes - (span.bytes >> kNear) + ((down.from - span.from) >> kNear);
+    spec::Addr middle = down.dst;
+    middle.offset += at - (down.from - span.from);
+    down.dst = back.pieces[i].src = middle;
+    if (static_cast<int64_t>(i) % shape.far_parts == 0) {
+      across.pieces.emplace_back();
+    }
+    across.pieces.back().segments.push_back({middle, middle, part});
+  }
+  plan.phases = {std::move(across), std::move(back)};
+}
+
+// One slab of VMEM, which each phase cuts anew.
+bool take_phases(Residency& memory, StreamPlan& plan) {
+  const auto each = [&](int64_t begin) {
+    int64_t most = 0;
+    for (HalvingPlan* phase :
+         {static_cast<HalvingPlan*>(&plan), &plan.phases[0], &plan.phases[1]}) {
+      int64_t used = 0;
+      HalvingPlan cut = *phase;
+      const bool fits = take_rings(
+          [&](int64_t bytes) -> std::optional<int64_t> {
+            return begin + std::exchange(used, used + round_up(bytes, kAlign));
+          },
+          cut);
+      if (!fits) {
+        throw Error("internal: an area without an end is too small");
+      }
+      most = std::max(most, used);
+      if (begin >= 0) {
+        *phase = std::move(cut);
+      }
+    }
+    return most;
+  };
+  const auto slab = memory.take(each(-1));
+  if (!slab) {
+    return false;
+  }
+  each(*slab);
+  plan.memory = {*slab};
+  return true;
+}
+
+std::optional<StreamPlan> plan_phases(Residency& memory, const StreamPlan& pieces) {
+  if (!has_phases(pieces)) {
+    return std::nullopt;
+  }
+  constexpr std::array<PhaseShape, 4> kShapes = {{{2, 2, 8}, {2, 1, 8}, {2, 1, 4}, {1, 1, 4}}};
+  for (const PhaseShape& shape : kShapes) {
+    Reservation attempt(memory);
+    StreamPlan plan = pieces;
+    cut_phases(plan, shape);
+    if (take_phases(memory, plan)) {
+      attempt.keep();
+      return plan;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<StreamPlan> plan_streamed(const Kernel& k, const StreamSite& site, Residency& memory,
@@ -127,10 +237,24 @@ std::optional<StreamPlan> plan_streamed(const Kernel& k, const StreamSite& site,
   StreamPlan pieces;
   pieces.kernel = &k;
   pieces.overlaps = site.overlaps;
+  pieces.summed = k.exchange().summed;
   pieces.exchange = site.exchange;
   pieces.bytes = site.piece_bytes;
   pieces.unit = elem_bytes(k.ops[0]->operand_type(0).elem);
   cut_pieces(pieces, memory);
+  const auto done = [&](StreamPlan& plan) {
+    for (int64_t i = 0; i < static_cast<int64_t>(plan.pieces.size()); ++i) {
+      find_operand(memory, plan, i);
+    }
+    if (!plan.overlaps) {
+      end_streamed(memory, plan);
+    }
+  };
+  if (auto plan = plan_phases(memory, pieces)) {
+    whole.keep();
+    done(*plan);
+    return plan;
+  }
   const bool alone = site.next == nullptr || must_follow(*site.next, k, memory);
   for (int64_t lag = alone ? 2 : 1; lag > 0; --lag) {  // with less VMEM beside other kernels
     Reservation attempt(memory);
@@ -139,12 +263,7 @@ std::optional<StreamPlan> plan_streamed(const Kernel& k, const StreamSite& site,
     if (take_rings(memory, plan) && load_scalars(memory, plan, op_id)) {
       attempt.keep();
       whole.keep();
-      for (int64_t i = 0; i < static_cast<int64_t>(plan.pieces.size()); ++i) {
-        find_operand(memory, plan, i);
-      }
-      if (!plan.overlaps) {
-        end_streamed(memory, plan);
-      }
+      done(plan);
       return plan;
     }
   }

@@ -1,4 +1,11 @@
 // An all_reduce of whole pieces, streamed from home to home while other kernels run beside it.
+//
+// Over 64 cores and more it has three phases, one behind the other. Down: the first stages, with
+// the partners next to a core, leave an eighth of each piece. Across: the other stages, of pieces
+// that are put together from these parts. Back: the first stages again. So messages over the longer
+// ways are as large as those to neighbors, and few: each takes a latency of the links, and a place
+// among the transfers in flight. Between the phases the parts are at the end of the result's home,
+// which the way back, in ascending order, reaches behind the part that it needs.
 #pragma once
 
 #include <optional>
@@ -9,7 +16,8 @@ namespace tpu::compiler {
 
 struct StreamPlan : HalvingPlan {
   const Kernel* kernel = nullptr;
-  bool overlaps = true;  // else it ends before the next kernel is planned
+  bool overlaps = true;             // else it ends before the next kernel is planned
+  std::vector<HalvingPlan> phases;  // behind this one; they share its VMEM
 };
 
 // What a streamed exchange is planned from.

@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "../graph_builder.hpp"
 #include "board/board_loader.hpp"
@@ -80,6 +82,61 @@ TEST(ExchangeMasks, PartnersOfStagesArePairs) {
       }
     }
   }
+}
+
+Groups all_of(int64_t cores) {
+  Groups groups(1);
+  for (int64_t core = 0; core < cores; ++core) {
+    groups[0].push_back(core);
+  }
+  return groups;
+}
+
+using Masks = std::vector<int64_t>;
+
+// Of even cores, of odd ones.
+std::pair<Masks, Masks> masks_of(const Groups& groups, int64_t cores, int64_t row) {
+  GraphBuilder b(cores);
+  const Exchange e = exchange_of(*sum(b, b.arg(f32({64})), groups)->def, cores, row);
+  Masks odd;
+  for (size_t stage = 0; stage < e.stages(); ++stage) {
+    odd.push_back(e.masks[e.mask_of(1, stage)]);
+  }
+  std::set<int64_t> parts;
+  for (const int64_t core : groups[0]) {
+    parts.insert(owned_part(e, core));
+  }
+  EXPECT_EQ(parts.size(), groups[0].size()) << "every part has one owner";
+  EXPECT_EQ(*parts.rbegin() + 1, static_cast<int64_t>(groups[0].size()));
+  return {e.masks, odd};
+}
+
+TEST(ExchangeMasks, DimensionsOfTheTorusTakeTurns) {
+  const auto of_eight = std::pair(Masks{1, 2, 4}, Masks{1, 4, 2});
+  EXPECT_EQ(masks_of(all_of(8), 8, 4), of_eight);
+  EXPECT_EQ(masks_of(all_of(8), 8, 0), of_eight);
+  EXPECT_EQ(masks_of(all_of(8), 8, 8), of_eight) << "whatever its shape";
+  EXPECT_EQ(masks_of(all_of(32), 32, 8),
+            std::pair(Masks({1, 2, 8, 4, 16}), Masks({1, 8, 2, 16, 4})));
+  EXPECT_EQ(masks_of(all_of(64), 64, 8),
+            std::pair(Masks({1, 2, 8, 4, 16, 32}), Masks({1, 8, 2, 16, 4, 32})));
+  EXPECT_EQ(masks_of(all_of(16), 16, 16), std::pair(Masks({1, 2, 4, 8}), Masks({1, 2, 4, 8})));
+  EXPECT_EQ(masks_of(all_of(32), 32, 0),
+            std::pair(Masks({1, 2, 4, 8, 16}), Masks({1, 2, 4, 8, 16})));
+}
+
+// Equal arrays have equal sums on all cores: the cores of a chip in different groups go one way.
+TEST(ExchangeMasks, GroupsOfOneCoreOfEachChipDoNotCrossOver) {
+  Groups halves(2);
+  for (int64_t core = 0; core < 32; ++core) {
+    halves[static_cast<size_t>(core % 2)].push_back(core);
+  }
+  EXPECT_EQ(masks_of(halves, 32, 8), std::pair(Masks({2, 8, 4, 16}), Masks({2, 8, 4, 16})));
+  // Masks that lead into both dimensions.
+  const Groups diagonals = {{0, 10},  {1, 11},  {2, 8},   {3, 9},   {4, 14},  {5, 15},
+                            {6, 12},  {7, 13},  {16, 26}, {17, 27}, {18, 24}, {19, 25},
+                            {20, 30}, {21, 31}, {22, 28}, {23, 29}};
+  EXPECT_EQ(masks_of(diagonals, 32, 8), std::pair(Masks({10}), Masks({10})));
 }
 
 }  // namespace
