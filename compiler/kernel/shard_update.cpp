@@ -14,6 +14,9 @@ namespace tpu::compiler {
 namespace {
 
 constexpr int64_t kScalarBytes = 64 * 1024;  // arrays up to this may be read at one place
+// Each further one makes a way with updates longer by 40 % of the time through the port (sums of
+// 100 MB over 32 to 256 cores): partners are far, and messages to them small.
+constexpr size_t kStagesOfABoard = 3;
 
 struct Refused {
   std::string why;
@@ -39,17 +42,10 @@ class Sharder {
     for (Kernel* exchange : exchanges) {
       const std::vector<Span> spans = exchange->exchange().spans;
       for (const Span& span : spans) {
-        const Value* sum = exchange->writes[span.value];
-        const std::string what = to_string(sum->type) + " of " + place(*sum->def);
-        try {
-          shard(*exchange, span);
-          report_.bytes += span.bytes;
-          note("", what, span.bytes);
-        } catch (const Refused& r) {
-          note(r.why, what, span.bytes);
-        }
+        attempt(exchange->writes[span.value], span.bytes, [&] { return shard(*exchange, span); });
       }
     }
+    attach_late();
     for (const Noted& n : noted_) {
       report_.notes.push_back(text(n));
     }
@@ -57,6 +53,19 @@ class Sharder {
   }
 
  private:
+  template <typename Sharding>
+  void attempt(const Value* sum, int64_t bytes, const Sharding& sharding) {
+    const std::string what = to_string(sum->type) + " of " + place(*sum->def);
+    try {
+      if (sharding()) {
+        report_.bytes += bytes;
+        note("", what, bytes);
+      }
+    } catch (const Refused& r) {
+      note(r.why, what, bytes);
+    }
+  }
+
   // Sums that are sharded, or are not for one reason.
   struct Noted {
     std::string why;   // empty: they are
@@ -83,11 +92,20 @@ class Sharder {
 
   // The kernels that form the update of one sum, in order.
   struct Candidate {
-    const Value* sum = nullptr;
+    const Value* sum = nullptr;  // of a complete sum: the array that the update reads
+    const Op* op = nullptr;      // the all_reduce
     std::vector<Kernel*> kernels;
     Update update;
-    int move_to = -1;  // the exchange must stand behind the kernel of this order
+    int move_to = -1;   // the exchange must stand behind the kernel of this order
+    int64_t bytes = 0;  // of whole pieces of the sum
+    // What is made of a complete sum beside something else, such as the mean beside its norm.
+    std::set<const Value*> made_of_sum;
 
+    int64_t unit() const { return elem_bytes(op->operand_type(0).elem); }
+
+    bool makes(const Value* v) const {
+      return std::ranges::any_of(kernels, [&](const Kernel* k) { return writes(*k, v); });
+    }
     bool has(const Kernel* k) const {
       return std::find(kernels.begin(), kernels.end(), k) != kernels.end();
     }
@@ -213,7 +231,9 @@ class Sharder {
     return module_.main->args[static_cast<size_t>(i)].part != WordPart::kWhole;
   }
 
-  void close(Candidate& c) {
+  // Empty; or why the sum is needed as a whole.
+  std::string close(Candidate& c) {
+    std::string whole;
     std::vector<const Value*> work{c.sum};
     while (!work.empty()) {
       const Value* v = work.back();
@@ -227,14 +247,32 @@ class Sharder {
           c.kernels.push_back(k);
           work.insert(work.end(), k->writes.begin(), k->writes.end());
         } else if (v == c.sum) {
-          throw Refused{k->kind == KernelClass::kCopyOut || k->ops.empty()
-                            ? "the sum itself is a result"
-                            : place(*k->ops.back()) + ": " + why};
+          if (whole.empty()) {
+            whole = k->kind == KernelClass::kCopyOut || k->ops.empty()
+                        ? "the sum itself is a result"
+                        : place(*k->ops.back()) + ": " + why;
+          }
+          for (const Value* w : k->writes) {
+            if (k->kind == KernelClass::kLoop && w->type.count() == c.sum->type.count() &&
+                c.made_of_sum.insert(w).second) {
+              work.push_back(w);
+            }
+          }
         }
       }
     }
     std::sort(c.kernels.begin(), c.kernels.end(),
               [](const Kernel* a, const Kernel* b) { return a->order < b->order; });
+    return whole;
+  }
+
+  // Leaves out what makes operands of others: it is made before, on all cores.
+  void keep_what_ends_here(Candidate& c) {
+    const auto goes_on = [&](const Kernel* k) {
+      return std::ranges::any_of(k->writes, [&](const Value* w) { return !outside(c, w).empty(); });
+    };
+    while (std::erase_if(c.kernels, goes_on) > 0) {
+    }
   }
 
   // Kernels outside that read the value, copies to results not counted.
@@ -271,10 +309,6 @@ class Sharder {
         if (state && !read && only_here(c, argument(a))) {
           c.update.sharded.push_back(w);
           continue;
-        }
-        if (elem_bytes(w->type.elem) > elem_bytes(c.sum->type.elem)) {
-          throw Refused{to_string(w->type) +
-                        " would have to be gathered in pieces that are too large"};
         }
         c.update.gathered.push_back(w);
         if (a >= 0) {  // written in place: readers of the old value come first
@@ -334,7 +368,8 @@ class Sharder {
     }
   }
 
-  void shard(Kernel& exchange, const Span& span) {
+  // False: later, with others.
+  bool shard(Kernel& exchange, const Span& span) {
     const Op& op = *exchange.writes[span.value]->def;
     const Exchange e = exchange_of(op, module_.num_cores, row_cores(board_));
     if (e.stages() == 0 || int64_t{1} << e.stages() != module_.num_cores) {
@@ -342,12 +377,21 @@ class Sharder {
     }
     Candidate c;
     c.sum = exchange.writes[span.value];
+    c.op = &op;
     c.update.value = span.value;
     c.update.sum = c.sum;
     if (!part_type(c.sum->type)) {
       throw Refused{"its elements are not of 4 or 2 bytes"};
     }
-    close(c);
+    c.bytes = span.bytes;
+    if (const std::string whole = close(c); !whole.empty()) {
+      shard_late(std::move(c), whole);
+      return false;
+    }
+    if (std::ranges::any_of(c.kernels,
+                            [&](const Kernel* k) { return late_kernels_.contains(k); })) {
+      throw Refused{"another sum is in the same update"};
+    }
     sort_results(c);
     find_place(c, exchange);
     if (only_faster_ && !faster(c, span.bytes, e)) {
@@ -357,6 +401,7 @@ class Sharder {
     attach(exchange, c, span, e);
     remove(c, span);
     renumber(program_);
+    return true;
   }
 
   // The plain update stores the sum, and moves every operand and result through HBM; the sharded
@@ -383,9 +428,169 @@ class Sharder {
     const auto saved =
         static_cast<int64_t>(hbm_cycles(board_, sum + parts - (parts >> e.stages())));
     const auto less = [&](int64_t n) { return n - (n >> e.stages()); };  // without the own part
-    const int64_t links = static_cast<int64_t>(port_cycles(board_, less(gathered))) -
-                          static_cast<int64_t>(port_cycles(board_, less(bytes)));
+    int64_t links = static_cast<int64_t>(port_cycles(board_, less(gathered))) -
+                    static_cast<int64_t>(port_cycles(board_, less(bytes)));
+    if (e.stages() > kStagesOfABoard) {  // the sum alone goes in phases (stream_plan.hpp)
+      const int64_t more = static_cast<int64_t>(e.stages() - kStagesOfABoard);
+      links += static_cast<int64_t>(port_cycles(board_, bytes + gathered)) * more * 2 / 5;
+    }
     return links < saved;
+  }
+
+  // Updates of complete sums, and where their exchange may stand: behind one order, in front of the
+  // other.
+  struct Late {
+    Candidate c;
+    int behind = -1, front = INT_MAX;
+  };
+
+  // The sum, or what is made of it, that the update reads.
+  static const Value* read_of_sum(const Candidate& c) {
+    for (const Kernel* k : c.kernels) {
+      for (const NestAccess& a : k->loop().nest.accesses) {
+        if (whole_read(a, c.sum->type.count()) &&
+            (a.value == c.sum || c.made_of_sum.contains(a.value))) {
+          return a.value;
+        }
+      }
+    }
+    return nullptr;
+  }
+
+  void shard_late(Candidate c, const std::string& whole) {
+    keep_what_ends_here(c);
+    const Value* read = read_of_sum(c);
+    if (read == nullptr) {
+      throw Refused{whole};
+    }
+    c.sum = read;
+    sort_results(c);
+    for (const Kernel* k : c.kernels) {
+      for (const NestAccess& a : k->loop().nest.accesses) {
+        if (!c.makes(a.value) && !uniform(a.value)) {
+          throw Refused{"an operand of the update is not the same on all cores"};
+        }
+      }
+      if (!late_kernels_.insert(k).second) {
+        throw Refused{"another sum is in the same update"};
+      }
+    }
+    const Exchange e = exchange_of(*c.op, module_.num_cores, row_cores(board_));
+    if (only_faster_ && !faster_late(c, e)) {
+      throw Refused{"gathering its results would take longer"};
+    }
+    late_.push_back({std::move(c)});
+  }
+
+  // The plain update moves all operands and results through HBM; the sharded one a part of them,
+  // and what is gathered as a whole. A way of an exchange over a board takes half as long again as
+  // its bytes through the port alone: transfers of one queue wait for each other.
+  bool faster_late(const Candidate& c, const Exchange& e) const {
+    const int64_t count = c.bytes / c.unit();
+    std::set<const Value*> moved;
+    int64_t bytes = 0, gathered = 0;
+    for (const Kernel* k : c.kernels) {
+      for (const NestAccess& a : k->loop().nest.accesses) {
+        if (a.view.stride[0] != 0 && !c.makes(a.value) && moved.insert(a.value).second) {
+          bytes += count * elem_bytes(a.value->type.elem);
+        }
+      }
+    }
+    for (const Value* w : c.update.sharded) {
+      bytes += count * elem_bytes(w->type.elem);
+    }
+    for (const Value* w : c.update.gathered) {
+      gathered += count * elem_bytes(w->type.elem);
+    }
+    const auto plain = hbm_cycles(board_, bytes + gathered);
+    const auto memory = hbm_cycles(board_, (bytes >> e.stages()) + gathered);
+    const uint64_t more = std::max(e.stages(), kStagesOfABoard) - kStagesOfABoard;
+    const auto links =
+        port_cycles(board_, gathered - (gathered >> e.stages())) * (15 + 4 * more) / 10;
+    return std::max(memory, links) < plain;
+  }
+
+  void find_late_place(Late& late) {
+    const Candidate& c = late.c;
+    late.behind = c.kernels.back()->order;
+    const auto follow = [&](const Kernel& k) { late.behind = std::max(late.behind, k.order); };
+    for (const Kernel* k : c.kernels) {
+      for (const NestAccess& a : k->loop().nest.accesses) {
+        for (const Kernel& p : program_.kernels) {
+          if (writes(p, a.value) && !c.has(&p)) {
+            follow(p);
+          }
+        }
+      }
+      for (const Value* w : k->writes) {
+        for (const Kernel* r : readers(w)) {
+          late.front = c.has(r) ? late.front : std::min(late.front, r->order);
+        }
+        for (const auto& [result, taken] : results_of(w)) {
+          for (const Kernel* r : taken < 0 ? std::vector<Kernel*>{} : outside(c, argument(taken))) {
+            follow(*r);  // written in place: readers of the old value come first
+          }
+        }
+      }
+    }
+  }
+
+  // Those that can stand at one place are one exchange.
+  void attach_late() {
+    std::vector<Late*> placed;
+    for (Late& late : late_) {
+      attempt(late.c.op->result(), late.c.bytes, [&] {
+        find_late_place(late);
+        if (late.behind >= late.front) {
+          throw Refused{"an operand of the update is made from its results"};
+        }
+        placed.push_back(&late);
+        return true;
+      });
+    }
+    std::ranges::stable_sort(placed, {}, &Late::behind);
+    std::vector<std::vector<Late*>> groups;
+    int front = INT_MIN;
+    for (Late* late : placed) {
+      const bool joins =
+          !groups.empty() && late->behind < front && groups.back()[0]->c.unit() == late->c.unit();
+      if (!joins) {
+        groups.emplace_back();
+        front = INT_MAX;
+      }
+      groups.back().push_back(late);
+      front = std::min(front, late->front);
+    }
+    for (auto group = groups.rbegin(); group != groups.rend(); ++group) {  // orders in front stay
+      attach_group(*group);
+    }
+    renumber(program_);
+  }
+
+  void attach_group(const std::vector<Late*>& group) {
+    Kernel exchange(KernelClass::kAllReduce);
+    exchange.as<ExchangePart>().streamed = exchange.as<ExchangePart>().summed = true;
+    for (Late* late : group) {
+      exchange.ops.push_back(late->c.op);
+      exchange.reads.push_back(late->c.sum);
+    }
+    auto& list = program_.kernels;
+    const auto next =
+        std::ranges::find_if(list, [&](const Kernel& k) { return k.order > group.back()->behind; });
+    exchange.order = group.back()->behind;
+    const auto at = list.insert(next, std::move(exchange));
+    for (size_t i = 0; i < group.size(); ++i) {
+      Candidate& c = group[i]->c;
+      const Span span{i, 0, c.bytes};
+      at->as<ExchangePart>().spans.push_back(span);
+      c.update.value = i;
+      c.update.sum = nullptr;
+      attach(*at, c, span, exchange_of(*c.op, module_.num_cores, row_cores(board_)));
+      for (const Kernel* rest : remove(c, span)) {  // behind what gives the results their homes
+        list.splice(next, list,
+                    std::ranges::find_if(list, [&](const Kernel& k) { return &k == rest; }));
+      }
+    }
   }
 
   void move_behind(Kernel& exchange, int order) {
@@ -404,9 +609,7 @@ class Sharder {
     for (const Kernel* k : c.kernels) {
       c.update.kernels.push_back({k->ops, k->loop().nest, k->writes});
       for (const NestAccess& a : k->loop().nest.accesses) {
-        const bool made = std::any_of(c.kernels.begin(), c.kernels.end(),
-                                      [&](const Kernel* w) { return writes(*w, a.value); });
-        if (a.value != c.sum && !made &&
+        if (a.value != c.sum && !c.makes(a.value) &&
             std::find(exchange.reads.begin(), exchange.reads.end(), a.value) ==
                 exchange.reads.end()) {
           inputs_.push_back(a.value);
@@ -419,7 +622,7 @@ class Sharder {
     for (const auto* list : {&c.update.gathered, &c.update.sharded}) {
       exchange.writes.insert(exchange.writes.end(), list->begin(), list->end());
     }
-    const int64_t size = elem_bytes(c.sum->type.elem);
+    const int64_t size = c.unit();
     for (const Value* w : c.update.sharded) {
       const auto [result, argument] = results_of(w).at(0);
       program_.sharded.push_back({static_cast<size_t>(argument), result, program_.piece / size,
@@ -428,9 +631,10 @@ class Sharder {
     exchange.as<ExchangePart>().updates.push_back(std::move(c.update));
   }
 
-  // What lies behind the whole pieces stays a loop kernel of its own.
-  void remove(const Candidate& c, const Span& span) {
-    const int64_t first = span.bytes / elem_bytes(c.sum->type.elem);
+  // What lies behind the whole pieces stays a loop kernel of its own. Returns those kernels.
+  std::vector<const Kernel*> remove(const Candidate& c, const Span& span) {
+    std::vector<const Kernel*> rests;
+    const int64_t first = span.bytes / c.unit();
     const int64_t rest = c.sum->type.count() - first;
     for (auto it = program_.kernels.begin(); it != program_.kernels.end();) {
       if (!c.has(&*it)) {
@@ -439,9 +643,11 @@ class Sharder {
         it = program_.kernels.erase(it);
       } else {
         start_at(*it, first);
+        rests.push_back(&*it);
         ++it;
       }
     }
+    return rests;
   }
 
   KernelProgram& program_;
@@ -451,6 +657,8 @@ class Sharder {
   ShardReport report_;
   std::vector<Noted> noted_;
   std::vector<const Value*> inputs_;
+  std::vector<Late> late_;
+  std::set<const Kernel*> late_kernels_;
   std::map<const Value*, bool> uniform_;  // for look-up only
 };
 

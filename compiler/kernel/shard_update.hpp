@@ -5,6 +5,10 @@
 // What only such updates read and write (m, v) stays sharded: each core keeps its own parts up to
 // date, and the executable says which. What others read (p) is gathered by the way back of the
 // exchange in place of the sum. Elements behind the last whole piece are updated on all cores.
+//
+// A sum that something else needs as a whole (a norm, a result) stays on all cores. Its update is
+// an exchange of its own behind it, without a sum: each core updates its parts, and results travel
+// back. Such updates go together where nothing is between them.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +32,8 @@ struct UpdateKernel {
 
 // All that follows one summed value.
 struct Update {
-  size_t value = 0;  // index into reads and writes of the all_reduce kernel
-  const Value* sum = nullptr;
+  size_t value = 0;            // index into reads and writes of the all_reduce kernel
+  const Value* sum = nullptr;  // null: it is complete, an operand as others
   std::vector<UpdateKernel> kernels;
   std::vector<const Value*> gathered, sharded;  // results; other values are temporary
 };

@@ -27,9 +27,9 @@ LAYERS = (131, 1103, 257, 10)  # two weight arrays of more than 512 KiB
 STEPS = 3
 BATCH = 2  # examples a core
 # Optimizer: is its update sharded? "mixed": 16-bit gradients and weights, 32-bit state. "bf16_adam": 16-bit gradients
-# for 32-bit weights, whose pieces would be twice as large as those of the sum.
+# for 32-bit weights, whose pieces are twice as large as those of the sum. "clip", "lamb": behind norms of whole arrays.
 OPTIMIZERS = {"adam": True, "adamw": True, "momentum": True, "nesterov": True, "rmsprop": True, "polynomial": True,
-              "decay": True, "lion": True, "mixed": True, "bf16_adam": False, "clip": False, "lamb": False}
+              "decay": True, "lion": True, "mixed": True, "bf16_adam": True, "clip": True, "lamb": True}
 
 
 def mixed_precision_step() -> tuple[jax.export.Exported, tuple]:

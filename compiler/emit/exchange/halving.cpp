@@ -237,6 +237,13 @@ static void send_step(HalvingRun& r, int64_t i, int64_t s) {
   }
 }
 
+// What waits for an arrival in place of a copy, or of several commands of one.
+static void append_nop(HalvingRun& r) {
+  Command nop;
+  nop.body = make_command<spec::NopCommand>(spec::Opcode::kNop, spec::Queue::kDmaOut, r.id);
+  r.sink.append(std::move(nop));
+}
+
 // The whole piece is there: it goes home, unless its results stay in the bucket.
 static void finish_piece(HalvingRun& r, int64_t i) {
   const HalvingPlan& p = r.plan;
@@ -250,15 +257,20 @@ static void finish_piece(HalvingRun& r, int64_t i) {
       const BackArea a = back_area(p, i, way);
       spec::Addr home = u->gathered[way];
       home.offset += p.piece(i).element * a.unit;
+      const bool one_command = a.bytes <= p.bytes;
+      if (!one_command) {
+        append_nop(r);
+        arrived(way);
+      }
       r.sink.copy_bytes(vmem_addr(a.address), home, a.bytes, a.unit, r.id);
-      arrived(way);
+      if (one_command) {
+        arrived(way);
+      }
     }
     return;
   }
   if (p.in_place) {
-    Command nop;
-    nop.body = make_command<spec::NopCommand>(spec::Opcode::kNop, spec::Queue::kDmaOut, r.id);
-    r.sink.append(std::move(nop));
+    append_nop(r);
   } else if (p.piece(i).segments.empty()) {
     r.sink.copy_bytes(vmem_addr(p.bucket(i)), p.piece(i).dst, p.bytes, p.unit, r.id);
   }

@@ -11,9 +11,12 @@ namespace {
 constexpr int64_t kPiece = 4096;  // f32 elements of a piece of this board
 const std::vector<std::string> kBoard = {"core.vmem_kib=512"};
 
-// Gradient step with momentum over arrays of the given sizes; each core has other gradients.
+// Gradient step with momentum over arrays of the given sizes; each core has other gradients, which
+// are summed as `summed`.
 struct UpdateGraph {
-  explicit UpdateGraph(const std::vector<int64_t>& sizes, Elem state = Elem::kF32) : b(8) {
+  explicit UpdateGraph(const std::vector<int64_t>& sizes, Elem state = Elem::kF32,
+                       Elem summed = Elem::kF32)
+      : b(8), summed_(summed) {
     b.module().mesh.name = "mesh";
     b.module().mesh.axes = {{"d", 8}};
     std::vector<Value*> gradients, parameters, moments, results;
@@ -42,7 +45,11 @@ struct UpdateGraph {
   void update(Value* g, Value* p, Value* m, std::vector<Value*>& results) {
     const Type type = p->type;
     Value* local = b.op(Kind::kAdd, {g, p}, type);  // a reader of the parameters
-    Value* sum = b.with_body(b.op(Kind::kAllReduce, {local}, type, CollectiveAttrs{}), Kind::kAdd);
+    Value* sent =
+        summed_ == Elem::kF32 ? local : b.op(Kind::kConvert, {local}, {summed_, type.dims});
+    Value* sum =
+        b.with_body(b.op(Kind::kAllReduce, {sent}, sent->type, CollectiveAttrs{}), Kind::kAdd);
+    sum = sent == local ? sum : b.op(Kind::kConvert, {sum}, type);
     Value* mean = b.op(Kind::kDivide, {sum, splat(type, 8)}, type);
     Value* old = m->type == type ? m : b.op(Kind::kConvert, {m}, type);
     Value* kept = b.op(Kind::kMultiply, {old, splat(type, 0.9)}, type);
@@ -55,6 +62,7 @@ struct UpdateGraph {
   GraphBuilder b;
   Module* module = nullptr;
   int results_ = 0;
+  Elem summed_;
 };
 
 exe::ExecutableT compile(const Module& module, UpdateSharding mode,
@@ -102,6 +110,19 @@ TEST(UpdateSharding, SeveralShapesAndNarrowState) {
   EXPECT_GT(compare(*narrow.module).sharded_update_bytes, 0u);
 }
 
+// What travels back has twice the bytes of the sum.
+TEST(UpdateSharding, SumsOfBf16UpdateF32) {
+  for (const int64_t n : {2 * kPiece, 11 * kPiece + 5, 40 * kPiece}) {
+    SCOPED_TRACE(n);
+    UpdateGraph g({n}, Elem::kF32, Elem::kBf16);
+    const exe::ExecutableT e = compare(*g.module);
+    EXPECT_EQ(e.sharded_update_bytes, static_cast<uint64_t>(n / (2 * kPiece) * 2 * kPiece * 2));
+    EXPECT_TRUE(e.results[0]->owned_by.empty());
+  }
+  UpdateGraph both({9 * kPiece, 8 * kPiece}, Elem::kBf16, Elem::kBf16);
+  EXPECT_GT(compare(*both.module).sharded_update_bytes, 0u);
+}
+
 TEST(UpdateSharding, OwnersCoverEveryElementOnce) {
   UpdateGraph g({3 * kPiece + 1});
   const exe::ExecutableT e = compile(*g.module, UpdateSharding::kOn);
@@ -132,8 +153,66 @@ TEST(UpdateSharding, AutoTakesTheFasterProgram) {
   EXPECT_EQ(best.estimated_cycles, on.estimated_cycles);
 }
 
-// The norm of the whole gradient scales it: not element by element.
-TEST(UpdateSharding, ClippingByTheNormIsNotSharded) {
+// The norm of all gradients scales them: sums stay whole, and updates follow as one exchange.
+TEST(UpdateSharding, UpdatesBehindANormAreCutOverTheCores) {
+  for (const Elem summed : {Elem::kF32, Elem::kBf16}) {
+    GraphBuilder b(8);
+    b.module().mesh.axes = {{"d", 8}};
+    std::vector<Value*> state, sums, results;
+    Value* norm = nullptr;
+    const std::vector<int64_t> sizes = {6 * kPiece, 5 * kPiece + 77, 100, 8 * kPiece, 40 * kPiece};
+    for (const int64_t n : sizes) {
+      for (int i = 0; i < 2; ++i) {  // parameter, moment
+        state.push_back(b.arg(f32({n})));
+        b.module().main->args.back().alias_result = static_cast<int>(state.size()) - 1;
+      }
+    }
+    for (const int64_t n : sizes) {
+      Value* x = b.arg(f32({n}));
+      ArgInfo& info = b.module().main->args.back();
+      info.global.dims[0] = 8 * n;
+      info.sharding.dim_axes = {{0}};
+      x = b.op(Kind::kAdd, {x, state[2 * sums.size()]}, x->type);  // parameters have a reader
+      x = summed == Elem::kF32 ? x : b.op(Kind::kConvert, {x}, {summed, {n}});
+      Value* sum = b.with_body(b.op(Kind::kAllReduce, {x}, x->type, CollectiveAttrs{}), Kind::kAdd);
+      sum = summed == Elem::kF32 ? sum : b.op(Kind::kConvert, {sum}, f32({n}));
+      sums.push_back(sum);
+      Value* square = b.op(Kind::kMultiply, {sum, sum}, sum->type);
+      Value* part = b.reduce(square, b.constant(f32({}), 0), {0}, f32({}), Kind::kAdd);
+      norm = norm == nullptr ? part : b.op(Kind::kAdd, {norm, part}, part->type);
+    }
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const Type type = sums[i]->type;
+      Value* spread = b.op(Kind::kBroadcastInDim, {norm}, type, DimsAttrs{});
+      Value* scaled = b.op(Kind::kDivide, {sums[i], spread}, type);
+      Value* next = b.op(Kind::kAdd, {state[2 * i + 1], scaled}, type);
+      results.push_back(b.op(Kind::kSubtract, {state[2 * i], next}, type));
+      results.push_back(next);
+    }
+    const exe::ExecutableT e = compare(b.done(results));
+    const int64_t pieces = summed == Elem::kF32 ? 59 : 29;
+    EXPECT_EQ(e.sharded_update_bytes, static_cast<uint64_t>(pieces * kPiece * 4));
+    EXPECT_TRUE(e.results[0]->owned_by.empty());
+    EXPECT_FALSE(e.results[1]->owned_by.empty());
+    EXPECT_TRUE(e.results[5]->owned_by.empty()) << "small arrays stay whole";
+  }
+}
+
+// A sum that is a result, too, stays whole; its reader is cut.
+TEST(UpdateSharding, SumsThatAreResults) {
+  GraphBuilder b(8);
+  b.module().mesh.axes = {{"d", 8}};
+  const Type type = f32({3 * kPiece + 5});
+  Value* p = b.arg(type);
+  b.module().main->args[0].alias_result = 0;
+  Value* x = b.arg(type);
+  Value* sum = b.with_body(b.op(Kind::kAllReduce, {x}, type, CollectiveAttrs{}), Kind::kAdd);
+  EXPECT_EQ(compare(b.done({b.op(Kind::kSubtract, {p, sum}, type), sum})).sharded_update_bytes,
+            static_cast<uint64_t>(3 * kPiece * 4));
+}
+
+// An update that another kernel reads before the next step is made on all cores.
+TEST(UpdateSharding, WhatIsReadInTheStepIsMadeOnAllCores) {
   GraphBuilder b(8);
   b.module().mesh.axes = {{"d", 8}};
   const Type type = f32({3 * kPiece});
@@ -141,12 +220,10 @@ TEST(UpdateSharding, ClippingByTheNormIsNotSharded) {
   b.module().main->args[0].alias_result = 0;
   Value* x = b.arg(type);
   Value* sum = b.with_body(b.op(Kind::kAllReduce, {x}, type, CollectiveAttrs{}), Kind::kAdd);
-  Value* square = b.op(Kind::kMultiply, {sum, sum}, type);
-  Value* norm = b.reduce(square, b.constant(f32({}), 0), {0}, f32({}), Kind::kAdd);
-  Value* spread = b.op(Kind::kBroadcastInDim, {norm}, type, DimsAttrs{});
-  Value* scaled = b.op(Kind::kDivide, {sum, spread}, type);
-  Module& module = b.done({b.op(Kind::kSubtract, {p, scaled}, type)});
-  const exe::ExecutableT e = compare(module);
+  Value* total = b.reduce(sum, b.constant(f32({}), 0), {0}, f32({}), Kind::kAdd);
+  Value* next = b.op(Kind::kSubtract, {p, sum}, type);
+  Value* after = b.reduce(next, b.constant(f32({}), 0), {0}, f32({}), Kind::kMaximum);
+  const exe::ExecutableT e = compare(b.done({next, total, after}));
   EXPECT_EQ(e.sharded_update_bytes, 0u);
   ASSERT_FALSE(e.notes.empty());
   EXPECT_NE(e.notes[0].find("not sharded"), std::string::npos) << e.notes[0];
