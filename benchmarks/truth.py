@@ -50,6 +50,7 @@ class Case:
     source: str  # of the time, or what is known in its place
     logged_ms: float | None = None  # with what the host adds
     split_ms: dict[str, float] = field(default_factory=dict)
+    options: tuple[str, ...] = ()  # of tpuc
     parameters: int = 0
     point: dict = field(default_factory=dict)
 
@@ -57,6 +58,8 @@ class Case:
 def published_cases() -> list[Case]:
     """Networks of which a step's time was published, or that are simulated beside them."""
     mlperf = "MLPerf v0.5"
+    on_32 = "149.6 ms on v3-32 (MLPerf v0.6): as much work a core, 32 cores"
+    transformer = ["transformer.py", "--batch", "16"]
     resnet, ssd = ["resnet50.py", "--batch", "128", "--recipe", "flax"], ["ssd.py", "--batch", "128"]
     return [
         Case("resnet50-v3_8", "v3_8", resnet, 137.3, mlperf),
@@ -64,8 +67,8 @@ def published_cases() -> list[Case]:
         Case("flax-imagenet-v3_8", "v3_8", resnet, 126.6, "flax's README, 2021"),
         Case("ssd-resnet34-v3_8", "v3_8", ssd, 453.0, mlperf),
         Case("ssd-resnet34-v2_8", "v2_8", ssd, 785.0, mlperf),
-        Case("transformer-v3_8", "v3_8", ["transformer.py", "--batch", "16"], None,
-             "149.6 ms on v3-32 (MLPerf v0.6): as much work a core, 32 cores"),
+        Case("transformer-v3_8", "v3_8", transformer, None, on_32),
+        Case("transformer-sharded-v3_8", "v3_8", transformer, None, on_32, options=("--update-sharding=on",)),
         Case("bert-base-v3_8", "v3_8", ["bert.py", "--batch", "32"], None, "no time of BERT-base"),
     ]
 
@@ -137,14 +140,14 @@ class Bench:
         """The report of a step."""
         overrides = (*self.overrides, *changes)
         graph = self.exported(case)
-        key = hashlib.sha256("|".join([self.programs, case.board, style, *overrides]).encode() +
+        key = hashlib.sha256("|".join([self.programs, case.board, style, *case.options, *overrides]).encode() +
                              graph.read_bytes()).hexdigest()[:20]
         kept = self.out / f"{graph.stem}.{case.board}.{style}.{key}.json"
         if not kept.exists():
             board = ["--board", case.board, *(text for change in overrides for text in ("--set", change))]
             with tempfile.TemporaryDirectory(dir=self.out) as folder:
                 executable, new = Path(folder) / f"{key}.tpuexe", Path(folder) / kept.name
-                self.call("tpuc", graph, *board, "--style", style, "-o", executable)
+                self.call("tpuc", graph, *board, "--style", style, *case.options, "-o", executable)
                 self.call("tpuboard", "report", executable, *board, "--changes", "0", "--json", new)
                 new.write_text(json.dumps(summary(json.loads(new.read_text(encoding="utf-8")))), encoding="utf-8")
                 new.rename(kept)

@@ -261,11 +261,6 @@ void add_options(CLI::App& app, Arguments& a) {
   app.add_option("--rng-seed", a.rng_seed,
                  "of the numbers that `stablehlo.rng` draws: the same in each run of the program")
       ->capture_default_str();
-  app.final_callback([&a] {
-    if (const std::string why = tpu::compiler::contradiction(options_of(a)); !why.empty()) {
-      throw CLI::ValidationError(why);
-    }
-  });
   auto* assemble = app.add_flag("--asm", a.assemble, "the input is assembly text, not an artifact")
                        ->excludes(dump)
                        ->excludes(cores)

@@ -245,7 +245,8 @@ KernelProgram kernels_of(const Module& module, const spec::BoardParams& board,
                          ShardReport& report) {
   KernelContext context{module, board};
   const StyleRules rules = rules_of(options.style);
-  context.shard_updates = rules.shard_updates && options.update_sharding != UpdateSharding::kOff;
+  context.shard_updates = options.update_sharding == UpdateSharding::kOn ||
+                          (rules.shard_updates && options.update_sharding == UpdateSharding::kAuto);
   context.least_memory = options.least_memory;
   context.early_exchanges = rules.overlap_kernels && options.early_exchanges;
   context.pieced_exchanges = options.pieced_exchanges;

@@ -33,8 +33,9 @@ std::vector<std::string> why_unsharded(const exe::ExecutableT& e, const spec::Bo
   if (options.update_sharding == UpdateSharding::kOff) {
     return {options.keep_values ? "the values of all operations are kept" : "it is switched off"};
   }
-  if (!rules_of(options.style).shard_updates) {
-    return {"the style " + std::string(name_of(options.style)) + " does not shard updates"};
+  if (options.update_sharding == UpdateSharding::kAuto && !rules_of(options.style).shard_updates) {
+    return {"the style " + std::string(name_of(options.style)) +
+            " shards updates only with --update-sharding=on"};
   }
   if (e.partitions == 1) {
     return {"the program runs on one core"};
@@ -247,14 +248,6 @@ Module imported(std::span<const std::byte> artifact, const std::string& name, Im
 
 }  // namespace
 
-std::string contradiction(const CompileOptions& options) {
-  if (options.update_sharding == UpdateSharding::kOn && !rules_of(options.style).shard_updates) {
-    return "--style " + std::string(name_of(options.style)) +
-           " never shards updates, and --update-sharding=on wants it; leave one of them out";
-  }
-  return {};
-}
-
 std::vector<std::string> describe_moved(const std::vector<MovedArray>& moved) {
   std::vector<const MovedArray*> arrays;
   int64_t sums = 0, sum_bytes = 0;
@@ -323,9 +316,6 @@ enum class LoopGathers : uint8_t {
 
 Compiled compile_module(Module module, const spec::BoardParams& board,
                         const CompileOptions& options, LoopGathers gathers) {
-  if (const std::string why = contradiction(options); !why.empty()) {
-    throw Error(why);
-  }
   Compiled out;
   bool pipelined = false;
   const GraphPasses all = compile_passes(

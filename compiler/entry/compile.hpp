@@ -36,9 +36,6 @@ struct CompileReport {
   std::string core_text;             // with CompileOptions::core_text
 };
 
-// Why these options cannot be had together; empty: they can.
-std::string contradiction(const CompileOptions& options);
-
 struct Compiled {
   exe::ExecutableT executable;
   CompileReport report;

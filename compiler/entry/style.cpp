@@ -19,7 +19,8 @@ StyleRules rules_of(Style style) {
   if (style == Style::kXla2019) {
     // Source: weight-update sharding came to XLA in 2020 (Xu et al., "Automatic cross-replica
     // sharding of weight update in data-parallel training"); the traces' optimiser moves 40 bytes
-    // for every parameter on every core.
+    // for every parameter on every core. Programs of MLPerf training v0.6 (2019) already had it
+    // (Kumar et al., "Scale MLPerf-0.6 models on Google TPU-v3 pods"): an option asks for it.
     rules.shard_updates = false;
     // Source: CrossShardOptimizer of TensorFlow sums every gradient by an op of its own
     // (tensorflow/contrib/tpu/python/tpu/tpu_optimizer.py), and the traces show that they stay so:

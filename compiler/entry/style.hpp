@@ -16,7 +16,8 @@ namespace tpu::compiler {
 enum class Style : uint8_t { kBest, kXla2019, kXla2023 };
 
 struct StyleRules {
-  // Updates of replicated state may be cut over the cores (shard_update.hpp).
+  // Updates of replicated state are cut over the cores where that is faster (shard_update.hpp;
+  // false: only if an option asks for it).
   bool shard_updates = true;
   // Arrays that are summed over the cores travel together, 4 MiB in an exchange (false: each array
   // of a size that is streamed by itself, in an exchange of its own).

@@ -140,7 +140,7 @@ TEST(Compile, SaysWhyNothingIsSharded) {
   EXPECT_EQ(reason(), "it is switched off");
   options = {};
   options.style = Style::kXla2019;
-  EXPECT_EQ(reason(), "the style xla2019 does not shard updates");
+  EXPECT_EQ(reason(), "the style xla2019 shards updates only with --update-sharding=on");
 }
 
 // Cuts and changed bytes: an error or an executable that can be read, nothing else.
