@@ -148,9 +148,8 @@ class SimDebugPort : public Transport {
                                work.amount, work.bytes});
     }
     if (!from.profile.empty() && from.pod_windows != 0) {
-      stats.profile.push_back({"wait for processes", "",
-                               static_cast<double>(from.pod_wait_ns) * 1e-9, from.pod_windows, 0,
-                               0});
+      stats.profile.push_back(
+          {"wire_wait", "", static_cast<double>(from.pod_wait_ns) * 1e-9, from.pod_windows, 0, 0});
     }
     stats.check_findings = from.check_findings;
     stats.waits = std::move(from.waits);
