@@ -284,6 +284,37 @@ TEST(Semaphores, ADrainWaitsForNothingThatAnotherCommandKnows) {
   EXPECT_EQ(sync.edges[1].from, 1);
 }
 
+// The host reads bytes: the sequencer waits for what has written them, on a semaphore of each
+// queue, and for nothing else. What comes behind it knows that.
+TEST(Semaphores, TheSequencerAwaitsTheWritersOfARange) {
+  Listing l;
+  l.append(on(0, {bytes(0, true)}));
+  l.append(on(1, {bytes(64, true)}));
+  l.append(on(2, {bytes(4096, true)}));
+  l.append(on(3, {bytes(0, false)}));
+  Control await;
+  await.kind = Control::Kind::kAwait;
+  await.range = bytes(0, false);
+  await.range.hi = 128;
+  l.append(await);
+  l.append(on(2, {bytes(0, false)}));
+  const SyncResult sync = insert_semaphores(l, 128);
+  std::set<std::pair<int, int>> edges;
+  for (const SyncEdge& e : sync.edges) {
+    edges.emplace(e.from, e.to);
+  }
+  EXPECT_EQ(edges, (std::set<std::pair<int, int>>{{0, 3}, {0, 4}, {1, 4}}));
+  std::set<int> taken;
+  for (const Item& item : l.items) {
+    if (const auto* insn = std::get_if<spec::ScalarInsn>(&item)) {
+      EXPECT_EQ(static_cast<spec::ScalarOp>(insn->op), spec::ScalarOp::kSwait);
+      EXPECT_EQ(insn->imm, 1);
+      taken.insert(insn->rs1);
+    }
+  }
+  EXPECT_EQ(taken.size(), 2u);
+}
+
 TEST(Semaphores, ACommandKnowsWhatTheOneThatItAnswersKnew) {
   Listing l;
   l.append(on(0, {bytes(0, true)}));
