@@ -13,9 +13,10 @@ std::string board_part(const spec::BoardParams& params, const std::string& part,
 
 }  // namespace
 
-Board::Board(const spec::BoardParams& params, uint32_t number)
+Board::Board(const spec::BoardParams& params, uint32_t number, const spec::Fold* fold)
     : number_(number),
-      alone_(spec::board_count(params) == 1),
+      fold_(fold),
+      alone_(spec::board_count(params) == 1 && fold == nullptr),
       fluid_(board_part(params, "fluid", number).c_str()) {}
 
 std::string Board::name_of(const std::string& part) const {
@@ -58,6 +59,14 @@ void Board::build(const Shared& shared, const CoreServices& services, const Fabr
   }
 }
 
+// Of a folded pod, in place of the cores at the same place of all boards.
+void Board::connect_peer(Core& unit) {
+  const uint32_t stride = fold_ == nullptr ? ici_->cores() : fold_->board_cores();
+  for (uint32_t id = unit.core_id(); id < ici_->cores(); id += stride) {
+    ici_->connect(id, unit.remote_export);
+  }
+}
+
 void Board::connect(const std::vector<std::unique_ptr<Board>>& boards, PodProcess* process) {
   std::vector<CutEnd*> ends;
   std::vector<ResourceId> hbm(fabric_.hbm.size(), -1);
@@ -72,7 +81,7 @@ void Board::connect(const std::vector<std::unique_ptr<Board>>& boards, PodProces
       for (size_t core = 0; core < chip->cores(); ++core) {
         Core& unit = chip->core(core);
         const uint32_t id = unit.core_id();
-        ici_->core_port[id].bind(unit.remote_export);
+        connect_peer(unit);
         fabric_.control[id] = board->fabric_.control[id];
         fabric_.hbm[id] = board->fabric_.hbm[id];
         fabric_.cores[id] = board->fabric_.cores[id];
@@ -83,9 +92,12 @@ void Board::connect(const std::vector<std::unique_ptr<Board>>& boards, PodProces
   }
   for (uint32_t core = 0; process != nullptr && core < links_->cores(); ++core) {
     if (!process->has(links_->board_of(core))) {
-      ici_->core_port[core].bind(process->far_core());
+      ici_->connect(core, process->far_core());
       fabric_.control[core] = &process->far_control(core);
     }
+  }
+  if (fold_ != nullptr) {
+    ends.assign(fold_->cores() / fold_->board_cores(), cut_.get());
   }
   if (cut_ != nullptr) {
     cut_->connect(ends, hbm);

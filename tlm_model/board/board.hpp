@@ -28,8 +28,9 @@ class Board {
     std::span<const uint8_t> rom;
   };
 
-  // Made inside of the pod's module. A board of another process is not built.
-  Board(const spec::BoardParams& params, uint32_t number);
+  // Made inside of the pod's module. A board of another process is not built. `fold`: of the pod
+  // that this board is folded for, null: none.
+  Board(const spec::BoardParams& params, uint32_t number, const spec::Fold* fold);
 
   FluidShare& fluid() { return fluid_; }
   // Once the bandwidths of all boards are there. `services` have this board's; `fabric` has no
@@ -48,7 +49,10 @@ class Board {
   void make_network(const spec::BoardParams& params, std::shared_ptr<const spec::Links> links,
                     Activity& activity);
 
+  void connect_peer(Core& unit);
+
   const uint32_t number_;
+  const spec::Fold* const fold_;
   const bool alone_;
   FluidShare fluid_;
   std::shared_ptr<const spec::Links> links_;

@@ -44,6 +44,9 @@ struct BoardOptions {
   std::shared_ptr<const firmware::Image> firmware{};
   // Of a process that has a part of the boards of a pod, the way to the others; null: all are here.
   std::shared_ptr<PodStream> others{};
+  // Numbers of a pod of such boards, for all of which this board is simulated
+  // (spec/command/fold.hpp), without data.
+  std::optional<spec::BoardParams> folded{};
 };
 
 // A text line that the firmware of a core wrote to its console.

@@ -55,6 +55,7 @@ Pod::Pod(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& 
          std::span<const uint8_t> rom, GdbLink* gdb, const LaunchPrograms& programs)
     : sc_module(name),
       options_(options),
+      fold_(options.folded ? std::optional<spec::Fold>(*options.folded) : std::nullopt),
       rom_crc_(spec::crc32c(std::as_bytes(rom))),
       mxu_select_(make_select(options_)),
       verilog_select_(options_.sim, options_.params),
@@ -85,6 +86,7 @@ CoreServices Pod::services_on(FluidShare& fluid) {
           .probes = probes_,
           .no_data = options_.sim.no_data,
           .schedule_seed = options_.sim.schedule_seed,
+          .fold = fold_ ? &*fold_ : nullptr,
           .vpu_simd = vpu_simd_from_name(options_.sim.simd),
           .verilog = [this](const std::string& path) { return verilog_select_.use(path); },
           .make_mxu = [this](const std::string& path) { return mxu_select_->make(path); }};
@@ -101,10 +103,12 @@ void Pod::make_boards(HostMemory& memory, std::span<const uint8_t> rom) {
   fabric.debugger = gdb_.get();
   std::vector<spec::BandwidthShare*> shares;
   for (uint32_t board = 0; board < count; ++board) {
-    boards_.push_back(std::make_unique<Board>(params, board));
+    boards_.push_back(std::make_unique<Board>(params, board, fold_ ? &*fold_ : nullptr));
     shares.push_back(&boards_.back()->fluid().share());
   }
-  const auto links = count == 1 ? nullptr : std::make_shared<const spec::Links>(params, shares);
+  const auto links = fold_        ? std::make_shared<const spec::Links>(*fold_, *shares.front())
+                     : count == 1 ? nullptr
+                                  : std::make_shared<const spec::Links>(params, shares);
   const Board::Shared shared{params, pages_, console_, memory, rom};
   places_.resize(static_cast<size_t>(spec::chip_count(params)));
   if (options_.others != nullptr) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <systemc>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "board/probe_sinks.hpp"
 #include "board/verilog_select.hpp"
 #include "chip/chip.hpp"
+#include "command/fold.hpp"
 #include "debug/gdb_stub.hpp"
 #include "kernel/cycles.hpp"
 
@@ -86,6 +88,7 @@ class Pod : public sc_core::sc_module {
   void add_core_stats(Chip& chip, size_t index, BoardStats& stats) const;
 
   BoardOptions options_;
+  const std::optional<spec::Fold> fold_;
   const uint32_t rom_crc_;
   Activity activity_;
   bool waves_open_ = false;  // the window of --waves

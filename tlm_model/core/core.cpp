@@ -48,6 +48,9 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
       local_bandwidth_(
           services.fluid.add_resource(static_cast<uint64_t>(params.dma.local_bytes_per_cycle), 1)) {
   make_memories(hbm_bytes, services.pool);
+  if (services.fold != nullptr) {
+    launch_.beyond = services.fold->board_cores();
+  }
   if (services.no_data) {
     smem_unknown_.assign(smem_->bytes() / 4, false);
   }
@@ -82,6 +85,7 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
                  .slots = slots_.get(),
                  .programs = &services.programs,
                  .steps = &services.steps,
+                 .fold = services.fold,
                  .smem_unknown = services.no_data ? &smem_unknown_ : nullptr,
                  .gang_work = [this] { return gang_work(); },
                  .ask_boards = [this](const CutIf::Told& told) { return ask_boards(told); }});

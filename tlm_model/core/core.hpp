@@ -12,6 +12,7 @@
 #include <systemc>
 #include <vector>
 
+#include "command/fold.hpp"
 #include "core/engines/dma.hpp"
 #include "core/engines/mxu.hpp"
 #include "core/engines/vpu.hpp"
@@ -40,9 +41,10 @@ struct CoreServices {
   FluidShare& fluid;
   ProgramCache& programs;
   StepCounter& steps;
-  const ProbeSet& probes;      // who listens to the cores
-  bool no_data = false;        // timing only: no command's data are computed
-  uint64_t schedule_seed = 0;  // of random legal schedules; 0: none
+  const ProbeSet& probes;            // who listens to the cores
+  bool no_data = false;              // timing only: no command's data are computed
+  uint64_t schedule_seed = 0;        // of random legal schedules; 0: none
+  const spec::Fold* fold = nullptr;  // of the pod that the board is folded for
   VpuSimd vpu_simd = vpu_best_simd();
   // What of this path ("board.chip0.core1.sem", "..dma_in") is Verilog; empty: nothing.
   std::function<VerilogUse(const std::string& path)> verilog{};

@@ -104,7 +104,7 @@ std::optional<spec::CommandPlace> Core::signaller_from(uint32_t first, uint32_t 
       const DecodedCommand& command = program.command(item->command);
       for (const spec::Signal& signal : command.signal) {
         if (command.queue < queues_.size() && signals(signal, semaphore, remote) &&
-            (!remote || seq_->scalar_register(signal.peer_reg) == of)) {
+            (!remote || seq_->core_in_register(signal.peer_reg) == of)) {
           return place_of(command);
         }
       }

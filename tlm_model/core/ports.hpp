@@ -118,6 +118,8 @@ struct LaunchState {
   uint32_t cores = 0;
   uint32_t mask = 0;  // as the register MASK
   spec::CoreSet gang{};
+  uint32_t beyond = UINT32_MAX;  // cores from here on are those of boards that this one is folded
+                                 // for, and in each of its gangs
   uint32_t tag = 0;
   uint32_t launch = 0;
   uint32_t slot_bank = 0;
@@ -130,6 +132,9 @@ struct LaunchState {
   // Nothing is on its way to this core.
   bool settled() const { return inbound == 0 && unanswered == 0; }
 
+  // The core of this board that traces show in place of another board's.
+  uint32_t shown(uint32_t core) const { return core < beyond ? core : core % beyond; }
+  bool gang_has(uint32_t core) const { return core >= beyond || gang.has(core); }
   uint32_t replica() const { return place & spec::seq::kReplicaIdMask; }
 
   void visit_state(spec::Archive& archive) {

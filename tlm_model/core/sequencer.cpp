@@ -41,6 +41,14 @@ void fill_slot(const DecodedCommand& command, const spec::ScalarRegisters& x, Qu
   }
 }
 
+// Programs count cores over the pod.
+void fold_peers(const spec::Fold& fold, QueuedCommand& slot) {
+  slot.peer = fold.by_board(slot.peer);
+  for (uint32_t& peer : slot.signal_peer) {
+    peer = fold.by_board(peer);
+  }
+}
+
 }  // namespace
 
 Sequencer::Sequencer(sc_core::sc_module_name name, uint32_t core_id,
@@ -118,6 +126,12 @@ bool Sequencer::step_until_wait(uint64_t now) {
   return false;
 }
 
+uint32_t Sequencer::core_in_register(size_t index) const {
+  const uint64_t core = scalar_.registers()[index];
+  return parts_.fold != nullptr ? parts_.fold->by_board(core)
+                                : static_cast<uint32_t>(std::min<uint64_t>(core, UINT32_MAX));
+}
+
 // False: faulted.
 bool Sequencer::execute_scalar(const ProgramItem& item) {
   const spec::ScalarInsn& insn = item.insn;
@@ -169,11 +183,12 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
       }
       break;
     case Op::kRid:
-      scalar_.set(insn.rd, launch_.replica());
+      scalar_.set(insn.rd,
+                  parts_.fold != nullptr ? parts_.fold->in_pod(core_id_) : launch_.replica());
       time_ += 1;
       break;
     case Op::kNrep:
-      scalar_.set(insn.rd, launch_.cores);
+      scalar_.set(insn.rd, parts_.fold != nullptr ? parts_.fold->cores() : launch_.cores);
       time_ += 1;
       break;
     case Op::kStep:
@@ -289,6 +304,9 @@ bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
   slot.sequence = ++issued_ever_;
   slot.issued_at = now;
   fill_slot(command, scalar_.registers(), slot);
+  if (parts_.fold != nullptr && command.queue == static_cast<uint8_t>(spec::Queue::kDmaRemote)) {
+    fold_peers(*parts_.fold, slot);
+  }
   queue->push();
   ++figures_.commands;
   probe_.issue([&] {

@@ -48,6 +48,7 @@ struct SequencerParts {
   const Slots* slots;
   ProgramCache* programs;
   StepCounter* steps;
+  const spec::Fold* fold;      // null: of a board that stands for itself
   UnknownWords* smem_unknown;  // no-data runs, else null
   GangWatch::Work gang_work;
   GangWatch::Ask ask_boards;
@@ -92,7 +93,8 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
   uint32_t pc() const { return pc_; }
   uint32_t op() const;  // that the instruction at pc() works for, or OP_NONE
   const Program* program() const { return program_.get(); }
-  uint64_t scalar_register(size_t index) const { return scalar_.registers()[index]; }
+  // The core that a scalar register names.
+  uint32_t core_in_register(size_t index) const;
   // What it waits for, if anything. For reports of hangs.
   std::optional<spec::UnitWait> waits() const;
 

@@ -270,7 +270,10 @@ void Sequencer::reset() {
   registers_.reset();
   loaded_.clear();
   // What the peers still send to this gang is told from an unknown one by the tag.
-  launch_ = {.tag = launch_.tag, .inbound = launch_.inbound, .unanswered = launch_.unanswered};
+  launch_ = {.beyond = launch_.beyond,
+             .tag = launch_.tag,
+             .inbound = launch_.inbound,
+             .unanswered = launch_.unanswered};
   irq_event_.notify(sc_core::SC_ZERO_TIME);
 }
 

@@ -40,7 +40,7 @@ bool SignalSender::leaves(const QueuedCommand& queued, size_t index) const {
   const spec::Signal& signal = queued.command->signal[index];
   const uint32_t peer = queued.signal_peer[index];
   return signal.valid() && signal.remote() && ici_->behind_cut(peer) &&
-         context_.launch.gang.has(peer);
+         context_.launch.gang_has(peer);
 }
 
 RemoteSignal SignalSender::leave(const QueuedCommand& queued, size_t index, uint64_t done_at) {
@@ -56,7 +56,7 @@ RemoteSignal SignalSender::leave(const QueuedCommand& queued, size_t index, uint
 // False: faulted.
 bool SignalSender::send_remote(const QueuedCommand& queued, const spec::Signal& signal,
                                uint32_t peer, uint64_t done_at) {
-  if (peer >= ici_->cores() || !context_.launch.gang.has(peer)) {
+  if (peer >= ici_->cores() || !context_.launch.gang_has(peer)) {
     FaultInfo info = fault_of(*queued.command, TPU_FAULT_REMOTE_STRAY, unit_);
     info.detail = spec::fault::kDetailPeerOutside;
     info.address = peer;
@@ -81,7 +81,7 @@ void SignalSender::tell(const QueuedCommand& queued, const spec::Signal& signal,
   context_.probe.signal([&] {
     return SignalEvent{.cycle = done_at,
                        .source = command_source(context_, unit_, queued),
-                       .to_core = to_core,
+                       .to_core = context_.launch.shown(to_core),
                        .semaphore = signal.sem,
                        .amount = signal.value};
   });

@@ -36,7 +36,7 @@ uint64_t Cut::open_flow(const Open& open) {
   for (size_t i = 0; i < sections.size(); ++i) {
     Open part = open;
     part.section = i;
-    send(sections[i].board, now_cycles() + sections[i].entry, {from, number}, part);
+    send(board_, sections[i].board, now_cycles() + sections[i].entry, {from, number}, part);
   }
   return number;
 }
@@ -69,20 +69,20 @@ void Cut::deliver(CutDelivery delivery, Answered answered) {
   const uint32_t board = links_.board_of(delivery.to_core);
   const uint64_t at = std::max(
       delivery.at, now_cycles() + links_.control_latency(delivery.from_core, delivery.to_core));
-  send(board, at, id, std::move(delivery));
+  send(board_, board, at, id, std::move(delivery));
 }
 
 void Cut::ask(uint32_t from_core, uint32_t to_core, Told told) {
   const Id id = {from_core, numbers_[from_core]++};
   told_[id] = std::move(told);
-  send(links_.board_of(to_core), now_cycles() + links_.control_latency(from_core, to_core), id,
-       Ask{to_core});
+  send(board_, links_.board_of(to_core), now_cycles() + links_.control_latency(from_core, to_core),
+       id, Ask{to_core});
 }
 
-void Cut::send(uint32_t to_board, uint64_t at, Id id, Body body) {
+void Cut::send(uint32_t from_board, uint32_t to_board, uint64_t at, Id id, Body body) {
   const size_t kind = body.index();
   boards_[to_board]->take(
-      {.at = at, .board = board_, .core = id.first, .number = id.second, .kind = kind},
+      {.at = at, .board = from_board, .core = id.first, .number = id.second, .kind = kind},
       std::move(body));
 }
 
@@ -120,8 +120,8 @@ void Cut::inbox_method() {
 void Cut::handle(const Id& id, Body& body) {
   if (const auto* open = std::get_if<Open>(&body)) {
     begin(id, *open);
-  } else if (std::holds_alternative<Passed>(body)) {
-    passed(id);
+  } else if (const auto* passed = std::get_if<Passed>(&body)) {
+    this->passed(id, links_.folded() ? passed->board : board_);
   } else if (auto* delivery = std::get_if<CutDelivery>(&body)) {
     activity_.begin();
     const Line line = {id.first, delivery->to_core, static_cast<bool>(delivery->copy)};
@@ -135,7 +135,8 @@ void Cut::handle(const Id& id, Body& body) {
     }
   } else if (const auto* ask = std::get_if<Ask>(&body)) {
     const RemoteIf& core = ici_.peer(ask->core);
-    send(links_.board_of(id.first), now_cycles() + links_.control_latency(ask->core, id.first), id,
+    send(board_, links_.board_of(id.first),
+         now_cycles() + links_.control_latency(ask->core, id.first), id,
          Tell{{.done = core.work_done(), .in_flight = core.work_in_flight()}});
   } else {
     told_.extract(id).mapped()(std::get<Tell>(body).work);
@@ -148,7 +149,7 @@ void Cut::begin(const Id& id, const Open& open) {
   const uint32_t from = open.write.from_core;
   const uint32_t to = open.write.to_core;
   const std::vector<spec::Links::Section> sections = links_.sections(from, to);
-  Passage& passage = passages_[id];
+  Passage& passage = passages_[{id, sections[open.section].board}];
   passage.id = id;
   passage.open = open;
   passage.section = sections[open.section];
@@ -180,8 +181,8 @@ void Cut::begin(const Id& id, const Open& open) {
 }
 
 void Cut::answer(const Id& id, uint32_t core, const RemoteAnswer& answer) {
-  send(links_.board_of(id.first), now_cycles() + links_.control_latency(core, id.first), id,
-       Answer{answer});
+  send(links_.board_of(core), links_.board_of(id.first),
+       now_cycles() + links_.control_latency(core, id.first), id, Answer{answer});
 }
 
 // The last byte is through this board: the rest of the way is latency. The flow is still in use, so
@@ -189,18 +190,19 @@ void Cut::answer(const Id& id, uint32_t core, const RemoteAnswer& answer) {
 void Cut::flow_changed(const Flow& flow, bool ended) {
   const auto& passage = static_cast<const Passage&>(flow);
   const uint64_t rest = passage.section.rest + passage.open.fixed;
+  const uint32_t board = passage.section.board;
   if (ended) {
-    send(board_, now_cycles() + (passage.lands ? rest : 0), passage.id, Passed{});
+    send(board, board, now_cycles() + (passage.lands ? rest : 0), passage.id, Passed{board});
   }
 }
 
-void Cut::passed(const Id& id) {
-  Passage& passage = passages_.at(id);
+void Cut::passed(const Id& id, uint32_t board) {
+  Passage& passage = passages_.at({id, board});
   const RemoteWrite& write = passage.open.write;
   if (!passage.lands) {
-    send(links_.board_of(write.to_core), now_cycles() + passage.section.rest + passage.open.fixed,
-         id, Passed{});
-    passages_.erase(id);
+    const uint32_t last = links_.board_of(write.to_core);
+    send(board, last, now_cycles() + passage.section.rest + passage.open.fixed, id, Passed{last});
+    passages_.erase({id, board});
     activity_.end();
   } else if (--passage.missing == 0) {
     land_due({write.from_core, write.to_core, passage.open.copy});
@@ -215,7 +217,8 @@ void Cut::land_due(const Line& line) {
   std::deque<Waiting>& waiting = found->second;
   while (!waiting.empty()) {
     const std::optional<uint64_t> flow = waiting.front().delivery.flow;
-    if (flow && passages_.at({line.from_core, *flow}).missing != 0) {
+    const PassageId passage = {{line.from_core, flow.value_or(0)}, links_.board_of(line.to_core)};
+    if (flow && passages_.at(passage).missing != 0) {
       return;
     }
     land(waiting.front().delivery, waiting.front().number);
@@ -230,7 +233,8 @@ void Cut::land(CutDelivery& delivery, uint64_t number) {
   RemoteIf& core = ici_.peer(delivery.to_core);
   bool refused = false;
   if (delivery.flow) {
-    const auto passage = passages_.extract({delivery.from_core, *delivery.flow});
+    const auto passage = passages_.extract(
+        {{delivery.from_core, *delivery.flow}, links_.board_of(delivery.to_core)});
     activity_.end();
     refused = passage.mapped().refused;
     if (passage.mapped().taken) {

@@ -42,7 +42,8 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
       Activity& activity, IciIf& ici);
 
   // Before the simulation starts: the ends of all boards of the pod by number, and the bandwidths
-  // of this board's HBMs by core of the pod.
+  // of this board's HBMs by core of the pod. With a folded pod (spec/command/fold.hpp) this is the
+  // end of all boards.
   void connect(std::span<CutEnd* const> boards, std::span<const ResourceId> hbm);
 
   uint64_t open(const RemoteWrite& write, uint64_t bytes, uint64_t fixed,
@@ -64,6 +65,7 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
   using Key = CutKey;
   // Of a transfer or question: who began it, and the number there.
   using Id = std::pair<uint32_t, uint64_t>;
+  using PassageId = std::pair<Id, uint32_t>;  // with the board, of which a folded pod has many
 
   struct Passage : Flow {
     Id id;
@@ -75,14 +77,14 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
     uint32_t missing = 0;  // boards that it is not through
   };
 
-  void send(uint32_t to_board, uint64_t at, Id id, Body body);
+  void send(uint32_t from_board, uint32_t to_board, uint64_t at, Id id, Body body);
   void wake();
   void wake_method();
   void inbox_method();
   void handle(const Id& id, Body& body);
   void begin(const Id& id, const Open& open);
   void flow_changed(const Flow& flow, bool ended) override;
-  void passed(const Id& id);
+  void passed(const Id& id, uint32_t board);
   // What lands in the order in which it was sent. Copies of the host wait for no core.
   struct Line {
     uint32_t from_core = 0;
@@ -110,7 +112,7 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
 
   std::vector<uint64_t> numbers_;  // by core: what it has begun
   std::map<Key, Body> inbox_;
-  std::map<Id, Passage> passages_;
+  std::map<PassageId, Passage> passages_;
   std::map<Line, std::deque<Waiting>> waiting_;  // lines where something waits
   struct Asked {
     Answered answered;

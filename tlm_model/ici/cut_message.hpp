@@ -20,8 +20,10 @@ struct CutOpen {
   bool copy = false;
   size_t section = 0;
 };
-// All bytes of a transfer are through a board.
-struct CutPassed {};
+// All bytes of a transfer are through a board: that of the passage, or one in front of it.
+struct CutPassed {
+  uint32_t board = 0;  // of the passage, in a folded pod; else it is that of the receiver
+};
 struct CutAnswer {
   RemoteAnswer answer;
 };

@@ -1,14 +1,24 @@
 // Ports of the interconnect.
 #include "ici/ici.hpp"
 
+#include <algorithm>
+
 namespace tpu::model {
 
 Ici::Ici(sc_core::sc_module_name name, const spec::BoardParams& params, FluidShare& fluid)
     : Ici(name, 0, std::make_shared<const spec::Links>(params, fluid.share())) {}
 
 Ici::Ici(sc_core::sc_module_name name, uint32_t board, std::shared_ptr<const spec::Links> links)
-    : sc_module(name), board_(board), links_(std::move(links)) {
-  core_port.init(links_->cores());
+    : sc_module(name), board_(board), links_(std::move(links)), peers_(links_->cores()) {}
+
+uint64_t Ici::gang_latency(uint32_t from, uint32_t to) const {
+  const uint32_t root = std::min(from, to);
+  uint64_t most = 0;
+  for (uint32_t core = std::max(from, to); core < links_->cores();
+       core += links_->folded() ? links_->cores() / links_->boards() : links_->cores()) {
+    most = std::max(most, links_->control_latency(root, core));
+  }
+  return most;
 }
 
 }  // namespace tpu::model

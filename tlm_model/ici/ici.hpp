@@ -8,6 +8,7 @@
 #include <memory>
 #include <systemc>
 #include <utility>
+#include <vector>
 
 #include "command/links.hpp"
 #include "kernel/fluid_share.hpp"
@@ -18,14 +19,14 @@ namespace tpu::model {
 
 class Ici : public sc_core::sc_module, public IciIf {
  public:
-  // To core i of the pod: bind to that core's remote_export.
-  sc_core::sc_vector<sc_core::sc_port<RemoteIf>> core_port{"core_port"};
-
   // Of a board alone.
   Ici(sc_core::sc_module_name name, const spec::BoardParams& params, FluidShare& fluid);
   // Of a board of a pod; `links`: of the whole pod.
   Ici(sc_core::sc_module_name name, uint32_t board, std::shared_ptr<const spec::Links> links);
   void set_cut(CutIf& cut) { cut_ = &cut; }
+  // Before the simulation starts, each core of the pod: what it offers to its peers. Not ports of
+  // SystemC, of which every board of a pod would have as many as the pod has cores.
+  void connect(uint32_t core, RemoteIf& peer) { peers_[core] = &peer; }
 
   uint32_t cores() const override { return links_->cores(); }
   void add_path(uint32_t from, uint32_t to, Flow& flow) const override {
@@ -37,7 +38,8 @@ class Ici : public sc_core::sc_module, public IciIf {
   uint64_t control_latency(uint32_t from, uint32_t to) const override {
     return links_->control_latency(from, to);
   }
-  RemoteIf& peer(uint32_t core) override { return *core_port[core].operator->(); }
+  uint64_t gang_latency(uint32_t from, uint32_t to) const override;
+  RemoteIf& peer(uint32_t core) override { return *peers_[core]; }
 
   CutIf* cut() override { return cut_; }
   bool behind_cut(uint32_t core) const override {
@@ -50,6 +52,7 @@ class Ici : public sc_core::sc_module, public IciIf {
  private:
   const uint32_t board_ = 0;
   const std::shared_ptr<const spec::Links> links_;
+  std::vector<RemoteIf*> peers_;
   CutIf* cut_ = nullptr;
 };
 

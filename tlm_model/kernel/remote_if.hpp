@@ -157,6 +157,11 @@ class IciIf : public virtual sc_core::sc_interface {
   // data.
   virtual uint64_t data_latency(uint32_t from, uint32_t to) const = 0;
   virtual uint64_t control_latency(uint32_t from, uint32_t to) const = 0;
+  // Of a packet between the root of a gang and a core of it. In a folded pod the core's twins send
+  // and get one too, and all wait for the one that is furthest away.
+  virtual uint64_t gang_latency(uint32_t from, uint32_t to) const {
+    return control_latency(from, to);
+  }
   virtual RemoteIf& peer(uint32_t core) = 0;
   // Null: all cores lie on one board. Else the end of the links that leave this core's board, and
   // whether a core is behind them; add_path() then adds what is passed in this board.

@@ -148,7 +148,7 @@ void Gsync::send_abort(uint32_t root, uint32_t tag, const spec::CoreSet& gang, u
 
 // A packet to the core itself does not leave it.
 void Gsync::send(uint32_t to, const ControlPacket& packet) {
-  const uint64_t delay = to == core_ ? 0 : fabric_.ici->control_latency(core_, to);
+  const uint64_t delay = to == core_ ? 0 : fabric_.ici->gang_latency(core_, to);
   fabric_.control[to]->control_packet(now_cycles() + delay, core_, packet);
 }
 

@@ -58,6 +58,9 @@ struct TransportRequest {
   SimOptions sim;            ///< what a transport without them cannot do, it refuses
   /// What the control harts will run, to name its places; null: not known.
   std::shared_ptr<const firmware::Image> firmware{};
+  /// Numbers of a pod of such boards, for all of which one board is simulated without data; empty:
+  /// the board stands for itself. Of the simulated board alone.
+  std::optional<spec::BoardParams> folded{};
 };
 
 /// A text line that the firmware of a core wrote to its console.

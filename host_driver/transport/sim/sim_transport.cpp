@@ -68,7 +68,8 @@ class SimDebugPort : public Transport {
  public:
   SimDebugPort(const TransportRequest& request, HostMemory& memory, const PodPart& part)
       : memory_(memory),
-        board_({request.params, request.sim, request.firmware, others_of(part)}, memory_),
+        board_({request.params, request.sim, request.firmware, others_of(part), request.folded},
+               memory_),
         has_data_(!request.sim.no_data) {
     if (const std::string address = board_.gdb_address(); !address.empty()) {
       spec::print(

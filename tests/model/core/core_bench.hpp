@@ -113,9 +113,9 @@ class CoreBench : public sc_core::sc_module {
       core.ici_port(*ici);
       if (options.messages) {
         auto& target = dynamic_cast<RemoteIf&>(*core.remote_export.get_interface());
-        ici->core_port[id](*wires.emplace_back(std::make_unique<MessageWire>(target)));
+        ici->connect(id, *wires.emplace_back(std::make_unique<MessageWire>(target)));
       } else {
-        ici->core_port[id](core.remote_export);
+        ici->connect(id, core.remote_export);
       }
       core.done_irq_o(irqs[3 * id]);
       core.fault_irq_o(irqs[3 * id + 1]);

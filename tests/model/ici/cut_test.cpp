@@ -76,7 +76,7 @@ class CutBench : public ::testing::Test {
       const int number = static_cast<int>(board);
       Ici& ici = ici_.emplace_back(numbered("ici", number).c_str(), board, links);
       for (uint32_t core = 0; core < links->cores(); ++core) {
-        ici.core_port[core](cores[core]);
+        ici.connect(core, cores[core]);
       }
       ends[board] = &cuts.emplace_back(numbered("cut", number).c_str(), board, *links,
                                        fluid_[board], activity, ici);

@@ -109,7 +109,7 @@ TEST_F(FluidBench, TorusRoutesXThenYAndSharesLinks) {
   Ici ici("ici", params, fluid);
   std::deque<NoPeer> peers;
   for (uint32_t i = 0; i < 8; ++i) {
-    ici.core_port[i](peers.emplace_back(("peer" + std::to_string(i)).c_str()));
+    ici.connect(i, peers.emplace_back(("peer" + std::to_string(i)).c_str()));
   }
   EXPECT_EQ(ici.hops(0, 1), 0u);
   EXPECT_EQ(ici.hops(0, 2), 1u);

@@ -275,7 +275,7 @@ class MgmtBench {
     unit.fault_i(twin.faulted);
     unit.drained_i(twin.drained);
     unit.call_i(twin.call);
-    ici->core_port[core].bind(twin.remote);
+    ici->connect(core, twin.remote);
   }
 
   HostPort port_;

@@ -184,7 +184,7 @@ bool Dma::place_remote(const Flight& flight, size_t index, const DmaPlan& plan, 
                        Place* place) {
   using Status = RemoteAnswer::Status;
   const uint32_t peer = flight.queued.peer;
-  if (peer >= ici_port->cores() || !context().launch.gang.has(peer)) {
+  if (peer >= ici_port->cores() || !context().launch.gang_has(peer)) {
     FaultInfo info = fault_at(flight, TPU_FAULT_REMOTE_STRAY);
     info.detail = spec::fault::kDetailPeerOutside;
     info.address = peer;
@@ -334,7 +334,7 @@ void Dma::start_flow(const Flight& flight, const DmaPlan& plan, uint64_t bytes, 
   } else if (src.hbm == nullptr && dst.hbm == nullptr) {
     flow.add(resources_.local);
   }
-  transfer.to_core = plan.remote ? flight.queued.peer : context().core_id;
+  transfer.to_core = plan.remote ? context().launch.shown(flight.queued.peer) : context().core_id;
   flow.set_listener(probe().wants_flow(transfer.to_core) ? this : nullptr);
   resources_.fluid->start(flow);
 }
@@ -543,7 +543,7 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
 void Dma::tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& src,
                         const Place& dst, bool dropped) {
   const uint32_t me = context().core_id;
-  const uint32_t owner = plan.remote ? flight.queued.peer : me;
+  const uint32_t owner = plan.remote ? context().launch.shown(flight.queued.peer) : me;
   std::vector<AccessRange> extents;
   if (!plan.is_fill) {
     extents.push_back(operand_range(plan.src, me, memory_of(plan.src), src.base, false));
@@ -564,7 +564,7 @@ void Dma::tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& 
 void Dma::tell_flow(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                     Transfer& transfer) {
   const uint32_t me = context().core_id;
-  const uint32_t to = plan.remote ? flight.queued.peer : me;
+  const uint32_t to = plan.remote ? context().launch.shown(flight.queued.peer) : me;
   probe().flow(src.hbm != nullptr ? plan.bytes.src : 0,
                dst.hbm != nullptr && !plan.remote ? plan.bytes.dst : 0,
                plan.remote ? plan.box.total_bytes : 0, to, [&] {
