@@ -14,9 +14,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <tuple>
 
 #include "cli/attempts.hpp"
 #include "cli/commands.hpp"
+#include "cli/folded.hpp"
 #include "cli/host_limits.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
@@ -46,6 +48,7 @@ struct BenchArguments {
   int64_t launches = 100;
   bool with_data = false;
   bool dense = false;
+  bool folded = false;
 };
 
 // Figures as lines and as JSON: {name: {value, unit, bar, met}}.
@@ -212,7 +215,10 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
                    Attempts& attempts) {
   OpenOptions options = arguments.board.open;
   options.sim.no_data = !arguments.with_data && !arguments.dense && !options.sim.profile;
-  const std::vector<std::byte> image = program_bytes(path, options);
+  std::vector<std::byte> image = program_bytes(path, options);
+  if (arguments.folded) {
+    std::tie(options, image) = fold(options, image, path);
+  }
   const XprofFolder xprof(arguments.board.xprof, options);
   const std::optional<HostLimits> limits = limits_for(options.sim);
   const Board board = Board::open(options);
@@ -317,6 +323,7 @@ void add_bench_command(CLI::App& app) {
                     "are skipped, and memory that holds only zeros is given back");
   command->add_option("--json", arguments->json, "The results as JSON; -: standard output")
       ->type_name("FILE");
+  add_folded_option(*command, arguments->folded);
   add_board_options(*command, arguments->board);
   command->callback([arguments] { bench(*arguments); });
 }

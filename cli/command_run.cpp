@@ -12,9 +12,11 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <tuple>
 
 #include "cli/attempts.hpp"
 #include "cli/commands.hpp"
+#include "cli/folded.hpp"
 #include "cli/options.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
@@ -45,6 +47,7 @@ struct RunArguments {
   int64_t launches = 1;
   int device = 0;
   bool monitor = false;
+  bool folded = false;
   std::string save_snapshot;
 };
 
@@ -264,8 +267,11 @@ void run(const RunArguments& arguments) {
     lock.emplace(arguments.out_dir);
     options.sim.tile_folder = arguments.out_dir;
   }
-  const std::vector<std::byte> image =
+  std::vector<std::byte> image =
       goes_on(arguments) ? std::vector<std::byte>() : program_bytes(arguments.program, options);
+  if (arguments.folded) {
+    std::tie(options, image) = fold(options, image, arguments.program);
+  }
   const XprofFolder xprof(arguments.board.xprof, options);
   const Board board = Board::open(options);
   const TellUnwritten unwritten(board);
@@ -347,6 +353,7 @@ void add_run_command(CLI::App& app) {
   command->add_flag("--monitor", arguments->monitor,
                     "Show metrics of the board, on standard error: a view, or lines of JSON where "
                     "that is not a terminal");
+  add_folded_option(*command, arguments->folded);
   add_board_options(*command, arguments->board);
   command->parse_complete_callback([arguments, device] {
     if (arguments->program.empty() && arguments->board.open.snapshot.empty()) {
