@@ -68,6 +68,7 @@ def from_options(parser: argparse.ArgumentParser, args: argparse.Namespace, size
         parser.error(f"cores is {args.cores}; expected at least 1")
     if args.batch < 1:
         parser.error(f"batch is {args.batch}; expected at least 1")
+    devices(args.cores)  # in front of everything that asks JAX for one
     try:
         return sizes(**{name: getattr(args, name) for name in HELP})
     except ValueError as error:
