@@ -60,12 +60,12 @@ void take_event(int event) {
 }
 
 // What a board says of itself in the capability of its functions.
-struct Clock {
+struct ClockWords {
   uint32_t flags;
   uint32_t reserved;
   uint64_t cycles;
 };
-static_assert(sizeof(Clock) == ConfigSpace::kClockCycles + 8 - ConfigSpace::kClockFlags);
+static_assert(sizeof(ClockWords) == ConfigSpace::kClockCycles + 8 - ConfigSpace::kClockFlags);
 
 class VfioTransport final : public Transport, private ArenaWatcher {
  public:
@@ -132,8 +132,8 @@ class VfioTransport final : public Transport, private ArenaWatcher {
 
   void begin(size_t function);
   void watch(int descriptor, uint64_t key);
-  Clock clock(size_t function) {
-    Clock clock{};
+  ClockWords clock(size_t function) {
+    ClockWords clock{};
     machine_->read(function, kConfigRegion, ConfigSpace::kClockFlags,
                    std::as_writable_bytes(std::span(&clock, 1)));
     return clock;
