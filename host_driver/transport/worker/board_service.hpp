@@ -20,9 +20,9 @@
 
 namespace tpu::driver::worker {
 
-/// A board in this process, for programs in others. Throws Error.
+/// A board in this process, or its `part` of a pod, for programs in others. Throws Error.
 std::unique_ptr<Transport> make_board(const std::string& transport, const TransportRequest& request,
-                                      HostMemory& memory);
+                                      HostMemory& memory, const PodPart& part = {});
 
 class BoardService {
  public:
