@@ -14,6 +14,7 @@ namespace tpu::driver {
 struct WatchedMapping::Entry {
   std::atomic<uintptr_t> begin{0};  // 0: free
   std::atomic<uintptr_t> end{0};
+  std::atomic<int> protection{0};
   std::atomic<bool> lost{false};
   Entry* next = nullptr;
 };
@@ -21,7 +22,7 @@ struct WatchedMapping::Entry {
 struct LostPages {
   using Entry = WatchedMapping::Entry;
 
-  static Entry* take(uintptr_t begin, uintptr_t end) {
+  static Entry* take(uintptr_t begin, uintptr_t end, int protection) {
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
     Entry* entry = first.load();
@@ -34,6 +35,7 @@ struct LostPages {
       first = entry;
     }
     entry->lost = false;
+    entry->protection = protection;
     entry->end = end;
     entry->begin = begin;
     return entry;
@@ -51,7 +53,7 @@ struct LostPages {
       const uintptr_t in_page = address & (page_bytes - 1);
       void* const page = static_cast<char*>(at) - in_page;
       entry->lost = true;
-      return ::mmap(page, end - address + in_page, PROT_READ,
+      return ::mmap(page, end - address + in_page, entry->protection,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
     }
     return false;
@@ -90,10 +92,10 @@ struct LostPages {
   static inline struct sigaction before {};
 };
 
-WatchedMapping::WatchedMapping(const void* begin, size_t bytes) {
+WatchedMapping::WatchedMapping(const void* begin, size_t bytes, bool writable) {
   LostPages::install();
   const auto address = reinterpret_cast<uintptr_t>(begin);
-  entry_ = LostPages::take(address, address + bytes);
+  entry_ = LostPages::take(address, address + bytes, PROT_READ | (writable ? PROT_WRITE : 0));
 }
 
 WatchedMapping::~WatchedMapping() { entry_->begin = 0; }

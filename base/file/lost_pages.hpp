@@ -1,6 +1,7 @@
 // Pages of mapped files that cannot be had any more: another process has cut the file, or its disk
 // has an error. The system says so by SIGBUS at the access, which ends a process; here the pages
 // become zeros and the mapping is marked, so that whoever reads it can refuse the file by name.
+// What is written there reaches no file.
 #pragma once
 
 #include <atomic>
@@ -13,7 +14,8 @@ namespace tpu::driver {
 /// thread.
 class WatchedMapping {
  public:
-  WatchedMapping(const void* begin, size_t bytes);
+  /// `writable`: as the mapping is, since a store into a lost page must not end the process either.
+  WatchedMapping(const void* begin, size_t bytes, bool writable = false);
   ~WatchedMapping();
   WatchedMapping(const WatchedMapping&) = delete;
   WatchedMapping& operator=(const WatchedMapping&) = delete;

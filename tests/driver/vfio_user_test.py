@@ -331,6 +331,38 @@ class Board(unittest.TestCase):
         while back[:] != bytes(BYTES):
             self.assertLess(time.monotonic(), end, self.server.text())
 
+    def test_memory_whose_file_is_cut_can_be_written(self) -> None:
+        client = self.server.connect(self, 1)
+        client.enable()
+        rings = client.shared(RINGS, 0x10000)
+        fd = os.memfd_create("cut")
+        self.addCleanup(os.close, fd)
+        os.ftruncate(fd, BYTES)
+        client.map(DATA, BYTES, fd)
+        client.boot(0, self.image, RINGS)
+        fill = struct.pack("<QQQI", 0, 0, BYTES, 0x12345678)
+        entries = [command(RING["OP_FILL"], 0, (0, 0, 0), 0, fill)]
+
+        def write_at(address: int) -> None:
+            number = len(entries)
+            entries.append(command(RING["OP_COPY"], number, (0, 1, number - 1), 0,
+                                   copy(RING["COPY_D2H"], 0, address, BYTES)))
+            rings[:64 * len(entries)] = b"".join(entries)
+            client.write32(BAR0, client.core(0, "CMD_TAIL"), len(entries))
+            end = time.monotonic() + 60
+            while struct.unpack_from("<I", rings, 0x8000 + 32 * number)[0] != number:
+                self.assertLess(time.monotonic(), end, self.server.text())
+                client.read32(CONFIG, 0)  # the server is there
+            self.assertEqual(struct.unpack_from("<IH", rings, 0x8000 + 32 * number), (number, 0))
+
+        os.ftruncate(fd, 0)
+        write_at(DATA)
+        self.assertEqual(os.fstat(fd).st_size, 0)
+        os.ftruncate(fd, BYTES)
+        client.map(DATA + BYTES, BYTES, fd)  # not by the mapping that is lost
+        write_at(DATA + BYTES)
+        self.assertEqual(os.pread(fd, BYTES, 0), struct.pack("<I", 0x12345678) * (BYTES // 4))
+
     def test_a_client_that_does_not_answer_is_not_waited_for(self) -> None:
         client = self.server.connect(self, 3)
         client.enable()

@@ -33,10 +33,14 @@ class MappedFile {
   std::byte* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
   bool writable() const { return writable_; }
+  bool lost() const { return watch_->lost(); }
 
  private:
   MappedFile(std::byte* data, uint64_t bytes, bool writable)
-      : data_(data), bytes_(bytes), writable_(writable), watch_(std::in_place, data, bytes) {}
+      : data_(data),
+        bytes_(bytes),
+        writable_(writable),
+        watch_(std::in_place, data, bytes, writable) {}
 
   std::byte* const data_;
   const uint64_t bytes_;
@@ -60,7 +64,7 @@ int DmaRanges::open(Range& range, base::Descriptor file) {
   std::weak_ptr<MappedFile>& known = files_[{status.st_dev, status.st_ino}];
   range.file = known.lock();
   if (range.file == nullptr || range.file->bytes() < range.offset + range.size ||
-      (write && !range.file->writable())) {
+      (write && !range.file->writable()) || range.file->lost()) {
     range.file = MappedFile::map(file.number(), size, write);
     if (range.file == nullptr) {
       return errno;
