@@ -21,6 +21,7 @@
 #include "exe/executable.hpp"
 #include "format/digest.hpp"
 #include "tests/driver/copy_program.hpp"
+#include "tests/driver/error_code.hpp"
 #include "tests/driver/worker_harness.hpp"
 #include "tpu/version.hpp"
 #include "transport/worker/worker_messages.hpp"
@@ -177,6 +178,26 @@ TEST(WorkerBoards, ALostBoardNamesTheLaunchesUnderWay) {
   EXPECT_EQ(error->code(), ErrorCode::kUnavailable);
   EXPECT_THAT(error->message(), AllOf(HasSubstr("the board was lost at cycle "),
                                       HasSubstr("launches under way: "), HasSubstr("(endless)")));
+  board.close();
+}
+
+// The end of a launch comes with its interrupt, without an answer; calls behind it have answers.
+TEST(WorkerBoards, ACallThatIsRejectedBehindALaunchEndsNothing) {
+  ServeOptions serve;
+  serve.board.sim.threads = 2;
+  const WorkerProcess worker(serve);
+  const Board board = Board::open(worker.options());
+  const std::string text =
+      ".program \"nothing\"\n.partitions 1\n" + std::string(test::kCopySlots) + "  halt\n";
+  const Executable program = board.load(
+      exe::write_executable(compiler::assemble(text, "test.s", spec::load_board("v3_8"))), 0);
+  const Array argument = program.put(0, counting(DType::kI32, {1024}));
+  for (int turn = 0; turn < 3; ++turn) {
+    program.run({argument}).done.wait();
+    SimOptions sim;
+    sim.threads = 3;
+    EXPECT_EQ(test::code_of([&] { board.change_sim(sim); }), ErrorCode::kInvalidArgument);
+  }
   board.close();
 }
 

@@ -220,7 +220,6 @@ bool BoardService::tell(const PausedRun& run) {
 }
 
 void BoardService::run(const Run& run) {
-  told_end_ = false;
   limit_ = std::chrono::nanoseconds(std::max<int64_t>(run.limit_ns, 0));
   board().limit_run(limit_);
   watch(false);
@@ -310,6 +309,7 @@ void BoardService::post_answer(std::span<const std::byte> answer) {
 }
 
 bool BoardService::serve_one(Message& message) {
+  told_end_ = false;  // of the run before: that of this message is what fail() asks for
   switch (message.kind) {
     case Kind::kAttach:
       if (board_) {
