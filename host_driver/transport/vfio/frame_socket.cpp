@@ -109,12 +109,13 @@ void FrameSocket::send(Head head, std::span<const std::byte> payload,
   out_.assign(bytes_of(head).begin(), bytes_of(head).end());
   out_.insert(out_.end(), payload.begin(), payload.end());
   out_.insert(out_.end(), rest.begin(), rest.end());
-  const auto end = std::chrono::steady_clock::now() + kSendLimit;
+  auto end = std::chrono::steady_clock::now() + send_limit_;
   for (std::span<const std::byte> left = out_; !left.empty();) {
     const ptrdiff_t sent = base::send_some(socket_.number(), left, descriptors);
     if (sent > 0) {
       left = left.subspan(static_cast<size_t>(sent));
       descriptors = {};
+      end = std::chrono::steady_clock::now() + send_limit_;
       continue;
     }
     if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
@@ -124,7 +125,7 @@ void FrameSocket::send(Head head, std::span<const std::byte> payload,
     ::poll(&one, 1, 100);
     if (std::chrono::steady_clock::now() >= end) {
       throw ConnectionEnded(
-          fmt::format("the other end has read nothing for {} s", kSendLimit.count() / 1000));
+          fmt::format("the other end has read nothing for {} s", send_limit_.count() / 1000));
     }
   }
 }

@@ -53,24 +53,27 @@ std::span<const std::byte> bytes_of(const Struct& value) {
 
 class FrameSocket {
  public:
-  explicit FrameSocket(base::Descriptor socket) : socket_(std::move(socket)) {}
+  static constexpr std::chrono::milliseconds kSendLimit{10'000};
+
+  /// `send_limit`: how long send() waits while the other end takes nothing.
+  explicit FrameSocket(base::Descriptor socket, std::chrono::milliseconds send_limit = kSendLimit)
+      : socket_(std::move(socket)), send_limit_(send_limit) {}
 
   /// The next frame, or nothing when not all of it has come. Throws ConnectionEnded.
   std::optional<Frame> receive_now();
   /// The next frame, or nothing when the time is over. Throws ConnectionEnded.
   std::optional<Frame> receive(std::chrono::milliseconds limit);
-  /// Waits as long as the other end takes nothing, up to `kSendLimit`. Throws ConnectionEnded.
+  /// Throws ConnectionEnded.
   void send(Head head, std::span<const std::byte> payload, std::span<const std::byte> rest = {},
             std::span<const int> descriptors = {});
 
   int number() const { return socket_.number(); }
 
-  static constexpr std::chrono::milliseconds kSendLimit{10'000};
-
  private:
   bool fill(std::span<std::byte> all, size_t from);
 
   base::Descriptor socket_;
+  std::chrono::milliseconds send_limit_;
   Frame frame_;     // that comes
   size_t got_ = 0;  // bytes of it
   std::vector<std::byte> out_;

@@ -39,11 +39,15 @@ class UserMachine final : public PciMachine {
       try {
         socket = worker::connect_to(worker::read_address("unix:" + path));
       } catch (const Error&) {
-        throw Error(
-            ErrorCode::kUnavailable,
-            fmt::format("nobody answers at {}; start tpuboard serve --vfio-user {}", path, folder));
+        throw Error(ErrorCode::kUnavailable,
+                    ::access(path.c_str(), W_OK) != 0 && errno == EACCES
+                        ? fmt::format("{} is for another user: the user of tpuboard serve "
+                                      "--vfio-user {} can connect",
+                                      path, folder)
+                        : fmt::format("nobody answers at {}; start tpuboard serve --vfio-user {}",
+                                      path, folder));
       }
-      functions_.push_back({path, FrameSocket(std::move(socket))});
+      functions_.push_back({path, FrameSocket(std::move(socket), kAnswerLimit)});
       agree(functions_.size() - 1);
     }
   }
