@@ -238,10 +238,14 @@ void PcieEndpoint::chip_reset(uint32_t value) {
     return;
   }
   reset_registers();
-  held_ = 0;
   uint32_t reset = core_page::kCoreCtrlCoreResetMask;
   for (size_t core = 0; core < core_isock.size(); ++core) {
     core_access(core, core_page::kCoreCtrl, std::as_writable_bytes(std::span(&reset, 1)), true);
+  }
+  // What is posted yet was for whoever had the chip before.
+  held_ = delivered_ = 0;
+  for (; !up_.empty(); up_.pop_front()) {
+    activity_.end();
   }
 }
 
@@ -254,6 +258,7 @@ void PcieEndpoint::upstream_thread() {
     const uint64_t at = up_.front().at;
     if (at > now_cycles()) {
       wait(from_cycles(at - now_cycles()));
+      continue;  // a reset may have dropped it
     }
     const Upstream write = std::move(up_.front());
     up_.pop_front();

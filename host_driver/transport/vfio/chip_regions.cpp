@@ -169,6 +169,8 @@ void ChipRegions::reset() {
   config_.reset();
   board_.quiet = false;
   board_.transport->write32(chip_, 0, chip_page::kChipReset, 1);
+  // The answer comes behind all that the chip has posted: nothing of it reaches the next client.
+  board_.transport->read32(chip_, 0, chip_page::kMagic);
 }
 
 }  // namespace tpu::driver::vfio
