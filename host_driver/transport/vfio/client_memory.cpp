@@ -76,7 +76,7 @@ void ClientMemory::flush() {
       if (piece.data != nullptr) {
         std::copy(part.begin(), part.end(), piece.data);
       } else {
-        good = far_.write(piece.address, part) && good;
+        good = good && far_.write(piece.address, part);
       }
     }) && good;
     if (!good) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kFramesOfATurn = 256;
 constexpr int kMostLines = 20;
-constexpr size_t kMostRest = 4096;  // frames that wait for the chip's own transfer
+constexpr size_t kMostLate = 64;  // replies that can come yet
 constexpr size_t kMostJsonBytes = 4096;
 
 }  // namespace
@@ -38,6 +38,9 @@ void PciFunction::connect(base::Descriptor socket) {
   agreed_ = false;
   lines_ = 0;
   peer_bytes_ = kMostDataBytes;
+  broken_.reset();
+  silent_ = false;
+  late_.clear();
 }
 
 void PciFunction::tell(const std::string& text) {
@@ -52,6 +55,7 @@ void PciFunction::tell(const std::string& text) {
 void PciFunction::disconnect() {
   socket_ = nullptr;
   rest_.clear();
+  broken_.reset();
   memory_.ranges().clear();
   vectors_.clear();
   regions_.reset();
@@ -60,16 +64,16 @@ void PciFunction::disconnect() {
 void PciFunction::serve() {
   try {
     for (int turn = 0; turn < kFramesOfATurn && connected(); ++turn) {
+      check_whole();
       if (!rest_.empty()) {
-        Frame frame = std::move(rest_.front());
-        rest_.pop_front();
-        handle(std::move(frame));
+        handle(rest_.pop());
         continue;
       }
       std::optional<Frame> frame = socket_->receive_now();
       if (!frame) {
         return;
       }
+      silent_ = false;
       handle(std::move(*frame));
     }
   } catch (const ConnectionClosed&) {
@@ -82,6 +86,9 @@ void PciFunction::serve() {
 
 void PciFunction::handle(Frame frame) {
   const std::string name = command_name(frame.head.command);
+  if (is_late(frame)) {
+    return;
+  }
   if (frame.is_reply()) {
     throw ConnectionEnded(fmt::format("a reply ({}) that nothing was asked for", name));
   }
@@ -109,6 +116,7 @@ void PciFunction::answer(Frame& frame) {
     reply.flags |= Head::kError;
     reply.error = static_cast<uint32_t>(rejected.error());
   }
+  check_whole();
   if ((frame.head.flags & Head::kNoReply) == 0) {
     socket_->send(reply, payload);
   }
@@ -254,46 +262,79 @@ std::vector<std::byte> PciFunction::unmap(Bytes payload) {
   return vector_of(unmap);
 }
 
-// A command to the client, in the thread of the board. Other frames of the client wait.
+// Nothing is sent behind a part of a frame, or read behind one that is none.
+void PciFunction::check_whole() const {
+  if (broken_) {
+    throw ConnectionEnded(*broken_);
+  }
+}
+
+uint16_t PciFunction::new_id() {
+  do {
+    ++next_id_;
+  } while (std::ranges::find(late_, next_id_) != late_.end());
+  return next_id_;
+}
+
+// True once for each command whose reply was not waited for any longer.
+bool PciFunction::is_late(const Frame& frame) {
+  return frame.is_reply() && std::erase(late_, frame.head.id) != 0;
+}
+
+// The reply to a command of the chip, or nothing when the time is over. Other frames of the client
+// wait.
+std::optional<Frame> PciFunction::await_reply(const Head& head) {
+  const auto end = std::chrono::steady_clock::now() + board_.reply_limit;
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    std::optional<Frame> frame = socket_->receive(std::max(left, std::chrono::milliseconds(0)));
+    if (!frame ||
+        (frame->is_reply() && frame->head.id == head.id && frame->head.command == head.command)) {
+      return frame;
+    }
+    if (!is_late(*frame) && !rest_.push(std::move(*frame))) {
+      throw ConnectionEnded(
+          fmt::format("{} frames came in front of the reply: expected at most {} with {} MiB and "
+                      "{} descriptors",
+                      rest_.size(), FrameQueue::kMostFrames, FrameQueue::kMostBytes >> 20,
+                      FrameQueue::kMostDescriptors));
+    }
+  }
+}
+
+// A command to the client, in the thread of the board. One that has let a command wait in vain is
+// not asked again before it says something: the whole board would wait each time.
 bool PciFunction::ask(Command command, const DmaAccess& access, Bytes data,
                       std::span<std::byte> to) {
-  if (!connected()) {
+  if (!connected() || broken_ || silent_) {
     return false;
   }
   Head head;
-  head.id = ++next_id_;
+  head.id = new_id();
   head.command = static_cast<uint16_t>(command);
   bool good = false;
-  const auto end = std::chrono::steady_clock::now() + board_.reply_limit;
   board_.before_wait();
   try {
     socket_->send(head, bytes_of(access), data);
-    for (;;) {
-      const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-      std::optional<Frame> frame = socket_->receive(std::max(left, std::chrono::milliseconds(0)));
-      if (!frame) {
-        tell(fmt::format("{} of {} bytes at {:#x} has no reply within {} ms",
-                         command_name(head.command), access.count, access.address,
-                         board_.reply_limit.count()));
-        break;
+    if (const std::optional<Frame> reply = await_reply(head)) {
+      const size_t expected = to.empty() ? 0 : sizeof access + to.size();
+      good = (reply->head.flags & Head::kError) == 0 && reply->payload.size() >= expected;
+      if (good && !to.empty()) {
+        std::copy_n(reply->payload.begin() + sizeof access, to.size(), to.begin());
       }
-      if (frame->is_reply() && frame->head.id == head.id && frame->head.command == head.command) {
-        const size_t expected = to.empty() ? 0 : sizeof access + to.size();
-        good = (frame->head.flags & Head::kError) == 0 && frame->payload.size() >= expected;
-        if (good && !to.empty()) {
-          std::copy_n(frame->payload.begin() + sizeof access, to.size(), to.begin());
-        }
-        break;
+    } else {
+      silent_ = true;
+      late_.push_back(head.id);
+      if (late_.size() > kMostLate) {
+        late_.pop_front();
       }
-      rest_.push_back(std::move(*frame));
-      if (rest_.size() > kMostRest) {
-        throw ConnectionEnded(fmt::format("{} frames came in front of the reply to {}",
-                                          rest_.size(), command_name(head.command)));
-      }
+      tell(fmt::format("{} of {} bytes at {:#x} has no reply within {} ms",
+                       command_name(head.command), access.count, access.address,
+                       board_.reply_limit.count()));
     }
   } catch (const ConnectionEnded& ended) {
-    tell(fmt::format("{}: {}", command_name(head.command), ended.what()));
+    broken_ = fmt::format("{}: {}", command_name(head.command), ended.what());
   }
   board_.behind_wait(has_rest());
   return good;

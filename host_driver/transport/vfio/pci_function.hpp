@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "socket/descriptor.hpp"
 #include "transport/vfio/chip_regions.hpp"
 #include "transport/vfio/client_memory.hpp"
+#include "transport/vfio/frame_queue.hpp"
 #include "transport/vfio/frame_socket.hpp"
 #include "transport/vfio/interrupt_vectors.hpp"
 
@@ -35,8 +37,8 @@ class PciFunction {
   void connect(base::Descriptor socket);
   bool connected() const { return socket_ != nullptr; }
   int socket() const { return socket_->number(); }
-  /// Frames are there that came while the chip waited for its client.
-  bool has_rest() const { return !rest_.empty(); }
+  /// Something is there that came while the chip waited for its client: frames, or the end.
+  bool has_rest() const { return !rest_.empty() || broken_; }
   /// Handles frames that are there, as many as go in one turn. Ends the connection where it must.
   void serve();
   void handle(Frame frame);
@@ -55,6 +57,10 @@ class PciFunction {
   std::vector<std::byte> agree(Bytes payload);
   void map(Frame& frame);
   std::vector<std::byte> unmap(Bytes payload);
+  void check_whole() const;
+  uint16_t new_id();
+  bool is_late(const Frame& frame);
+  std::optional<Frame> await_reply(const Head& head);
   bool ask(Command command, const DmaAccess& access, Bytes data, std::span<std::byte> to);
   bool far_read(uint64_t address, std::span<std::byte> to);
   bool far_write(uint64_t address, Bytes from);
@@ -69,7 +75,10 @@ class PciFunction {
   int lines_ = 0;                         // told of this connection
   uint32_t peer_bytes_ = kMostDataBytes;  // that the client takes at a time
   uint16_t next_id_ = 0;                  // of a command of ours
-  std::deque<Frame> rest_;
+  FrameQueue rest_;
+  std::optional<std::string> broken_;  // why the connection has ended, while the chip waited
+  bool silent_ = false;                // a reply has not come, and no frame since
+  std::deque<uint16_t> late_;          // ids of commands whose replies came too late, or never
 };
 
 }  // namespace tpu::driver::vfio

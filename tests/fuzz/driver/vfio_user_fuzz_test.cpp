@@ -236,5 +236,121 @@ TEST_F(VfioUserFuzz, DamagedFramesOfAClientAreUsedOrRejected) {
   EXPECT_GT(lines_, connections_);
 }
 
+// The client of these has memory for itself only, which the chip asks for.
+class VfioUserWaits : public VfioUserFuzz {
+ protected:
+  static constexpr uint64_t kFar = uint64_t{1} << 40;
+  static constexpr size_t kFarBytes = size_t{4} << 20;
+
+  void SetUp() override {
+    connect();
+    agree();
+  }
+  void agree() {
+    send({Command::kVersion, join(Version()), {}}, 0);
+    function_.serve();
+    DmaMap far;
+    far.flags = DmaMap::kRead | DmaMap::kWrite;
+    far.address = kFar;
+    far.size = kFarBytes;
+    send({Command::kDmaMap, join(far), {}}, 0);
+    send({Command::kRegionWrite, join(RegionAccess{4, kConfigRegion, 2}, uint16_t{6}), {}}, 0);
+    function_.serve();
+    take_replies();
+    ASSERT_TRUE(function_.connected());
+    ASSERT_EQ(rejected_, 0);
+  }
+  size_t read_far(size_t bytes = 64) { return function_.memory().span(kFar, bytes, false).size(); }
+  Head reply_to(uint16_t id) {
+    Head head;
+    head.id = id;
+    head.command = static_cast<uint16_t>(Command::kDmaRead);
+    head.flags = Head::kReply;
+    return head;
+  }
+  // What the chip has asked for, in turn.
+  std::vector<Head> asked() {
+    std::vector<Head> all;
+    while (const std::optional<Frame> frame = client_->receive_now()) {
+      all.push_back(frame->head);
+    }
+    return all;
+  }
+};
+
+TEST_F(VfioUserWaits, AReplyIsTaken) {
+  board_.reply_limit = std::chrono::seconds(10);
+  client_->send(reply_to(1), join(DmaAccess{kFar, 64}, std::array<std::byte, 64>{}));
+  EXPECT_EQ(read_far(), 64U);
+  EXPECT_FALSE(function_.has_rest());
+}
+
+// Nothing is read behind what is no frame, even if it looks like one.
+TEST_F(VfioUserWaits, BadHeadsInFrontOfAReplyEndTheConnection) {
+  board_.reply_limit = std::chrono::seconds(10);
+  for (const uint32_t bytes : {0U, 15U, kMostFrameBytes + 1, ~0U}) {
+    Head bad = reply_to(1);
+    bad.bytes = bytes;
+    const Bytes raw = join(bad);
+    ASSERT_EQ(::send(client_->number(), raw.data(), raw.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(raw.size()));
+    for (uint16_t id = 1; id <= 8; ++id) {
+      client_->send(reply_to(id), join(DmaAccess{kFar, 64}, std::array<std::byte, 64>{}));
+    }
+    EXPECT_EQ(read_far(), 0U);
+    EXPECT_EQ(read_far(), 0U);
+    EXPECT_TRUE(function_.has_rest());
+    EXPECT_EQ(asked().size(), 1U);
+    function_.serve();
+    EXPECT_FALSE(function_.connected());
+    EXPECT_FALSE(function_.has_rest());
+    SetUp();
+  }
+}
+
+TEST_F(VfioUserWaits, ALateReplyIsDroppedOnce) {
+  EXPECT_EQ(read_far(), 0U);
+  client_->send(reply_to(1), join(DmaAccess{kFar, 64}, std::array<std::byte, 64>{}));
+  function_.serve();
+  EXPECT_TRUE(function_.connected());
+  client_->send(reply_to(1), join(DmaAccess{kFar, 64}, std::array<std::byte, 64>{}));
+  function_.serve();
+  EXPECT_FALSE(function_.connected());
+}
+
+// Once, and again when it has said something.
+TEST_F(VfioUserWaits, ASilentClientIsAskedOnce) {
+  for (int turn = 0; turn < 3; ++turn) {
+    EXPECT_EQ(read_far(3 * kMostDataBytes), 0U);
+    EXPECT_EQ(read_far(), 0U);
+    EXPECT_EQ(asked().size(), 1U);
+    send({Command::kDeviceInfo, join(DeviceInfo()), {}}, 0);
+    function_.serve();
+    take_replies();
+    EXPECT_TRUE(function_.connected());
+  }
+}
+
+TEST_F(VfioUserWaits, FramesInFrontOfAReplyAreLimited) {
+  FrameQueue frames;
+  const auto frame = [this](size_t bytes, size_t descriptors) {
+    Frame made;
+    made.payload.resize(bytes);
+    for (; descriptors > 0; --descriptors) {
+      made.descriptors.emplace_back(::dup(event_));
+    }
+    return made;
+  };
+  EXPECT_TRUE(frames.push(frame(FrameQueue::kMostBytes / 2, 0)));
+  EXPECT_TRUE(frames.push(frame(FrameQueue::kMostBytes / 2, 0)));
+  frames.pop();
+  EXPECT_FALSE(frames.push(frame(FrameQueue::kMostBytes / 2 + 1, 0)));
+  frames.clear();
+  for (size_t all = 0; all < FrameQueue::kMostDescriptors; all += base::kMostDescriptors) {
+    EXPECT_TRUE(frames.push(frame(0, base::kMostDescriptors)));
+  }
+  EXPECT_FALSE(frames.push(frame(0, 1)));
+}
+
 }  // namespace
 }  // namespace tpu::driver::vfio
