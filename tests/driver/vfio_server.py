@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import tempfile
@@ -29,6 +30,11 @@ class Server:
         client = Client(self.path(chip), hello)
         test.addCleanup(client.close)
         return client
+
+    def cpu_seconds(self) -> float:
+        """That it has had of all CPUs."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def text(self) -> str:
         return self.errors.read_text()

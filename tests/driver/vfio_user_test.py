@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import socket
 import stat
 import struct
+import subprocess
 import sys
 import time
 import unittest
@@ -214,6 +217,33 @@ class Function(unittest.TestCase):
             while line not in self.server.text():
                 self.assertLess(time.monotonic(), end, self.server.text())
         self.assertEqual(self.server.connect(self, 1).read(CONFIG, 0, 2), b"\xe0\x1a")
+
+    def test_options_of_workers_are_rejected(self) -> None:
+        for option in (("--token", "token"), ("--boards", "2"), ("--linger", "1"),
+                       ("--tls-cert", "a.pem", "--tls-key", "b.pem")):
+            done = subprocess.run([TPUBOARD, "serve", "--vfio-user", self.server.folder, *option],
+                                  capture_output=True, text=True, check=False, timeout=60)
+            self.assertNotEqual(done.returncode, 0, option)
+            self.assertIn(option[0], done.stderr)
+            self.assertIn("excludes", done.stderr)
+
+    def test_a_server_without_descriptors_waits_without_work(self) -> None:
+        server = Server(TPUBOARD, "--transport", "null")
+        self.addCleanup(server.stop)
+        process = server.process.pid
+        files = sum(1 for _ in Path(f"/proc/{process}/fd").iterdir())
+        usual = resource.prlimit(process, resource.RLIMIT_NOFILE)
+        resource.prlimit(process, resource.RLIMIT_NOFILE, (files, usual[1]))
+        waiting = socket.socket(socket.AF_UNIX)
+        self.addCleanup(waiting.close)
+        waiting.connect(server.path())
+        time.sleep(0.3)
+        before = server.cpu_seconds()
+        time.sleep(2)
+        self.assertLess(server.cpu_seconds() - before, 0.1)
+        resource.prlimit(process, resource.RLIMIT_NOFILE, usual)
+        waiting.sendall(struct.pack("<HHIII", 1, 1, 16 + 7, 0, 0) + struct.pack("<HH", 0, 0) + b"{}\0")
+        self.assertTrue(waiting.recv(16))
 
     def test_a_second_client_is_rejected(self) -> None:
         with self.assertRaises((EOFError, ConnectionError)):

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -31,6 +32,10 @@ namespace tpu::driver {
 namespace {
 
 using namespace vfio;  // NOLINT(google-build-using-namespace)
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kAcceptPause{200};  // when this process has no room for more
 
 // Memory as each chip sees it: that of its client.
 class ChipMemories final : public HostMemory {
@@ -146,7 +151,7 @@ class VfioUserServer {
         if (rest) {
           transport_->interrupt();
         }
-        watch_->begin(poll_.number(), {});
+        watch_->begin(poll_.number(), pause_left());
       }
     };
   }
@@ -173,12 +178,17 @@ class VfioUserServer {
     const bool rest =
         std::ranges::any_of(functions_, [](const auto& each) { return each->has_rest(); });
     epoll_event events[16];
-    const int count =
-        ::epoll_wait(poll_.number(), events, std::size(events), board_.quiet && !rest ? -1 : 0);
+    const int pause = !board_.quiet || rest ? 0
+                      : is_full_            ? static_cast<int>(pause_left().count()) + 1
+                                            : -1;
+    const int count = ::epoll_wait(poll_.number(), events, std::size(events), pause);
     for (int i = 0; i < count; ++i) {
       if (events[i].data.fd == signals_.number()) {
         return false;
       }
+    }
+    if (is_full_ && Clock::now() >= accepts_again_) {
+      listen_again(true);
     }
     for (size_t chip = 0; chip < functions_.size(); ++chip) {
       accept(chip);
@@ -189,10 +199,34 @@ class VfioUserServer {
     return true;
   }
 
+  // What waits in a listener's queue would wake this process at once, and again.
+  void listen_again(bool again) {
+    is_full_ = !again;
+    accepts_again_ = Clock::now() + kAcceptPause;
+    for (const Listener& listener : listeners_) {
+      epoll_event event{};
+      event.events = again ? uint32_t{EPOLLIN} : 0U;
+      event.data.fd = listener.socket.number();
+      ::epoll_ctl(poll_.number(), EPOLL_CTL_MOD, listener.socket.number(), &event);
+    }
+  }
+
+  // Until the listeners are looked at again; 0: they are looked at.
+  std::chrono::milliseconds pause_left() const {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(accepts_again_ - Clock::now());
+    return is_full_ ? std::max(left, std::chrono::milliseconds(1)) : std::chrono::milliseconds(0);
+  }
+
   void accept(size_t chip) {
+    if (is_full_) {
+      return;
+    }
     base::Descriptor socket(::accept4(listeners_[chip].socket.number(), nullptr, nullptr,
                                       SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        listen_again(false);
+      }
       return;
     }
     const base::Peer peer = base::peer_of(socket.number());
@@ -210,12 +244,18 @@ class VfioUserServer {
                   chip, peer.pid);
       return;
     }
-    watch_for(socket.number());
+    try {
+      watch_for(socket.number());
+    } catch (const Error& error) {
+      spec::print(stderr, "tpuboard serve: chip {}: rejected: pid {}: {}\n", chip, peer.pid,
+                  error.message());
+      return;
+    }
     function.connect(std::move(socket));
   }
 
   void advance() {
-    watch_->begin(poll_.number(), {});
+    watch_->begin(poll_.number(), pause_left());
     running_ = true;
     RunOutcome outcome;
     try {
@@ -245,6 +285,8 @@ class VfioUserServer {
   ChipMemories memories_;
   base::Descriptor poll_, signals_;
   std::vector<Listener> listeners_;  // one a chip
+  bool is_full_ = false;             // the listeners are not looked at
+  Clock::time_point accepts_again_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<worker::RunWatch> watch_;
   bool running_ = false;
