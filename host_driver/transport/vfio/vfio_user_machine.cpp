@@ -1,6 +1,7 @@
 // PCI functions of another process, over the sockets of vfio-user.
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -94,24 +95,33 @@ class UserMachine final : public PciMachine {
     map.flags = DmaMap::kRead | DmaMap::kWrite;
     map.address = iova;
     map.size = memory.size();
-    for (size_t function = 0; function < functions_.size(); ++function) {
-      call(function, Command::kDmaMap, bytes_of(map), std::span(&file, 1));
+    size_t function = 0;
+    try {
+      for (; function < functions_.size(); ++function) {
+        call(function, Command::kDmaMap, bytes_of(map), std::span(&file, 1));
+      }
+    } catch (...) {
+      unmap_first(function, iova, memory.size());
+      throw;
     }
   }
   void unmap(uint64_t iova, uint64_t bytes) noexcept override {
+    unmap_first(functions_.size(), iova, bytes);
+  }
+
+ private:
+  void unmap_first(size_t functions, uint64_t iova, uint64_t bytes) noexcept {
     DmaUnmap unmap;
     unmap.address = iova;
     unmap.size = bytes;
     try {
-      for (size_t function = 0; function < functions_.size(); ++function) {
+      for (size_t function = 0; function < functions; ++function) {
         post(function, Command::kDmaUnmap, bytes_of(unmap), {});
       }
     } catch (const Error&) {
       // Whoever uses the function next finds it.
     }
   }
-
- private:
   void agree(size_t function) {
     const char text[] =
         R"({"capabilities":{"max_msg_fds":8,"max_data_xfer_size":1048576,"write_multiple":true}})";
