@@ -86,20 +86,24 @@ void add_serve_command(CLI::App& app) {
       ->type_name("VENDOR:DEVICE");
   command->add_option("--boards", serve_options.boards, "Boards in use at a time")
       ->check(CLI::Range(1, kMostBoards))
+      ->excludes(folder)
       ->capture_default_str()
       ->type_name("N");
   command
       ->add_option("--linger", arguments->linger,
                    "A program whose connection broke can come back for so long")
       ->check(seconds_between(0, kMostSeconds))
+      ->excludes(folder)
       ->capture_default_str()
       ->type_name("SECONDS");
   command
       ->add_option("--token", serve_options.token,
                    "File with the token that programs must have; made if it is not there")
+      ->excludes(folder)
       ->type_name("FILE");
   CLI::Option* certificate =
       command->add_option("--tls-cert", serve_options.tls_cert, "Certificate: turns TLS on")
+          ->excludes(folder)
           ->type_name("FILE.pem");
   CLI::Option* key = command->add_option("--tls-key", serve_options.tls_key, "Its key")
                          ->needs(certificate)

@@ -30,6 +30,9 @@ void check_options(const OpenOptions& options) {
     reject_folding(
         "needs the simulated board in this process; leave out --connect and --transport");
   }
+  if (options.board_processes != 1) {
+    reject_folding("one board is simulated, in this process; leave out --processes");
+  }
   if (options.sim.check) {
     reject_folding(
         "--check follows the transfers of all boards; check the program on a smaller pod, without "

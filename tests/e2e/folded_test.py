@@ -128,6 +128,7 @@ def check(bench: Bench) -> list[str]:
     wrong += bench.refused("do not all do the same", program, "--board", "v3_32")
     wrong += bench.refused("compile it again", program, "--board", "v3_64")
     wrong += bench.refused("is a board alone", program, "--board", "v3_8")
+    wrong += bench.refused("leave out --processes", program, "--board", "v3_32", "--processes", "4")
     return wrong + bench.refused("--check", program, "--board", "v3_32", "--check")
 
 
