@@ -123,12 +123,24 @@ class VfioTransport final : public Transport, private ArenaWatcher {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(wake_.number(), &one, sizeof one);
   }
-  uint64_t now() override { return clock(functions_.begin()->second).cycles; }
+  // A kernel can read the clock in words, between which the lower one begins again at 0.
+  uint64_t now() override {
+    const size_t function = functions_.begin()->second;
+    uint64_t before = clock(function).cycles;
+    for (;;) {
+      const uint64_t cycles = clock(function).cycles;
+      if (cycles >> kWordBits == before >> kWordBits) {
+        return cycles;
+      }
+      before = cycles;
+    }
+  }
 
  private:
   static constexpr uint64_t kWakeKey = UINT64_MAX;
   static constexpr uint64_t kHangupVector = 63;
   static constexpr uint64_t kVectorBits = 6;
+  static constexpr int kWordBits = 32;
 
   void begin(size_t function);
   void watch(int descriptor, uint64_t key);
