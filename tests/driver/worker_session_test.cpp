@@ -218,10 +218,14 @@ TEST(WorkerSession, WaitsWithoutWork) {
       peers.push_back(worker::connect_to(worker::read_address(worker.address())));
       EXPECT_EQ(::send(peers.back().number(), "T", 1, MSG_NOSIGNAL), 1);
     }
-    std::this_thread::sleep_for(100ms);
-    const auto before = cpu_time(worker.pid());
-    std::this_thread::sleep_for(1s);
-    EXPECT_LT(cpu_time(worker.pid()) - before, 200ms) << is_full;
+    // What it does for them may take a while where the host has other work.
+    auto second = std::chrono::nanoseconds(1s);
+    for (int look = 0; look < 20 && second >= 100ms; ++look) {
+      const auto before = cpu_time(worker.pid());
+      std::this_thread::sleep_for(1s);
+      second = cpu_time(worker.pid()) - before;
+    }
+    EXPECT_LT(second, 100ms) << is_full;
     peers.clear();
     use(Board::open(worker.options(null_board())), 2);
   }
@@ -488,14 +492,14 @@ TEST(WorkerSession, AConnectionThatStaysAwayIsANamedError) {
 
 // They have all places of those that have said nothing, and more.
 TEST(WorkerSession, SilentConnectionsMakeRoom) {
-  const WorkerProcess worker(null_worker());
+  ServeOptions serve = null_worker();
+  serve.silence = 1h;  // none ends by itself
+  const WorkerProcess worker(serve);
   std::vector<base::Descriptor> silent;
   for (int i = 0; i < 150; ++i) {
     silent.push_back(worker::connect_to(worker::read_address(worker.address())));
   }
-  const auto begin = std::chrono::steady_clock::now();
   use(Board::open(worker.options(null_board())), 4);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s);  // not the 5 of those connections
   char byte = 0;
   EXPECT_EQ(::recv(silent.front().number(), &byte, 1, 0), 0);             // the eldest has ended
   EXPECT_EQ(::recv(silent.back().number(), &byte, 1, MSG_DONTWAIT), -1);  // the last has not

@@ -16,6 +16,8 @@ struct ServeOptions {
   int boards = 1;      ///< at a time
   /// A session whose connection broke waits so long for another one.
   std::chrono::milliseconds linger{60'000};
+  /// A connection that has not said what it is ends behind so long.
+  std::chrono::milliseconds silence{5'000};
   std::string token;     ///< file; empty: a Unix socket of this user needs none
   std::string tls_cert;  ///< file; empty: no TLS
   std::string tls_key;   ///< file of the certificate's private key

@@ -34,7 +34,6 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kMostConnections = 64;  // that have not said what they are
 constexpr size_t kMostSessions = 256;    // boards, and drivers that wait
 constexpr size_t kMostStrangers = 32;    // processes whose driver has not said who it is
-constexpr std::chrono::seconds kPreambleLimit{5};
 constexpr std::chrono::milliseconds kFullPause{200};  // when this process has no room for more
 
 // A connection that has not said what it is.
@@ -299,7 +298,7 @@ class Server {
       const bool waits =
           got > 0 ? got < static_cast<ssize_t>(sizeof preamble) : got < 0 && errno == EAGAIN;
       arrival->begun = got > 0;
-      if (waits && Clock::now() - arrival->since < kPreambleLimit &&
+      if (waits && Clock::now() - arrival->since < options_.silence &&
           !(arrival->begun && is_gone(arrival->socket))) {
         ++arrival;
         continue;
