@@ -11,6 +11,7 @@
 #include <span>
 
 #include "board/board_loader.hpp"
+#include "cli/program_file.hpp"
 #include "command/fold.hpp"
 #include "exe/executable.hpp"
 #include "program/board_symmetry.hpp"
@@ -98,14 +99,6 @@ void check_cores(const exe::ExecutableT& program, const spec::Fold& fold) {
   }
 }
 
-exe::ExecutableT parsed(const std::vector<std::byte>& bytes, const std::string& path) {
-  try {
-    return exe::read_executable(bytes);
-  } catch (const exe::ExecutableError& error) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, error.what()));
-  }
-}
-
 }  // namespace
 
 void add_folded_option(CLI::App& command, bool& folded) {
@@ -123,7 +116,7 @@ FoldedProgram fold(const OpenOptions& options, const std::vector<std::byte>& pro
     reject_folding(
         fmt::format("{} is a board alone, not a pod; leave the option out", options.preset));
   }
-  exe::ExecutableT executable = parsed(program, path);
+  exe::ExecutableT executable = parsed_program(program, path);
   const spec::Fold numbers(pod);
   if (executable.board_hash != spec::board_hash(pod)) {
     reject_folding(fmt::format("{} was compiled for {}, not for {}; compile it again", path,

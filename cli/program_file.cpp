@@ -85,16 +85,15 @@ nlohmann::ordered_json tensor_figures(const exe::TensorT& tensor) {
   return json;
 }
 
-// Errors name the file.
-exe::ExecutableT parsed(std::span<const std::byte> bytes, const std::string& path) {
+}  // namespace
+
+exe::ExecutableT parsed_program(std::span<const std::byte> executable, const std::string& path) {
   try {
-    return exe::read_executable(bytes);
+    return exe::read_executable(executable);
   } catch (const exe::ExecutableError& error) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", path, error.what()));
   }
 }
-
-}  // namespace
 
 CompiledFile program_file(const std::string& path, const OpenOptions& options,
                           const std::vector<size_t>& data_parallel) {
@@ -102,7 +101,7 @@ CompiledFile program_file(const std::string& path, const OpenOptions& options,
     return compile_file(path, options.preset, options.overrides, data_parallel);
   }
   std::vector<std::byte> bytes = read_file(path);
-  parsed(bytes, path);
+  parsed_program(bytes, path);
   return {{}, std::move(bytes), {}};
 }
 
@@ -110,7 +109,7 @@ compiler::ProgramInterface program_interface(const std::string& path) {
   if (compiler::is_program_file(path)) {
     return artifact_interface(path);
   }
-  const exe::ExecutableT exe = parsed(read_file(path), path);
+  const exe::ExecutableT exe = parsed_program(read_file(path), path);
   compiler::ProgramInterface found{exe.partitions, {}, exe.results.size()};
   for (const auto& argument : exe.args) {
     found.arguments.push_back(argument->name);
@@ -134,7 +133,7 @@ std::vector<std::byte> program_bytes(const std::string& path, const OpenOptions&
 }
 
 nlohmann::ordered_json program_figures(const std::string& path) {
-  const exe::ExecutableT exe = parsed(read_file(path), path);
+  const exe::ExecutableT exe = parsed_program(read_file(path), path);
   const ProgramCost cost = program_cost(exe);
   nlohmann::ordered_json json = {{"program", exe.name},
                                  {"isa_version", exe.isa_version},
@@ -160,7 +159,7 @@ nlohmann::ordered_json program_figures(const std::string& path) {
 }
 
 std::string program_listing(const std::string& path) {
-  const exe::ExecutableT exe = parsed(read_file(path), path);
+  const exe::ExecutableT exe = parsed_program(read_file(path), path);
   return header_listing(exe) + "\n" + disassemble_program(exe);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/compile_file.hpp"
+#include "exe/executable.hpp"
 #include "tpu/board.hpp"
 
 namespace tpu::driver {
@@ -23,6 +24,9 @@ CompiledFile program_file(const std::string& path, const OpenOptions& options,
 /// makes the same of that file.
 Executable load_program(const Board& board, const std::string& path,
                         std::span<const std::byte> executable, int device = 0, bool as_run = true);
+
+/// The executable that came from the file `path`, which errors name. Throws Error.
+exe::ExecutableT parsed_program(std::span<const std::byte> executable, const std::string& path);
 
 /// What a program says of itself before it is compiled or loaded. Throws Error.
 compiler::ProgramInterface program_interface(const std::string& path);
