@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "random/philox.hpp"
+
 namespace tpu::training {
 
-/// One block of Philox4x32-10.
-std::array<uint32_t, 4> philox(const std::array<uint32_t, 4>& counter,
-                               const std::array<uint32_t, 2>& key);
+using base::philox;
 
 /// What a stream of numbers is for.
 enum class RandomPurpose : uint32_t {
