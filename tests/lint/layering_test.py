@@ -41,6 +41,7 @@ ALLOWED = {
 BLOCKS = {
     "kernel": set(),
     "probe": {"kernel"},
+    "faults": {"kernel", "probe"},
     "replay": {"mxu"},
     "waves": {"kernel", "probe", "mxu"},  # of mxu the record of its ports
     "timeline": {"kernel", "probe"},
@@ -55,7 +56,8 @@ BLOCKS = {
     "mgmt": {"kernel", "probe", "hart"},
     "core": {"kernel", "probe", "mxu", "vpu"},
     "chip": {"core", "hbm", "mgmt", "pcie"},
-    "board": {"kernel", "probe", "waves", "timeline", "debug", "mxu", "wire", "ici", "pcie", "mgmt", "core", "chip"},
+    "board": {"kernel", "probe", "faults", "waves", "timeline", "debug", "mxu", "wire", "ici", "pcie", "mgmt", "core",
+              "chip"},
 }
 # Rooms of the compiler, the same way. `entry` puts them together.
 ROOMS = {
@@ -97,8 +99,8 @@ DRIVER = {
     "completions": {"health", "rings", "operations", "residency", "host_calls"},
     "harts": {"texts", "rings", "events", "operations"},
     "boot": {"texts", "rings", "events", "operations", "harts"},
-    "recovery": {"turn", "texts", "rings", "operations", "residency", "feeds", "launches", "completions", "harts",
-                 "boot"},
+    "recovery": {"turn", "texts", "rings", "events", "operations", "residency", "feeds", "launches", "completions",
+                 "harts", "boot"},
     "pump": {"turn", "health", "texts", "rings", "events", "operations", "residency", "feeds", "host_calls",
              "completions", "harts", "recovery"},
     "snapshots": {"turn", "memory", "operations", "residency", "feeds", "launches", "boot", "recovery", "handles"},

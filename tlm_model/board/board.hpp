@@ -32,6 +32,7 @@ class Board {
   // that this board is folded for, null: none.
   Board(const spec::BoardParams& params, uint32_t number, const spec::Fold* fold);
 
+  Ici& ici() { return *ici_; }
   FluidShare& fluid() { return fluid_; }
   // Once the bandwidths of all boards are there. `services` have this board's; `fabric` has no
   // cores yet. Null links: the board is alone, and makes them itself.

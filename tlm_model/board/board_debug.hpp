@@ -23,7 +23,7 @@ class BoardDebug : public DebugTarget {
       : chips_(chips), waits_(std::move(waits)), waves_(std::move(waves)) {}
 
   uint32_t harts() const override;
-  Hart& hart(uint32_t core) override { return mgmt(core).hart(); }
+  Hart& hart(uint32_t core) override { return mgmt(core).hart_unit().hart(); }
   bool read(uint32_t core, uint32_t address, std::span<uint8_t> data) override {
     return mgmt(core).debug_read(address, data);
   }

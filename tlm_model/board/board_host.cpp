@@ -9,6 +9,7 @@
 
 #include "board/pod.hpp"
 #include "debug/gdb_link.hpp"
+#include "faults/fault_script.hpp"
 #include "image/firmware_image.hpp"
 #include "kernel/end_cycle.hpp"
 #include "kernel/host_port.hpp"
@@ -85,8 +86,7 @@ BoardHost::BoardHost(const BoardOptions& options, HostMemory& memory) {
   MxuSelect check_patterns(options, {}, no_waves);
   vpu_simd_from_name(options.sim.simd);
   if (!options.sim.faults_path.empty()) {
-    throw std::runtime_error(
-        "SimOptions::faults_path: faults on purpose are not built into this version");
+    load_fault_script(options.sim.faults_path, options.sim.fault_seed, options.params);
   }
   if (options.sim.profile) {
     HostProfile::enable();

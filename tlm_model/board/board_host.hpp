@@ -123,6 +123,7 @@ struct BoardStats {
   std::vector<spec::UnitWait> watchdog_waits;  // as it was when a watchdog ended a launch last
   uint64_t check_findings = 0;                 // of the happens-before checker (check)
   std::vector<HostWorkStats> profile;          // with SimOptions::profile
+  std::vector<spec::FaultTally> faults;        // on purpose, that have happened
   uint64_t hbm_host_bytes = 0;  // host memory behind contents of HBM, present and past
 };
 

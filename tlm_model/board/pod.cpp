@@ -71,6 +71,20 @@ Pod::Pod(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& 
     gdb_ = std::make_unique<GdbStub>(*gdb, options_.sim.gdb_wait);
   }
   make_boards(memory, rom);
+  if (!options_.sim.faults_path.empty()) {
+    if (process_ != nullptr || fold_) {
+      throw std::runtime_error(
+          "SimOptions::faults_path: a pod in several processes, or folded to one board, has no "
+          "faults on purpose; use one process and all boards");
+    }
+    std::vector<Ici*> networks;
+    for (uint32_t chip = 0; chip < chips_.size(); ++chip) {
+      networks.push_back(&boards_[spec::board_of_chip(options_.params, chip)]->ici());
+    }
+    faults_ = std::make_unique<BoardFaults>(options_.sim, options_.params, chips_,
+                                            std::move(networks), probes_, programs);
+    sinks_.add_listener([this](ProbeSet& probes) { faults_->listen(probes); });
+  }
   if (gdb_ != nullptr) {
     gdb_->attach(debug_);
   }
@@ -238,6 +252,9 @@ BoardStats Pod::stats() {
       lockstep_past_.mismatches + lockstep.mismatches + verilog_select_.mismatches();
   stats.lockstep_text =
       lockstep_past_.text + mxu_select_->mismatch_text() + verilog_select_.mismatch_text();
+  if (faults_ != nullptr) {
+    stats.faults = faults_->tallies();
+  }
   stats.hbm_host_bytes = pages_.pages_touched() * kHbmPageBytes;
   return stats;
 }
@@ -346,6 +363,10 @@ void Pod::log_commands(const std::optional<spec::MemoryLook>& look) {
 
 std::string Pod::finish_files() {
   std::string error = sinks_.finish();
+  if (const std::string more = faults_ != nullptr ? faults_->finish() : std::string();
+      !more.empty()) {
+    append_line(error, more);
+  }
   for (const std::string& more : {mxu_select_->finish(steps_.begun(), sinks_.waves_missed()),
                                   verilog_select_.finish(steps_.begun())}) {
     if (!more.empty()) {

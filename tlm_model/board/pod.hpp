@@ -12,6 +12,7 @@
 
 #include "board/board.hpp"
 #include "board/board_debug.hpp"
+#include "board/board_faults.hpp"
 #include "board/board_host.hpp"
 #include "board/mxu_select.hpp"
 #include "board/pod_process.hpp"
@@ -111,6 +112,7 @@ class Pod : public sc_core::sc_module {
   std::vector<Chip*> chips_;             // that are here, by number
   std::vector<Chip*> places_;            // of all boards; null: in another process
   std::unique_ptr<PodProcess> process_;  // null: all boards are here
+  std::unique_ptr<BoardFaults> faults_;  // null without a fault file
   BoardDebug debug_{places_, [this] { return waits(); },
                     [this](bool on) { return sinks_.switch_waves(on, now_cycles()); }};
 };

@@ -40,6 +40,10 @@ void Pod::visit_state(spec::Archive& archive) {
   if (process_ != nullptr) {
     throw spec::ArchiveError("a pod in several processes has no snapshots; use one process");
   }
+  if (faults_ != nullptr) {
+    throw spec::ArchiveError(
+        "a board with faults on purpose has no snapshots; open it without SimOptions::faults_path");
+  }
   settle();
   uint64_t now = now_cycles();
   uint32_t rom = rom_crc_;

@@ -162,6 +162,9 @@ void ProbeSinks::listen() {
     ((sinks != nullptr ? sinks->listen(probes_) : void()), ...);
   };
   listens(text_, mmio_, log_, waves_, timeline_, xprof_, record_, race_, op_times_, command_log_);
+  for (const auto& listener : listeners_) {
+    listener(probes_);
+  }
 }
 
 std::string ProbeSinks::change(const spec::SimOptions& sim,

@@ -3,8 +3,10 @@
 // happens-before checker, times of operations, waits at a watchdog, log of commands.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "board/board_host.hpp"
@@ -42,6 +44,12 @@ class ProbeSinks {
     if (waves_ != nullptr) {
       waves_->show_ports(path, ports);
     }
+  }
+
+  // Who else listens, now and whenever the sinks change.
+  void add_listener(std::function<void(ProbeSet&)> listener) {
+    listener(probes_);
+    listeners_.push_back(std::move(listener));
   }
 
   // For debuggers: opens or closes the window of the waves at this cycle; what came of it.
@@ -96,6 +104,7 @@ class ProbeSinks {
   std::unique_ptr<RecordSink> record_;
   std::unique_ptr<RaceSink> race_;
   std::unique_ptr<OpTimesSink> op_times_;
+  std::vector<std::function<void(ProbeSet&)>> listeners_;
   std::unique_ptr<CommandLogSink> command_log_;  // null: nobody asks for it
 };
 

@@ -34,6 +34,7 @@ class Chip : public sc_core::sc_module {
 
   uint32_t index() const { return index_; }
   PcieEndpoint& pcie() { return *pcie_; }
+  HbmBank& hbm(size_t index) { return hbm_->bank(index); }
   Core& core(size_t index) { return *complexes_[index].core; }
   Mgmt& mgmt(size_t index) { return *complexes_[index].mgmt; }
   const Core& core(size_t index) const { return *complexes_[index].core; }

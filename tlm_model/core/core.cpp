@@ -87,6 +87,7 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
                  .steps = &services.steps,
                  .fold = services.fold,
                  .smem_unknown = services.no_data ? &smem_unknown_ : nullptr,
+                 .hung = &hung_[kSequencerUnit],
                  .gang_work = [this] { return gang_work(); },
                  .ask_boards = [this](const CutIf::Told& told) { return ask_boards(told); }});
   remote_export(static_cast<RemoteIf&>(*this));
@@ -124,6 +125,7 @@ void Core::make_engines(const CoreServices& services) {
                               .equal_writes = services.equal_writes,
                               .probe = probe_,
                               .launch = launch_,
+                              .hung = hung_,
                               .no_data = services.no_data,
                               .schedule_seed = services.schedule_seed};
   const auto slot_of = [](spec::Queue queue) { return static_cast<size_t>(queue); };

@@ -77,6 +77,12 @@ class Core : public sc_core::sc_module, private RemoteIf {
   Mxu& mxu(size_t index) { return *mxus_[index]; }
   size_t mxus() const { return mxus_.size(); }
 
+  // Faults on purpose: a queue of the core, or its sequencer (kSequencerUnit), stops.
+  void hang(size_t unit) { hung_[unit] = true; }
+  // Where a slot of the present launch lies in HBM; none, if it has no such slot.
+  uint32_t slot_count() const { return launch_.slot_count; }
+  Slots::Range slot(uint32_t index) const { return slots_->resolve(launch_, index); }
+
   void reset() { seq_->reset(); }
   uint32_t core_id() const { return core_id_; }
 
@@ -129,6 +135,7 @@ class Core : public sc_core::sc_module, private RemoteIf {
   const spec::BoardParams params_;
   CoreProbe probe_;
   LaunchState launch_;
+  HungUnits hung_{};
   UnknownWords smem_unknown_;
   ResourceId local_bandwidth_;
 

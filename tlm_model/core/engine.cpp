@@ -48,6 +48,7 @@ void Engine::push() {
 
 void Engine::stop() {
   stopped_ = true;
+  context_.hung[static_cast<size_t>(unit_)] = false;
   queue_.clear();
   head_wait_.reset();
   wake_event_.notify(sc_core::SC_ZERO_TIME);
@@ -130,7 +131,8 @@ bool Engine::finish_due(uint64_t now) {
 }
 
 bool Engine::start_head(uint64_t now) {
-  if (queue_.empty() || stopped_ || now < next_start_ || flights_.full()) {
+  if (queue_.empty() || stopped_ || context_.hung[static_cast<size_t>(unit_)] ||
+      now < next_start_ || flights_.full()) {
     return false;
   }
   const QueuedCommand& queued = queue_.at(0);
@@ -235,7 +237,8 @@ uint64_t Engine::next_wake(uint64_t now) const {
   if (!flights_.empty()) {
     wake = flights_.at(0).done_at;
   }
-  if (!queue_.empty() && !stopped_ && !head_wait_.waits() && !flights_.full()) {
+  if (!queue_.empty() && !stopped_ && !context_.hung[static_cast<size_t>(unit_)] &&
+      !head_wait_.waits() && !flights_.full()) {
     wake = std::min(wake,
                     std::max({next_start_, earliest_start(queue_.at(0)), head_wait_.held_until()}));
   }

@@ -1,6 +1,7 @@
 // What all engines of a core share, and how the commands of one are named to probes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "core/deferred_copies.hpp"
@@ -13,6 +14,10 @@
 
 namespace tpu::model {
 
+// Units of a core (queues, kSequencerUnit) that start nothing until their launch is stopped: faults
+// on purpose.
+using HungUnits = std::array<bool, kUnits>;
+
 // References outlive the engines.
 struct EngineContext {
   uint32_t core_id;
@@ -23,6 +28,7 @@ struct EngineContext {
   EqualWrites& equal_writes;
   CoreProbe& probe;
   const LaunchState& launch;
+  HungUnits& hung;
   bool no_data;
   uint64_t schedule_seed;  // 0: commands start as soon as they can
 };

@@ -77,7 +77,10 @@ void Sequencer::run_method() {
   if (draining_) {
     check_drained();
   }
-  if (state_ != seq::kStateRunning) {
+  if (state_ != seq::kStateRunning || *parts_.hung) {
+    if (*parts_.hung) {
+      activity_.set(false);
+    }
     if (!draining_) {
       next_trigger(wake_event_);
     }

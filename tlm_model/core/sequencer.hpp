@@ -15,6 +15,7 @@
 #include <systemc>
 #include <vector>
 
+#include "command/fold.hpp"
 #include "core/decoded_programs.hpp"
 #include "core/engine_queues.hpp"
 #include "core/gang_watch.hpp"
@@ -50,6 +51,7 @@ struct SequencerParts {
   StepCounter* steps;
   const spec::Fold* fold;      // null: of a board that stands for itself
   UnknownWords* smem_unknown;  // no-data runs, else null
+  bool* hung;                  // executes nothing until its launch is stopped
   GangWatch::Work gang_work;
   GangWatch::Ask ask_boards;
 };
@@ -148,6 +150,7 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
 
   struct Loaded {
     uint32_t version;
+    uint64_t bytes;  // of the image
     std::shared_ptr<const Program> program;
   };
   std::map<uint64_t, Loaded> loaded_;  // by image address

@@ -91,16 +91,30 @@ bool Sequencer::load_program() {
     return refuse(spec::fault::kDetailSlotTable,
                   "slot " + std::to_string(bad) + " of the slot table is invalid", bad);
   }
+  const auto broken = [&](uint64_t bytes) {
+    HbmDamage* const damage = hbm_port->damage();
+    const auto lost = damage != nullptr ? damage->read(address, bytes) : std::nullopt;
+    if (lost) {
+      FaultInfo info;
+      info.code = TPU_FAULT_HBM_ECC;
+      info.address = *lost;
+      info.length = HbmDamage::kWordBytes;
+      info.slot = launch_.slot_count;
+      fault_port->raise(info, "ECC cannot correct the word at " + std::to_string(*lost) +
+                                  " of HBM, which belongs to the program");
+    }
+    return lost.has_value();
+  };
   const auto known = loaded_.find(address);
   if (known != loaded_.end() && known->second.version == registers_.program_version()) {
     program_ = known->second.program;
-    return true;
+    return !broken(known->second.bytes);
   }
   tpu_program_image_header_t header{};
   const uint64_t size = hbm_port->bytes();
-  const auto loaded = [&](std::shared_ptr<const Program> program) {
+  const auto loaded = [&](std::shared_ptr<const Program> program, uint64_t of_bytes) {
     program_ = std::move(program);
-    loaded_[address] = {registers_.program_version(), program_};
+    loaded_[address] = {registers_.program_version(), of_bytes, program_};
     return true;
   };
   if (address > size || sizeof header > size - address) {
@@ -115,13 +129,16 @@ bool Sequencer::load_program() {
   if (bytes > size - address) {
     return refuse(spec::fault::kDetailImage, "the program image ends outside of HBM");
   }
+  if (broken(bytes)) {
+    return false;
+  }
   ImagePages pages(*hbm_port.operator->(), address, bytes);
   if (auto known_pages = parts_.programs->find(pages)) {
-    return loaded(std::move(known_pages));
+    return loaded(std::move(known_pages), bytes);
   }
   std::vector<std::byte> image(bytes);
   hbm_port->read(address, {reinterpret_cast<uint8_t*>(image.data()), image.size()});
-  return loaded(parts_.programs->get(image, std::move(pages)));
+  return loaded(parts_.programs->get(image, std::move(pages)), bytes);
 }
 
 void Sequencer::abort() {
@@ -173,6 +190,7 @@ void Sequencer::stop(uint32_t state) {
     lines_changed();
   }
   state_ = state;
+  *parts_.hung = false;
   probe_.program_end(now_cycles(), false, [&] { return program_event(false, false); });
   watchdog_.cancel();
   queues_.stop();

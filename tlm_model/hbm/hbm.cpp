@@ -13,10 +13,12 @@ HbmBank::HbmBank(sc_core::sc_module_name name, PagePool& pool, uint64_t bytes, R
 
 void HbmBank::copy_from(const HbmIf& source, uint64_t source_address, uint64_t address,
                         uint64_t bytes) {
+  wrote(address, bytes);
   store_.copy_from(dynamic_cast<const HbmBank&>(source).store_, source_address, address, bytes);
 }
 
 void HbmBank::share(const HbmIf& source, uint64_t address) {
+  wrote(address / kHbmPageBytes * kHbmPageBytes, kHbmPageBytes);
   store_.share(dynamic_cast<const HbmBank&>(source).store_, address);
 }
 

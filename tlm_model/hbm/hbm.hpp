@@ -1,13 +1,16 @@
 // HBM of a chip: one bank of contents a core, one bandwidth shared by all that the chip's cores and
 // host DMA move. Time lies in the flows (kernel/fluid_share); the sockets and HbmIf move bytes at
-// once. Not modelled: DRAM pages, refresh, ECC.
+// once. ECC is there where bits can flip (kernel/hbm_damage.hpp). Not modelled: DRAM pages,
+// refresh.
 #pragma once
 
 #include <tlm_utils/simple_target_socket.h>
 
 #include <cstdint>
+#include <memory>
 #include <systemc>
 #include <tlm>
+#include <utility>
 
 #include "hbm/hbm_store.hpp"
 #include "kernel/fluid_share.hpp"
@@ -31,9 +34,11 @@ class HbmBank : public sc_core::sc_module, public HbmIf {
     store_.read(address, data);
   }
   void write(uint64_t address, std::span<const uint8_t> data) override {
+    wrote(address, data.size());
     store_.write(address, data);
   }
   void fill(uint64_t address, uint64_t bytes, uint32_t pattern) override {
+    wrote(address, bytes);
     store_.fill(address, bytes, pattern);
   }
   void copy_from(const HbmIf& source, uint64_t source_address, uint64_t address,
@@ -48,15 +53,24 @@ class HbmBank : public sc_core::sc_module, public HbmIf {
   }
   void release(PageSet& set) override { store_.release(set); }
   uint64_t version(uint64_t address) const override { return store_.version(address); }
+  HbmDamage* damage() override { return damage_.get(); }
+  // Bits can flip from here on.
+  void watch(HbmDamage::Read read) { damage_ = std::make_unique<HbmDamage>(std::move(read)); }
   void visit_state(spec::Archive& archive, PageNumbers& numbers) {
     store_.visit_state(archive, numbers);
   }
 
  private:
+  void wrote(uint64_t address, uint64_t bytes) {
+    if (damage_ != nullptr) [[unlikely]] {
+      damage_->written(address, bytes);
+    }
+  }
   void b_transport_mem(tlm::tlm_generic_payload& txn, sc_core::sc_time& delay);
   unsigned transport_dbg_mem(tlm::tlm_generic_payload& txn);
 
   HbmStore store_;
+  std::unique_ptr<HbmDamage> damage_;  // null without a fault file
   const ResourceId bandwidth_;
 };
 

@@ -21,4 +21,21 @@ uint64_t Ici::gang_latency(uint32_t from, uint32_t to) const {
   return most;
 }
 
+LinkFaults& Ici::faults(uint32_t cores_per_chip) {
+  if (faults_ == nullptr) {
+    faults_ = std::make_unique<LinkFaults>(cores_per_chip);
+  }
+  return *faults_;
+}
+
+LinkPassage Ici::pass_faulty(uint32_t from, uint32_t to) {
+  LinkPassage passage;
+  const spec::Links::Way way = links_->way(from, to);
+  for (uint32_t i = 0; i < way.count; ++i) {
+    const uint32_t next = i + 1 < way.count ? way.hop[i + 1].chip : faults_->chip_of(to);
+    faults_->pass(link(way.hop[i]), next, passage);
+  }
+  return passage;
+}
+
 }  // namespace tpu::model

@@ -1,7 +1,7 @@
 // Inter-chip interconnect of the board, data side: ways, latencies and bandwidth are those of
 // spec/command/links.hpp, shared by kernel/fluid_share. Of a pod, each board has its own, which
 // leads to the cores of the other boards by a Cut. Not modelled: packets, virtual channels, flow
-// control, link errors.
+// control.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "command/links.hpp"
+#include "ici/link_faults.hpp"
 #include "kernel/fluid_share.hpp"
 #include "kernel/remote_if.hpp"
 #include "tpu/spec/board_params.hpp"
@@ -41,6 +42,14 @@ class Ici : public sc_core::sc_module, public IciIf {
   uint64_t gang_latency(uint32_t from, uint32_t to) const override;
   RemoteIf& peer(uint32_t core) override { return *peers_[core]; }
 
+  LinkPassage pass_links(uint32_t from, uint32_t to) override {
+    return faults_ == nullptr ? LinkPassage() : pass_faulty(from, to);
+  }
+  // Links can fail from here on.
+  LinkFaults& faults(uint32_t cores_per_chip);
+  // The link that leaves a chip.
+  LinkFaults::Link link(const spec::Links::Hop& hop) const { return {hop.chip, links_->link(hop)}; }
+
   CutIf* cut() override { return cut_; }
   bool behind_cut(uint32_t core) const override {
     return cut_ != nullptr && core < links_->cores() && links_->board_of(core) != board_;
@@ -50,6 +59,9 @@ class Ici : public sc_core::sc_module, public IciIf {
   uint32_t hops(uint32_t from, uint32_t to) const { return links_->hops(from, to); }
 
  private:
+  LinkPassage pass_faulty(uint32_t from, uint32_t to);
+
+  std::unique_ptr<LinkFaults> faults_;  // null without a fault file
   const uint32_t board_ = 0;
   const std::shared_ptr<const spec::Links> links_;
   std::vector<RemoteIf*> peers_;

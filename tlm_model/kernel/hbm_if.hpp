@@ -7,6 +7,7 @@
 #include <systemc>
 
 #include "kernel/fluid_share.hpp"
+#include "kernel/hbm_damage.hpp"
 #include "kernel/page_set.hpp"
 
 namespace tpu::model {
@@ -29,6 +30,9 @@ class HbmIf : public virtual sc_core::sc_interface {
   virtual const uint8_t* hold(PageSet& set, uint64_t address, uint64_t bytes) = 0;
   virtual void release(PageSet& set) = 0;
   virtual uint64_t version(uint64_t address) const = 0;
+  // Null without a fault file. Reads and writes through pinned pages are told by who pins them, all
+  // other writes tell themselves.
+  virtual HbmDamage* damage() { return nullptr; }
 };
 
 }  // namespace tpu::model

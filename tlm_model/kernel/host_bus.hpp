@@ -16,15 +16,22 @@ namespace tpu::model {
 // Offsets that a core's host_tsock answers: its BAR0 page from 0, its load window from kLoadWindow.
 inline constexpr uint64_t kCoreLoadWindow = 0x100000;
 
+// How a read of host memory has ended; but for kDone nothing has come.
+enum class DmaRead : uint8_t {
+  kDone,
+  kNoMemory,  // the range is no host memory
+  kPoisoned,  // the data were damaged on the way, and marked so
+  kNoAnswer,  // in time
+};
+
 class HostBus : public virtual sc_core::sc_interface {
  public:
   static constexpr int kNoMsi = -1;
 
   // Reads host memory; waits request, bytes and response. `local` are the resources on the way in
-  // the chip. `sink` is called once with the bytes when all have arrived. False: the range is no
-  // host memory, sink was not called.
-  virtual bool read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
-                         const std::function<void(std::span<const std::byte>)>& sink) = 0;
+  // the chip. `sink` is called once with the bytes when all have arrived.
+  virtual DmaRead read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
+                            const std::function<void(std::span<const std::byte>)>& sink) = 0;
 
   // Writes host memory; waits until the last byte has left the chip. `source` fills the bytes,
   // unless they are not `wanted` any more then.

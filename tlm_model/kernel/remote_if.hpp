@@ -148,6 +148,14 @@ class CutIf {
   virtual void ask(uint32_t from_core, uint32_t to_core, Told told) = 0;
 };
 
+// How links that fail on purpose treat a transfer that begins.
+struct LinkPassage {
+  uint64_t extra = 0;  // cycles that it takes longer
+  bool lost = false;   // a link on the way is down for good:
+  uint32_t from_chip = 0;
+  uint32_t to_chip = 0;
+};
+
 class IciIf : public virtual sc_core::sc_interface {
  public:
   virtual uint32_t cores() const = 0;
@@ -163,6 +171,8 @@ class IciIf : public virtual sc_core::sc_interface {
     return control_latency(from, to);
   }
   virtual RemoteIf& peer(uint32_t core) = 0;
+  // A transfer between two cores begins.
+  virtual LinkPassage pass_links(uint32_t /*from*/, uint32_t /*to*/) { return {}; }
   // Null: all cores lie on one board. Else the end of the links that leave this core's board, and
   // whether a core is behind them; add_path() then adds what is passed in this board.
   virtual CutIf* cut() { return nullptr; }

@@ -47,7 +47,7 @@ void HartUnit::set_run(bool run, uint32_t reset_pc) {
     return;
   }
   run_ = run;
-  lost_ = false;
+  lost_ = hung_ = false;
   awake_since_ = now_cycles();
   ++generation_;
   reset_pc_ = reset_pc;
@@ -61,6 +61,13 @@ void HartUnit::set_run(bool run, uint32_t reset_pc) {
 void HartUnit::set_halt(bool halt) {
   halt_ = halt;
   control_event_.notify(sc_core::SC_ZERO_TIME);
+}
+
+void HartUnit::hang() { hung_ = true; }
+
+void HartUnit::derail() {
+  constexpr uint32_t kNowhere = 0xFFFF0000;
+  hart_.set_pc(kNowhere);
 }
 
 void HartUnit::visit_state(spec::Archive& archive) {
@@ -119,7 +126,7 @@ void HartUnit::wait_until(uint64_t cycle, Waits waits) {
 
 // True: there is nothing to run, and the hart waits until there may be.
 bool HartUnit::rest() {
-  if (!run_ || halt_ || lost_ || hart_.dead()) {
+  if (!run_ || halt_ || lost_ || hung_ || hart_.dead()) {
     awake_.set(false);
     waits_ = Waits::kStopped;
     return true;

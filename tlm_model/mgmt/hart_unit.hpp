@@ -47,6 +47,10 @@ class HartUnit : public sc_core::sc_module, private HartClock::Sleeper {
   // Level of the run control: a rise starts at `reset_pc`, a fall holds the hart in reset.
   void set_run(bool run, uint32_t reset_pc);
   void set_halt(bool halt);
+  // Fetches nothing from here until its next reset.
+  void hang();
+  // Goes on where no memory is.
+  void derail();
   bool running() const { return run_; }
   bool lost() const { return lost_; }
   bool awake() const { return awake_.active(); }
@@ -108,6 +112,7 @@ class HartUnit : public sc_core::sc_module, private HartClock::Sleeper {
   bool run_ = false;
   bool halt_ = false;
   bool lost_ = false;
+  bool hung_ = false;
   const uint64_t watchdog_cycles_;
   uint64_t awake_since_ = 0;
   Waits waits_ = Waits::kStopped;

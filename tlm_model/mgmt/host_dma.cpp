@@ -158,6 +158,9 @@ bool HostDma::post(Context& context) {
     std::memcpy(sent.data() + sealed, &crc, sizeof crc);
   }
   if ((context.start & hostdma::kStartSealMask) != 0) {
+    if (!damage_[1].empty()) [[unlikely]] {
+      damage_entry(true, sent);
+    }
     tell_ring(context, true, sent);
   }
   const bool msi = (context.start & hostdma::kStartMsiMask) != 0;
@@ -237,12 +240,18 @@ uint32_t HostDma::run(Context& context) {
     case hostdma::kDirToHost:
       return run_to_host(context);
     case hostdma::kDirCrc:
+      if (space(context.start) == hostdma::kSpaceHbm && !reads_well(context.local, context.bytes)) {
+        return hostdma::kErrHbmEcc;
+      }
       run_crc(context);
       return hostdma::kErrNone;
     case hostdma::kDirFill:
       run_fill(context);
       return hostdma::kErrNone;
     case hostdma::kDirD2d:
+      if (!reads_well(context.host, context.bytes)) {
+        return hostdma::kErrHbmEcc;
+      }
       run_d2d(context);
       return hostdma::kErrNone;
     default:
@@ -265,8 +274,22 @@ void HostDma::tell_ring(const Context& context, bool completion,
   });
 }
 
+void HostDma::damage_entry(bool completion, std::span<std::byte> entry) {
+  const RingDamage damage = std::move(damage_[completion ? 1 : 0].front());
+  damage_[completion ? 1 : 0].erase(damage_[completion ? 1 : 0].begin());
+  const size_t bit = damage.bit % (entry.size() * 8);
+  entry[bit / 8] ^= std::byte{1} << bit % 8;
+  damage.told();
+}
+
 // Bytes from the host reach their place.
 void HostDma::take(const Context& context, std::span<const std::byte> data) {
+  std::vector<std::byte> damaged;
+  if (!damage_[0].empty() && (context.start & hostdma::kStartEntriesMask) != 0) [[unlikely]] {
+    damaged.assign(data.begin(), data.end());
+    damage_entry(false, std::span(damaged).first(TPU_CMD_ENTRY_BYTES));
+    data = damaged;
+  }
   if ((context.start & hostdma::kStartCrcMask) != 0) {
     crc_of(context) = spec::crc32c(data);
   }
@@ -295,6 +318,12 @@ void HostDma::take(const Context& context, std::span<const std::byte> data) {
   }
 }
 
+// ECC looks at what is read of the HBM of this core.
+bool HostDma::reads_well(uint64_t address, uint64_t bytes) {
+  HbmDamage* const damage = fabric_.hbm[core_]->damage();
+  return damage == nullptr || !damage->read(address, bytes);
+}
+
 uint32_t HostDma::run_from_host(Context& context) {
   const ResourceId hbm = fabric_.hbm[core_]->bandwidth();
   const size_t shared = space(context.start) == hostdma::kSpaceHbm ? 1 : 0;
@@ -303,22 +332,35 @@ uint32_t HostDma::run_from_host(Context& context) {
   if (upload != nullptr) {
     upload->upload(now_cycles(), 1);
   }
-  const bool read = host_port->read_host(context.host, context.bytes, std::span(&hbm, shared),
-                                         [&](std::span<const std::byte> data) {
-                                           if (context.generation == generation) {
-                                             take(context, data);
-                                           }
-                                         });
+  const DmaRead read = host_port->read_host(context.host, context.bytes, std::span(&hbm, shared),
+                                            [&](std::span<const std::byte> data) {
+                                              if (context.generation == generation) {
+                                                take(context, data);
+                                              }
+                                            });
   if (upload != nullptr) {
     upload->upload(now_cycles(), -1);
   }
-  return read ? hostdma::kErrNone : hostdma::kErrHostAddr;
+  switch (read) {
+    case DmaRead::kDone:
+      return hostdma::kErrNone;
+    case DmaRead::kPoisoned:
+      return hostdma::kErrPoison;
+    case DmaRead::kNoAnswer:
+      return hostdma::kErrPcie;
+    case DmaRead::kNoMemory:
+      break;
+  }
+  return hostdma::kErrHostAddr;
 }
 
 uint32_t HostDma::run_to_host(Context& context) {
   const ResourceId hbm = fabric_.hbm[core_]->bandwidth();
   const bool from_hbm = space(context.start) == hostdma::kSpaceHbm;
   const uint32_t generation = context.generation;
+  if (from_hbm && !reads_well(context.local, context.bytes)) {
+    return hostdma::kErrHbmEcc;
+  }
   const auto wanted = [&] { return context.generation == generation; };
   const auto source = [&](std::span<std::byte> data) {
     if (from_hbm) {

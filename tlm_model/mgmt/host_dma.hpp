@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <systemc>
+#include <utility>
 #include <vector>
 
 #include "kernel/activity.hpp"
@@ -40,6 +41,11 @@ class HostDma : public sc_core::sc_module, public RegisterBlock {
 
   // Contexts forget their transfers; bytes that are under way are dropped when they arrive.
   void reset();
+  // Flips a bit of the next entry of the command ring that arrives (or of the completion ring that
+  // leaves), and tells.
+  void damage_ring(bool completion, uint32_t bit, std::function<void()> told) {
+    damage_[completion ? 1 : 0].push_back({bit, std::move(told)});
+  }
   // Of a block that moves nothing.
   void visit_state(spec::Archive& archive) {
     visit_registers(archive);
@@ -47,6 +53,10 @@ class HostDma : public sc_core::sc_module, public RegisterBlock {
   }
 
  private:
+  struct RingDamage {
+    uint32_t bit;
+    std::function<void()> told;
+  };
   static constexpr uint32_t kContexts = spec::hostdma::kContexts;
 
   // A transfer: what its registers said when it started.
@@ -86,7 +96,9 @@ class HostDma : public sc_core::sc_module, public RegisterBlock {
   void run_d2d(const Context& context);
   void run_d2d_between_boards(const Context& context);
   void tell_ring(const Context& context, bool completion, std::span<const std::byte> entries) const;
+  void damage_entry(bool completion, std::span<std::byte> entry);
   void take(const Context& context, std::span<const std::byte> data);
+  bool reads_well(uint64_t address, uint64_t bytes);
   void flow(uint64_t bytes, const std::function<void(Flow&)>& path);
 
   const spec::BoardParams& params_;
@@ -96,6 +108,7 @@ class HostDma : public sc_core::sc_module, public RegisterBlock {
   Irq& irq_;
   HostDmaOwner& owner_;
   std::array<Context, kContexts> contexts_;
+  std::array<std::vector<RingDamage>, 2> damage_;  // of commands, of completions
 };
 
 }  // namespace tpu::model

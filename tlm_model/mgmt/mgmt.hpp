@@ -68,7 +68,8 @@ class Mgmt : public sc_core::sc_module,
   void visit_state(spec::Archive& archive);
   // Debug port: what the hart would see at an address, no simulated time. False: nothing that can
   // be read or written so. Registers are read without side effects, and written as by the hart.
-  Hart& hart() { return hart_unit_.hart(); }
+  HartUnit& hart_unit() { return hart_unit_; }
+  HostDma& host_dma() { return host_dma_; }
   bool debug_read(uint32_t address, std::span<uint8_t> data);
   bool debug_write(uint32_t address, std::span<const uint8_t> data);
   bool bus_register(uint32_t address, bool write, uint32_t& value);  // as the hart, effects and all

@@ -60,7 +60,7 @@ bool Mgmt::debug_read(uint32_t address, std::span<uint8_t> data) {
 }
 
 bool Mgmt::debug_write(uint32_t address, std::span<const uint8_t> data) {
-  if (hart().write_memory(address, data)) {
+  if (hart_unit_.hart().write_memory(address, data)) {
     return true;
   }
   if (address >= TPU_HART_HBM_WINDOW_BASE) {

@@ -132,14 +132,71 @@ void PcieEndpoint::downstream_thread() {
   }
 }
 
+// The next access of a kind fails on purpose.
+bool PcieEndpoint::meets(Upset kind) {
+  auto& waiting = upsets_[static_cast<size_t>(kind)];
+  if (waiting.empty()) {
+    return false;
+  }
+  const std::function<void()> told = std::move(waiting.front());
+  waiting.pop_front();
+  told();
+  return true;
+}
+
+void PcieEndpoint::raise_event(uint32_t event) {
+  set_reg(chip_page::kEvents, reg(chip_page::kEvents) | event);
+  post_msi(static_cast<int>(chip_page::kMsiChip));
+}
+
+void PcieEndpoint::ecc_read(size_t core, uint64_t address, bool corrected) {
+  const auto index = static_cast<uint32_t>(core);
+  uint32_t& count =
+      corrected ? cell(chip_page::kHbmCorrected, index) : cell(chip_page::kHbmUncorrected, index);
+  ++count;
+  const uint32_t entry = cell(chip_page::kEccLogged)++ % chip_page::kEccLogEntries;
+  cell(chip_page::kEccLogLo, entry) = static_cast<uint32_t>(address);
+  cell(chip_page::kEccLogHi, entry) =
+      (static_cast<uint32_t>(address >> 32) & chip_page::kEccLogHiAddressMask) |
+      index << chip_page::kEccLogHiCoreShift |
+      (corrected ? 0 : chip_page::kEccLogHiUncorrectedMask);
+  const uint32_t threshold = reg(chip_page::kEccCtrl) & chip_page::kEccCtrlThresholdMask;
+  if (!corrected) {
+    raise_event(chip_page::kEventsEccUncorrectedMask);
+  } else if (threshold != 0 && count % threshold == 0) {
+    raise_event(chip_page::kEventsEccCorrectedMask);
+  }
+}
+
+void PcieEndpoint::link_repeats(uint32_t link, uint64_t windows) {
+  cell(chip_page::kLinkCrcErrors, link) += static_cast<uint32_t>(windows);
+}
+
+void PcieEndpoint::link_changes(uint32_t link, bool down) {
+  cell(chip_page::kLinkLost, link) += down ? 1 : 0;
+  const uint32_t others = reg(chip_page::kLinkDown) & ~(1U << link);
+  set_reg(chip_page::kLinkDown, others | (down ? 1U << link : 0));
+  raise_event(down ? chip_page::kEventsLinkDownMask : chip_page::kEventsLinkUpMask);
+}
+
+void PcieEndpoint::answer(HostRead& read, uint32_t value) {
+  read.value = value;
+  read.has_value = true;
+  read.answered.notify(sc_core::SC_ZERO_TIME);
+}
+
 void PcieEndpoint::perform(Downstream& request) {
+  if (upset_ && (removed_ || (request.read != nullptr && meets(Upset::kTimeout)))) [[unlikely]] {
+    if (request.read != nullptr) {
+      answer(*request.read, kAllOnes);
+    }
+    return;
+  }
   if (request.read == nullptr) {
     write_bar(request.bar, request.offset, request.data);
     return;
   }
-  request.read->value = read_bar(request.bar, request.offset);
-  request.read->has_value = true;
-  request.read->answered.notify(sc_core::SC_ZERO_TIME);
+  answer(*request.read, read_bar(request.bar, request.offset));
 }
 
 bool PcieEndpoint::core_access(size_t core, uint64_t offset, std::span<std::byte> data,
@@ -262,6 +319,10 @@ void PcieEndpoint::upstream_thread() {
     }
     const Upstream write = std::move(up_.front());
     up_.pop_front();
+    if (removed_) [[unlikely]] {
+      activity_.end();
+      continue;
+    }
     if (!write.data.empty()) {
       const std::span<std::byte> host = memory_.span(write.iova, write.data.size(), true);
       if (host.size() < write.data.size()) {
@@ -278,6 +339,9 @@ void PcieEndpoint::upstream_thread() {
 }
 
 void PcieEndpoint::deliver(int vector) {
+  if (upset_ && meets(Upset::kLostMsi)) [[unlikely]] {
+    return;
+  }
   set_reg(chip_page::kIrqPending, reg(chip_page::kIrqPending) | 1U << vector);
   if ((reg(chip_page::kIrqMask) & 1U << vector) != 0) {
     held_ |= 1U << vector;
@@ -311,14 +375,21 @@ void PcieEndpoint::flow(uint64_t bytes, ResourceId link, std::span<const Resourc
   wait(done);
 }
 
-bool PcieEndpoint::read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
-                             const std::function<void(std::span<const std::byte>)>& sink) {
+DmaRead PcieEndpoint::read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
+                                const std::function<void(std::span<const std::byte>)>& sink) {
   wait(from_cycles(latency_));  // the request
   bool mapped = memory_.is_there(iova, bytes, false);
   if (mapped) {
     flow(bytes, down_link_, local);
   }
   wait(from_cycles(latency_));
+  if (upset_ && removed_) [[unlikely]] {
+    return DmaRead::kNoAnswer;
+  }
+  if (upset_ && mapped && !local.empty() && meets(Upset::kPoison)) [[unlikely]] {
+    ++errors_;
+    return DmaRead::kPoisoned;
+  }
   if (mapped) {
     const std::span<const std::byte> host = memory_.span(iova, bytes, false);
     mapped = host.size() >= bytes;
@@ -327,12 +398,15 @@ bool PcieEndpoint::read_host(uint64_t iova, uint64_t bytes, std::span<const Reso
     }
   }
   errors_ += mapped ? 0U : 1U;
-  return mapped;
+  return mapped ? DmaRead::kDone : DmaRead::kNoMemory;
 }
 
 bool PcieEndpoint::write_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
                               const std::function<bool()>& wanted,
                               const std::function<void(std::span<std::byte>)>& source) {
+  if (removed_) [[unlikely]] {
+    return true;  // into nowhere
+  }
   bool mapped = memory_.is_there(iova, bytes, true);
   if (mapped) {
     flow(bytes, up_link_, local);

@@ -6,10 +6,13 @@
 
 #include <tlm_utils/simple_initiator_socket.h>
 
+#include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <systemc>
+#include <utility>
 
 #include "file/archive.hpp"
 #include "kernel/activity.hpp"
@@ -66,9 +69,31 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterB
   // Of an endpoint that no read waits for.
   void visit_state(spec::Archive& archive);
 
+  // Faults on purpose: of the next accesses of a kind. `told` is called when one meets it.
+  enum class Upset : uint8_t { kTimeout, kPoison, kLostMsi };
+  static constexpr size_t kUpsets = 3;
+  void upset(Upset kind, std::function<void()> told) {
+    upsets_[static_cast<size_t>(kind)].push_back(std::move(told));
+    upset_ = true;
+  }
+  // The chip is no longer on the bus: reads are all ones for ever, all else is lost.
+  void remove() { removed_ = upset_ = true; }
+  // ECC has corrected a word of HBM of core `core` (index on the chip), or could not.
+  void ecc_read(size_t core, uint64_t address, bool corrected);
+  // A link LINK_* has sent windows again, has gone down or come back.
+  void link_repeats(uint32_t link, uint64_t windows);
+  void link_changes(uint32_t link, bool down);
+  bool ecc_on() const {
+    return (reg(spec::chip_page::kEccCtrl) & spec::chip_page::kEccCtrlEnableMask) != 0;
+  }
+  void switch_ecc_off() {
+    set_reg(spec::chip_page::kEccCtrl,
+            reg(spec::chip_page::kEccCtrl) & ~spec::chip_page::kEccCtrlEnableMask);
+  }
+
   // HostBus.
-  bool read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
-                 const std::function<void(std::span<const std::byte>)>& sink) override;
+  DmaRead read_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
+                    const std::function<void(std::span<const std::byte>)>& sink) override;
   bool write_host(uint64_t iova, uint64_t bytes, std::span<const ResourceId> local,
                   const std::function<bool()>& wanted,
                   const std::function<void(std::span<std::byte>)>& source) override;
@@ -106,6 +131,9 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterB
   void chip_reset(uint32_t value);
   void load_window(uint64_t offset, std::span<std::byte> data);
   void deliver(int vector);
+  bool meets(Upset kind);
+  static void answer(HostRead& read, uint32_t value);
+  void raise_event(uint32_t event);
   void flow(uint64_t bytes, ResourceId link, std::span<const ResourceId> local);
   uint64_t wire_cycles(uint64_t bytes) const;
 
@@ -126,6 +154,10 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterB
   sc_core::sc_event down_event_{"down_event"};
   sc_core::sc_event up_event_{"up_event"};
   sc_core::sc_event msi_event_{"msi_event"};
+
+  bool upset_ = false;  // any of what follows
+  bool removed_ = false;
+  std::array<std::deque<std::function<void()>>, kUpsets> upsets_;
 
   uint32_t held_ = 0;  // masked vectors that were sent
   uint32_t delivered_ = 0;

@@ -40,8 +40,9 @@ enum class ProbeEvent : uint8_t {
   kAssertion,
   kRing,
   kLog,
+  kUpset,
 };
-inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kLog) + 1;
+inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kUpset) + 1;
 
 // Cores of a board, one bit each; the last one stands for all cores from there on.
 using CoreMask = uint64_t;
@@ -281,6 +282,16 @@ struct LogEvent {
   uint64_t cycle = 0;
   uint32_t core = 0;
   std::string_view text{};
+};
+
+// A fault on purpose (faults/) happens, or the board meets the damage that one has left.
+struct UpsetEvent {
+  uint64_t cycle = 0;
+  uint32_t core = 0;  // of a chip: its first one
+  bool fires = false;
+  std::string_view kind{};   // "hbm"
+  std::string_view place{};  // "core 3"
+  std::string_view text{};   // what it does
 };
 
 }  // namespace tpu::model

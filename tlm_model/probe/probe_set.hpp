@@ -35,6 +35,7 @@ class ProbeSink {
   virtual void assertion(const AssertionEvent& /*event*/) {}
   virtual void ring(const RingEvent& /*event*/) {}
   virtual void log(const LogEvent& /*event*/) {}
+  virtual void upset(const UpsetEvent& /*event*/) {}
 };
 
 class ProbeSet {

@@ -350,6 +350,14 @@ void TimelineSink::fault(const FaultEvent& event) {
   }
 }
 
+void TimelineSink::upset(const UpsetEvent& event) {
+  if (recording()) {
+    file_->instant(cores_.at(event.core).steps, event.cycle,
+                   file_->name(std::string(event.fires ? "fault on purpose: " : "damage: ") +
+                               std::string(event.kind) + ", " + std::string(event.text)));
+  }
+}
+
 void TimelineSink::hart(const HartEvent& event) {
   Core& core = cores_.at(event.core);
   if (event.kind == HartEvent::Kind::kMmio) {

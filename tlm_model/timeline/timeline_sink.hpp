@@ -41,7 +41,7 @@ class TimelineSink final : public ProbeSink {
     probes.add(*this,
                {ProbeEvent::kProgram, ProbeEvent::kIssue, ProbeEvent::kWait, ProbeEvent::kTake,
                 ProbeEvent::kFlow, ProbeEvent::kStart, ProbeEvent::kSignal, ProbeEvent::kDone,
-                ProbeEvent::kMark, ProbeEvent::kFault, ProbeEvent::kHart});
+                ProbeEvent::kMark, ProbeEvent::kFault, ProbeEvent::kHart, ProbeEvent::kUpset});
   }
   void program(const ProgramEvent& event) override;
   void issue(const IssueEvent& event) override;
@@ -53,6 +53,7 @@ class TimelineSink final : public ProbeSink {
   void done(const DoneEvent& event) override;
   void mark(const MarkEvent& event) override;
   void fault(const FaultEvent& event) override;
+  void upset(const UpsetEvent& event) override;
   void hart(const HartEvent& event) override;
 
   // Completes the file. Empty, or what went wrong: also that no step of the window ran.

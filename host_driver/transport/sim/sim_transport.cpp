@@ -153,6 +153,7 @@ class SimDebugPort : public Transport {
           {"wire_wait", "", static_cast<double>(from.pod_wait_ns) * 1e-9, from.pod_windows, 0, 0});
     }
     stats.check_findings = from.check_findings;
+    stats.fault_tallies = std::move(from.faults);
     stats.waits = std::move(from.waits);
     stats.watchdog_waits = std::move(from.watchdog_waits);
     if (has_data_) {

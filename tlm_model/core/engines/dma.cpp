@@ -246,6 +246,60 @@ bool Dma::place_remote(const Flight& flight, size_t index, const DmaPlan& plan, 
   }
 }
 
+bool Dma::damaged(const Place& src, const Place& dst) {
+  const auto any = [](HbmIf* hbm) {
+    const HbmDamage* const damage = hbm != nullptr ? hbm->damage() : nullptr;
+    return damage != nullptr && !damage->empty();
+  };
+  return any(src.hbm) || any(dst.hbm);
+}
+
+// ECC looks at what is read, and what is written is whole again. False after a fault.
+bool Dma::pass_ecc(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst) {
+  std::optional<uint64_t> bad;
+  if (!plan.is_fill && src.hbm != nullptr) {
+    visit_box(plan.box, BoxSide::kSrc, src.base,
+              [&](const AccessRange& run) { read_hbm(src, run, bad); });
+  }
+  if (bad) {
+    return ecc_fault(flight, plan.src, *bad);
+  }
+  if (dst.hbm != nullptr) {
+    visit_box(plan.box, BoxSide::kDst, dst.base,
+              [&](const AccessRange& run) { dst.hbm->damage()->written(run.low, run.bytes); });
+  }
+  return true;
+}
+
+void Dma::visit_box(const StridedBox& box, BoxSide side, uint64_t base, const RangeVisitor& visit) {
+  visit_pattern(spec::box_pattern(box, side, static_cast<int64_t>(base)), {}, visit);
+}
+
+void Dma::read_hbm(const Place& place, const AccessRange& run, std::optional<uint64_t>& bad) {
+  const std::optional<uint64_t> found = place.hbm->damage()->read(run.low, run.bytes);
+  bad = bad ? bad : found;
+}
+
+bool Dma::ecc_fault(const Flight& flight, const Operand& operand, uint64_t address) {
+  FaultInfo info = fault_at(flight, TPU_FAULT_HBM_ECC);
+  info.address = address;
+  info.length = HbmDamage::kWordBytes;
+  info.slot = slot_of(flight, 0, operand);
+  fault_port->raise(info, "ECC cannot correct the word at " + std::to_string(address) +
+                              " of HBM, which the transfer reads");
+  return false;
+}
+
+// True: it has raised a fault.
+bool Dma::link_fault(const Flight& flight, const LinkPassage& links) {
+  FaultInfo info = fault_at(flight, TPU_FAULT_LINK_DOWN);
+  info.detail = links.from_chip | links.to_chip << 16;
+  fault_port->raise(info, "the link from chip " + std::to_string(links.from_chip) + " to chip " +
+                              std::to_string(links.to_chip) +
+                              ", which the transfer passes, is down");
+  return true;
+}
+
 bool Dma::start_command(Flight& flight) {
   if (const auto* indexed = std::get_if<IndexedPlan>(&flight.queued.command->plan)) {
     return start_indexed(flight, *indexed);
@@ -267,7 +321,12 @@ bool Dma::start_command(Flight& flight) {
     return false;
   }
   transfer.inbound = plan.remote && !transfer.dropped && !transfer.cut;
-  if (!apart(flight, plan, src, dst, transfer)) {
+  LinkPassage links;
+  if (plan.remote) {
+    links = ici_port->pass_links(context().core_id, flight.queued.peer);
+  }
+  if (!apart(flight, plan, src, dst, transfer) || (links.lost && link_fault(flight, links)) ||
+      (damaged(src, dst) && !pass_ecc(flight, plan, src, dst))) {
     if (transfer.inbound) {
       ici_port->peer(flight.queued.peer).remote_landed(transfer.write, {});
     }
@@ -280,6 +339,7 @@ bool Dma::start_command(Flight& flight) {
   const uint64_t bytes =
       verilog_ != nullptr ? carried(flight, plan, src, dst, transfer) : plan.bytes.carried();
   start_flow(flight, plan, bytes, src, dst, transfer);
+  transfer.fixed_cycles += links.extra;
   if (transfer.cut) {
     const auto space = static_cast<spec::Space>(plan.dst.address.space);
     const uint16_t code = space == spec::Space::kHbm    ? TPU_FAULT_SLOT_RANGE

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/engine.hpp"
@@ -175,6 +176,16 @@ class Dma : public Engine, private FlowListener {
   bool apart(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
              Transfer& transfer);
   bool indexed_apart(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst);
+  // A fault file has damaged bits of HBM there.
+  static bool damaged(const Place& src, const Place& dst);
+  bool pass_ecc(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst);
+  bool pass_ecc(const Flight& flight, const IndexedPlan& plan, const IndexedBox& box,
+                const Place& src, const Place& dst);
+  static void visit_box(const StridedBox& box, BoxSide side, uint64_t base,
+                        const RangeVisitor& visit);
+  static void read_hbm(const Place& place, const AccessRange& run, std::optional<uint64_t>& bad);
+  bool link_fault(const Flight& flight, const LinkPassage& links);
+  bool ecc_fault(const Flight& flight, const Operand& operand, uint64_t address);
   bool range_fault(const Flight& flight, uint16_t code, size_t index, const Operand& operand,
                    uint64_t size);
   void start_flow(const Flight& flight, const DmaPlan& plan, uint64_t bytes, const Place& src,

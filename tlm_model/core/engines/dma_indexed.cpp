@@ -102,6 +102,9 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   if (probe().wants(ProbeEvent::kAccess)) {
     tell_indexed(flight, plan, box, list, src, dst);
   }
+  if (damaged(src, dst) && !pass_ecc(flight, plan, box, src, dst)) {
+    return false;
+  }
   tell_flow(flight, plan.transfer, src, dst, transfer);
   start_flow(flight, plan.transfer, plan.transfer.bytes.carried(), src, dst, transfer);
   if (!context().no_data) {
@@ -150,6 +153,32 @@ void Dma::tell_indexed(const Flight& flight, const IndexedPlan& plan, const Inde
     walk_side(BoxSide::kSrc, extents[1], src.base, visit);
     walk_side(BoxSide::kDst, extents[2], dst.base, visit);
   });
+}
+
+// Without data the list is not known, and nothing is read or written.
+bool Dma::pass_ecc(const Flight& flight, const IndexedPlan& plan, const IndexedBox& box,
+                   const Place& src, const Place& dst) {
+  std::optional<uint64_t> bad;
+  const auto visit_records = [&](BoxSide side, const Place& place, const RangeVisitor& visit) {
+    for (size_t r = 0; place.hbm != nullptr && r < box.list.size(); ++r) {
+      if (box.list[r] != -1) {
+        const int64_t offset = side == box.indexed_side()
+                                   ? box.list[r] * box.unit
+                                   : static_cast<int64_t>(r) * box.record_stride;
+        visit_box(box.window, side, place.base + static_cast<uint64_t>(offset), visit);
+      }
+    }
+  };
+  visit_records(BoxSide::kSrc, src, [&](const AccessRange& run) { read_hbm(src, run, bad); });
+  if (plan.scatter) {  // adds to what is there
+    visit_records(BoxSide::kDst, dst, [&](const AccessRange& run) { read_hbm(dst, run, bad); });
+  }
+  if (bad) {
+    return ecc_fault(flight, src.hbm != nullptr ? plan.transfer.src : plan.transfer.dst, *bad);
+  }
+  visit_records(BoxSide::kDst, dst,
+                [&](const AccessRange& run) { dst.hbm->damage()->written(run.low, run.bytes); });
+  return true;
 }
 
 // Pins the pages of all windows on one side.

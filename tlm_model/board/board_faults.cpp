@@ -1,0 +1,248 @@
+// What faults do. Bits flip within their cycle, behind all else that happens in it.
+#include "board/board_faults.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "board/board_loader.hpp"
+#include "kernel/cycles.hpp"
+#include "tpu/spec/chip_page_regs.hpp"
+#include "tpu/spec/hart_map.h"
+#include "tpu/spec/isa.hpp"
+
+namespace tpu::model {
+namespace {
+
+uint64_t wide(const FaultWords& words) { return uint64_t{words[1]} << 32 | words[0]; }
+
+std::string engine_name(uint32_t engine) {
+  return engine < spec::kQueueNames.size() ? std::string(spec::kQueueNames[engine]) : "sequencer";
+}
+
+// Where in its slots the launch of a core holds byte `at` of all of them together.
+std::optional<uint64_t> place_in_slots(const Core& core, uint64_t random) {
+  uint64_t total = 0;
+  for (uint32_t slot = 0; slot < core.slot_count(); ++slot) {
+    total += core.slot(slot).size;
+  }
+  if (total == 0) {
+    return std::nullopt;
+  }
+  uint64_t at = random % total;
+  for (uint32_t slot = 0;; ++slot) {
+    const Slots::Range range = core.slot(slot);
+    if (at < range.size) {
+      return range.base + at;
+    }
+    at -= range.size;
+  }
+}
+
+}  // namespace
+
+BoardFaults::BoardFaults(const spec::SimOptions& sim, const spec::BoardParams& params,
+                         const std::vector<Chip*>& chips, std::vector<Ici*> networks,
+                         const ProbeSet& probes, const LaunchPrograms& programs)
+    : params_(params),
+      chips_(chips),
+      networks_(std::move(networks)),
+      cores_per_chip_(static_cast<size_t>(params.board.cores_per_chip)),
+      injector_("faults", load_fault_script(sim.faults_path, sim.fault_seed, params),
+                sim.fault_log_path.empty() ? "-" : sim.fault_log_path,
+                static_cast<uint32_t>(cores_per_chip_), *this, probes, programs) {
+  for (Chip* chip : chips_) {
+    if (!injector_.ecc()) {
+      chip->pcie().switch_ecc_off();
+    }
+    for (size_t core = 0; core < chip->cores(); ++core) {
+      watch_hbm(*chip, core);
+    }
+  }
+}
+
+void BoardFaults::watch_hbm(Chip& chip, size_t core) {
+  const uint32_t id = chip.core(core).core_id();
+  chip.hbm(core).watch([this, &chip, core, id](uint64_t address, bool corrected) {
+    chip.pcie().ecc_read(core, address, corrected);
+    injector_.met(FaultKind::kHbm, id,
+                  fmt::format("the word at {:#x} is read, {}", address,
+                              corrected ? "and corrected" : "and cannot be corrected"));
+  });
+}
+
+Chip& BoardFaults::chip_of(const FaultEntry& entry) {
+  return *chips_[fault_home(entry.kind) == FaultHome::kCore ? entry.unit / cores_per_chip_
+                                                            : fault_chip(entry.kind, entry.unit)];
+}
+
+std::string BoardFaults::upset(const FaultEntry& entry, const FaultWords& words) {
+  Chip& chip = chip_of(entry);
+  switch (entry.kind) {
+    case FaultKind::kHbm:
+      return upset_hbm(entry, words);
+    case FaultKind::kTcm:
+      return upset_tcm(entry, words);
+    case FaultKind::kCoreHang:
+      chip.core(core_of(entry)).hang(entry.engine);
+      return engine_name(entry.engine) + " stops";
+    case FaultKind::kHartTrap:
+      chip.mgmt(core_of(entry)).hart_unit().derail();
+      return "the program counter of the control hart is damaged";
+    case FaultKind::kHartHang:
+      chip.mgmt(core_of(entry)).hart_unit().hang();
+      return "the control hart stops";
+    case FaultKind::kPcieTimeout:
+      return upset_pcie(entry, PcieEndpoint::Upset::kTimeout, "the next read of a register",
+                        "gets no answer");
+    case FaultKind::kPciePoison:
+      return upset_pcie(entry, PcieEndpoint::Upset::kPoison,
+                        "the next transfer from the host to HBM", "arrives poisoned");
+    case FaultKind::kPcieLostMsi:
+      return upset_pcie(entry, PcieEndpoint::Upset::kLostMsi, "the next interrupt to the host",
+                        "is lost");
+    case FaultKind::kPcieDown:
+      chip.pcie().remove();
+      return "the chip leaves the bus";
+    case FaultKind::kRingCommand:
+    case FaultKind::kRingCompletion:
+      return upset_ring(entry, words);
+    case FaultKind::kLinkCorrupt:
+      return upset_link(entry);
+    case FaultKind::kLinkDown:
+      return take_link_down(entry);
+  }
+  return {};
+}
+
+LinkFaults::Link BoardFaults::link_of(const FaultEntry& entry) const {
+  namespace page = spec::chip_page;
+  const uint32_t link = entry.unit % kLinksPerChip;
+  const uint32_t chip = fault_chip(entry.kind, entry.unit);
+  return networks_[chip]->link({.chip = chip,
+                                .y = link == page::kLinkPlusY || link == page::kLinkMinusY,
+                                .up = link == page::kLinkPlusX || link == page::kLinkPlusY});
+}
+
+// A window is sent again when the answer to it has come back.
+std::string BoardFaults::upset_link(const FaultEntry& entry) {
+  const auto bytes = uint64_t{spec::chip_page::kLinkWindowBytes};
+  const uint64_t window = bytes * static_cast<uint64_t>(params_.core.clock_mhz) /
+                              (static_cast<uint64_t>(params_.ici.link_gbps) * 1000) +
+                          2 * spec::cycles_from_ns(params_, params_.ici.extra_hop_ns);
+  const uint64_t cycles = entry.repeats * window;
+  faults_of(entry).corrupt(link_of(entry), cycles, [this, entry, cycles] {
+    chip_of(entry).pcie().link_repeats(entry.unit % kLinksPerChip, entry.repeats);
+    injector_.met(entry.kind, entry.unit,
+                  fmt::format("a transfer has a wrong CRC and takes {} cycles longer", cycles));
+  });
+  return fmt::format("the next transfer repeats {} window{}", entry.repeats,
+                     entry.repeats == 1 ? "" : "s");
+}
+
+std::string BoardFaults::take_link_down(const FaultEntry& entry) {
+  const uint64_t cycles = entry.microseconds * static_cast<uint64_t>(params_.core.clock_mhz);
+  const bool comes_back = cycles != 0;
+  faults_of(entry).take_down(
+      link_of(entry), comes_back ? now_cycles() + cycles : kNever, [this, entry, comes_back] {
+        injector_.met(entry.kind, entry.unit,
+                      comes_back ? "a transfer waits until the link is back"
+                                 : "a transfer needs the link, which is down");
+      });
+  const uint32_t link = entry.unit % kLinksPerChip;
+  chip_of(entry).pcie().link_changes(link, true);
+  if (!comes_back) {
+    return "the link goes down for good";
+  }
+  injector_.later(cycles, [this, entry, link] {
+    chip_of(entry).pcie().link_changes(link, false);
+    injector_.met(entry.kind, entry.unit, "the link is back");
+  });
+  return fmt::format("the link goes down for {} us", entry.microseconds);
+}
+
+std::string BoardFaults::upset_hbm(const FaultEntry& entry, const FaultWords& words) {
+  Chip& chip = chip_of(entry);
+  const Core& core = chip.core(core_of(entry));
+  HbmBank& hbm = chip.hbm(core_of(entry));
+  uint64_t address = entry.address.offset;
+  switch (entry.address.kind) {
+    case FaultAddress::Kind::kRandom:
+      address = wide(words) % hbm.bytes();
+      break;
+    case FaultAddress::Kind::kOffset:
+      break;
+    case FaultAddress::Kind::kSlot: {
+      const Slots::Range slot = core.slot(entry.address.slot);
+      if (!slot.ok || address >= slot.size) {
+        return fmt::format("nothing: the launch has no byte {} in slot {}", address,
+                           entry.address.slot);
+      }
+      address += slot.base;
+      break;
+    }
+    case FaultAddress::Kind::kRandomSlot: {
+      const auto place = place_in_slots(core, wide(words));
+      if (!place) {
+        return "nothing: the launch has no slots";
+      }
+      address = *place;
+      break;
+    }
+  }
+  address -= address % HbmDamage::kWordBytes;
+  if (chip.pcie().ecc_on()) {
+    hbm.damage()->add(address, entry.bits);
+    return fmt::format("{} flip{} in the word at {:#x}", entry.bits == 1 ? "a bit" : "two bits",
+                       entry.bits == 1 ? "s" : "", address);
+  }
+  uint32_t word = 0;
+  const std::span<uint8_t> bytes(reinterpret_cast<uint8_t*>(&word), sizeof word);
+  hbm.read(address, bytes);
+  const uint32_t first = words[2] % 32;
+  word ^= 1U << first;
+  word ^= entry.bits == 1 ? 0U : 1U << (first + 1 + words[3] % 31) % 32;
+  hbm.write(address, bytes);
+  return fmt::format("{} flip{} in the word at {:#x}, without ECC",
+                     entry.bits == 1 ? "a bit" : "two bits", entry.bits == 1 ? "s" : "", address);
+}
+
+std::string BoardFaults::upset_tcm(const FaultEntry& entry, const FaultWords& words) {
+  constexpr uint64_t kBytes = uint64_t{TPU_HART_ITCM_BYTES} + TPU_HART_DTCM_BYTES;
+  const uint64_t offset = entry.address.kind == FaultAddress::Kind::kRandom ? wide(words) % kBytes
+                                                                            : entry.address.offset;
+  const auto address = static_cast<uint32_t>(
+      offset < TPU_HART_ITCM_BYTES ? TPU_HART_ITCM_BASE + offset
+                                   : TPU_HART_DTCM_BASE + (offset - TPU_HART_ITCM_BYTES));
+  Hart& hart = chip_of(entry).mgmt(core_of(entry)).hart_unit().hart();
+  uint8_t byte = 0;
+  hart.read_memory(address, std::span(&byte, 1));
+  byte = static_cast<uint8_t>(byte ^ 1U << words[2] % 8);
+  hart.write_memory(address, std::span<const uint8_t>(&byte, 1));
+  return fmt::format("a bit flips in the byte at {:#010x} of the control hart", address);
+}
+
+std::string BoardFaults::upset_ring(const FaultEntry& entry, const FaultWords& words) {
+  const bool completion = entry.kind == FaultKind::kRingCompletion;
+  chip_of(entry)
+      .mgmt(core_of(entry))
+      .host_dma()
+      .damage_ring(completion, words[0], [this, kind = entry.kind, unit = entry.unit] {
+        injector_.met(kind, unit, "a bit of the entry flips on its way");
+      });
+  return fmt::format("the next entry of the {} ring will be damaged",
+                     completion ? "completion" : "command");
+}
+
+std::string BoardFaults::upset_pcie(const FaultEntry& entry, PcieEndpoint::Upset kind,
+                                    const char* next, const char* what) {
+  chip_of(entry).pcie().upset(
+      kind, [this, fault = entry.kind, unit = entry.unit, next = std::string(next + 4), what] {
+        injector_.met(fault, unit, fmt::format("a {} {}", next.substr(next.find(' ') + 1), what));
+      });
+  return fmt::format("{} {}", next, what);
+}
+
+}  // namespace tpu::model

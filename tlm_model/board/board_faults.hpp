@@ -1,0 +1,55 @@
+// Faults on purpose in the units of a board: what each kind does, and what the board tells of it
+// later. Only boards with a fault file have this.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "chip/chip.hpp"
+#include "faults/fault_injector.hpp"
+#include "ici/ici.hpp"
+#include "tpu/sim_options.hpp"
+
+namespace tpu::model {
+
+class BoardFaults : public FaultTargets {
+ public:
+  // `chips`, `probes` and `programs` outlive it; `networks`: by chip, those of their boards. Throws
+  // std::runtime_error for a fault file that does not fit to the board, and for a log that cannot
+  // be written.
+  BoardFaults(const spec::SimOptions& sim, const spec::BoardParams& params,
+              const std::vector<Chip*>& chips, std::vector<Ici*> networks, const ProbeSet& probes,
+              const LaunchPrograms& programs);
+
+  // Who tells when faults happen; anew whenever the listeners of a board change.
+  void listen(ProbeSet& probes) { injector_.listen(probes); }
+  std::vector<spec::FaultTally> tallies() const { return injector_.tallies(); }
+  std::string finish() { return injector_.finish(); }
+
+ private:
+  std::string upset(const FaultEntry& entry, const FaultWords& words) override;
+  std::string upset_hbm(const FaultEntry& entry, const FaultWords& words);
+  std::string upset_tcm(const FaultEntry& entry, const FaultWords& words);
+  std::string upset_ring(const FaultEntry& entry, const FaultWords& words);
+  std::string upset_pcie(const FaultEntry& entry, PcieEndpoint::Upset kind, const char* next,
+                         const char* what);
+  std::string upset_link(const FaultEntry& entry);
+  std::string take_link_down(const FaultEntry& entry);
+  LinkFaults::Link link_of(const FaultEntry& entry) const;
+  LinkFaults& faults_of(const FaultEntry& entry) {
+    return networks_[fault_chip(entry.kind, entry.unit)]->faults(
+        static_cast<uint32_t>(cores_per_chip_));
+  }
+  void watch_hbm(Chip& chip, size_t core);
+  Chip& chip_of(const FaultEntry& entry);
+  size_t core_of(const FaultEntry& entry) const { return entry.unit % cores_per_chip_; }
+
+  const spec::BoardParams params_;
+  const std::vector<Chip*>& chips_;
+  const std::vector<Ici*> networks_;
+  const size_t cores_per_chip_;
+  FaultInjector injector_;
+};
+
+}  // namespace tpu::model

@@ -1,0 +1,217 @@
+// Times of faults: cycles by the kernel, all others by what the probe tells.
+#include "faults/fault_injector.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "exe/executable.hpp"
+#include "kernel/cycles.hpp"
+
+namespace tpu::model {
+namespace {
+
+constexpr double kWords = 4294967296.0;  // 2^32
+
+bool is_rate(const FaultTime& time) {
+  return time.kind == FaultTime::Kind::kRatePerStep || time.kind == FaultTime::Kind::kRatePerLaunch;
+}
+
+}  // namespace
+
+FaultInjector::FaultInjector(sc_core::sc_module_name name, FaultScript script,
+                             const std::string& log, uint32_t cores_per_chip, FaultTargets& targets,
+                             const ProbeSet& probes, const LaunchPrograms& programs)
+    : sc_module(name),
+      script_(std::move(script)),
+      cores_per_chip_(cores_per_chip),
+      targets_(targets),
+      probes_(probes),
+      programs_(programs),
+      log_(log, "fault log"),
+      states_(script_.entries.size()) {
+  log_.flush_lines();
+  SC_METHOD(due_method);
+  sensitive << due_event_;
+  dont_initialize();
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const FaultTime& time = script_.entries[i].time;
+    if (time.kind == FaultTime::Kind::kCycle) {
+      schedule(i, time.number);
+    }
+  }
+}
+
+void FaultInjector::listen(ProbeSet& probes) {
+  const auto any = [this](FaultTime::Kind kind) {
+    return std::ranges::any_of(script_.entries,
+                               [kind](const FaultEntry& each) { return each.time.kind == kind; });
+  };
+  const bool ops = any(FaultTime::Kind::kOp);
+  if (ops) {
+    probes.add(*this, {ProbeEvent::kStart});
+  }
+  if (ops || !std::ranges::all_of(script_.entries, [](const FaultEntry& each) {
+        return each.time.kind == FaultTime::Kind::kCycle;
+      })) {
+    probes.add(*this, {ProbeEvent::kProgram});
+  }
+}
+
+bool FaultInjector::on_core(const FaultEntry& entry, uint32_t core) const {
+  return fault_home(entry.kind) == FaultHome::kCore
+             ? entry.unit == core
+             : fault_chip(entry.kind, entry.unit) == core / cores_per_chip_;
+}
+
+void FaultInjector::program(const ProgramEvent& event) {
+  launches_[event.core] = event.launch;
+  for (size_t i = 0; event.begin && i < states_.size(); ++i) {
+    if (!states_[i].done && on_core(script_.entries[i], event.core)) {
+      begin(i, event);
+    }
+  }
+}
+
+// A core at its place begins a step; of a chip, the first one that does.
+void FaultInjector::begin(size_t index, const ProgramEvent& event) {
+  const FaultTime& time = script_.entries[index].time;
+  State& state = states_[index];
+  switch (time.kind) {
+    case FaultTime::Kind::kStep:
+      if (event.step == time.number) {
+        schedule(index, event.cycle + time.cycles);
+      }
+      return;
+    case FaultTime::Kind::kLaunch:
+      if (event.launch == time.number) {
+        schedule(index, event.cycle + time.cycles);
+      }
+      return;
+    case FaultTime::Kind::kRatePerStep:
+    case FaultTime::Kind::kRatePerLaunch: {
+      const bool step = time.kind == FaultTime::Kind::kRatePerStep;
+      const uint64_t count = step ? event.step + 1 : event.launch;
+      if (count == state.last) {
+        return;
+      }
+      state.last = count;
+      const uint32_t word = fault_draw(script_.seed, script_.entries[index], 2 * count)[0];
+      if (static_cast<double>(word) < time.rate * kWords) {
+        state.count = 2 * count + 1;
+        at(event.cycle, [this, index] { fire(index); });
+      }
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void FaultInjector::start(const StartEvent& event) {
+  std::shared_ptr<const exe::ExecutableT> program;
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const FaultEntry& entry = script_.entries[i];
+    if (states_[i].done || entry.time.kind != FaultTime::Kind::kOp ||
+        !on_core(entry, event.source.core)) {
+      continue;
+    }
+    if (program == nullptr) {
+      program = programs_.of(launches_[event.source.core]);
+    }
+    if (program != nullptr && event.source.op_id < program->ops.size() &&
+        program->ops[event.source.op_id]->name == entry.time.op &&
+        ++states_[i].count == entry.time.number) {
+      schedule(i, event.cycle);
+    }
+  }
+}
+
+void FaultInjector::schedule(size_t entry, uint64_t cycle) {
+  states_[entry].done = true;
+  at(cycle, [this, entry] { fire(entry); });
+}
+
+void FaultInjector::later(uint64_t cycles, std::function<void()> work) {
+  at(now_cycles() + cycles, std::move(work));
+}
+
+// What is due at once happens within the cycle, behind what its probe event is a part of.
+void FaultInjector::at(uint64_t cycle, std::function<void()> work) {
+  due_.emplace(cycle, std::move(work));
+  const uint64_t now = now_cycles();
+  const uint64_t first = std::max(due_.begin()->first, now);
+  due_event_.cancel();
+  first == now ? due_event_.notify(sc_core::SC_ZERO_TIME)
+               : due_event_.notify(from_cycles(first - now));
+}
+
+void FaultInjector::due_method() {
+  const uint64_t now = now_cycles();
+  while (!due_.empty() && due_.begin()->first <= now) {
+    const std::function<void()> work = std::move(due_.begin()->second);
+    due_.erase(due_.begin());
+    work();
+  }
+  if (!due_.empty()) {
+    due_event_.notify(from_cycles(due_.begin()->first - now));
+  }
+}
+
+void FaultInjector::fire(size_t index) {
+  const FaultEntry& entry = script_.entries[index];
+  State& state = states_[index];
+  ++state.fired;
+  const std::string text =
+      targets_.upset(entry, fault_draw(script_.seed, entry, is_rate(entry.time) ? state.count : 0));
+  tell(entry.kind, entry.unit, true, text);
+}
+
+void FaultInjector::met(FaultKind kind, uint32_t unit, const std::string& text) {
+  tell(kind, unit, false, text);
+}
+
+uint32_t FaultInjector::first_core(FaultKind kind, uint32_t unit) const {
+  return fault_home(kind) == FaultHome::kCore ? unit : fault_chip(kind, unit) * cores_per_chip_;
+}
+
+void FaultInjector::tell(FaultKind kind, uint32_t unit, bool fires, const std::string& text) {
+  const std::string place = fault_place(kind, unit);
+  spec::FaultTally& tally = tallies_[{kind, unit}];
+  tally.kind = fault_kind_name(kind);
+  tally.place = place;
+  ++(fires ? tally.fired : tally.seen);
+  log_.write(fmt::format("[{}] {} {} {}: {}\n", now_cycles(), fires ? "fault" : "damage",
+                         fault_kind_name(kind), place, text));
+  const uint32_t core = first_core(kind, unit);
+  probes_.tell<UpsetEvent>(core_bit(core), ProbeEvent::kUpset, &ProbeSink::upset, [&] {
+    return UpsetEvent{.cycle = now_cycles(),
+                      .core = core,
+                      .fires = fires,
+                      .kind = fault_kind_name(kind),
+                      .place = place,
+                      .text = text};
+  });
+}
+
+std::vector<spec::FaultTally> FaultInjector::tallies() const {
+  std::vector<spec::FaultTally> all;
+  for (const auto& [key, tally] : tallies_) {
+    all.push_back(tally);
+  }
+  return all;
+}
+
+std::string FaultInjector::finish() {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const FaultEntry& entry = script_.entries[i];
+    if (states_[i].fired == 0) {
+      log_.write(fmt::format("fault {} (line {}: {} in {}, {}) never came\n", entry.number,
+                             entry.line, fault_kind_name(entry.kind), fault_place(entry),
+                             entry.when));
+    }
+  }
+  return log_.finish();
+}
+
+}  // namespace tpu::model

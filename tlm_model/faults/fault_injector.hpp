@@ -1,0 +1,86 @@
+// Lets the faults of a script happen: waits for their times, draws what they leave open, logs and
+// counts them. What a fault does to a unit is the board's (FaultTargets). Without a fault file
+// there is none of this. Kernel thread only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <systemc>
+#include <utility>
+#include <vector>
+
+#include "faults/fault_script.hpp"
+#include "probe/launch_programs.hpp"
+#include "probe/probe_set.hpp"
+#include "probe/text_file.hpp"
+#include "tpu/board_report.hpp"
+
+namespace tpu::model {
+
+using FaultWords = std::array<uint32_t, 4>;
+
+class FaultTargets {
+ public:
+  virtual ~FaultTargets() = default;
+  // Lets it happen now; what it does, for people. `words`: random.
+  virtual std::string upset(const FaultEntry& entry, const FaultWords& words) = 0;
+};
+
+class FaultInjector : public sc_core::sc_module, public ProbeSink {
+ public:
+  SC_HAS_PROCESS(FaultInjector);
+  // `log`: path, "-" for standard error. `probes` and `programs` outlive it. Throws
+  // std::runtime_error when the log cannot be written.
+  FaultInjector(sc_core::sc_module_name name, FaultScript script, const std::string& log,
+                uint32_t cores_per_chip, FaultTargets& targets, const ProbeSet& probes,
+                const LaunchPrograms& programs);
+
+  bool ecc() const { return script_.ecc; }
+  void listen(ProbeSet& probes);
+  // The board meets damage that a fault has left; `place` as fault_place().
+  void met(FaultKind kind, uint32_t unit, const std::string& text);
+  // Does something in so many cycles.
+  void later(uint64_t cycles, std::function<void()> work);
+  std::vector<spec::FaultTally> tallies() const;
+  // Logs what never came and closes the log. Empty, or what went wrong.
+  std::string finish();
+
+  void program(const ProgramEvent& event) override;
+  void start(const StartEvent& event) override;
+
+ private:
+  struct State {
+    bool done = false;   // happened, or waits in `due_`
+    uint64_t count = 0;  // draws; of an op its commands
+    uint64_t last = 0;   // of a rate: step + 1 or launch that was drawn for last
+    uint64_t fired = 0;
+  };
+  using Key = std::pair<FaultKind, uint32_t>;
+
+  void due_method();
+  void schedule(size_t entry, uint64_t cycle);
+  void at(uint64_t cycle, std::function<void()> work);
+  void fire(size_t entry);
+  void begin(size_t entry, const ProgramEvent& event);
+  bool on_core(const FaultEntry& entry, uint32_t core) const;
+  uint32_t first_core(FaultKind kind, uint32_t unit) const;
+  void tell(FaultKind kind, uint32_t unit, bool fires, const std::string& text);
+
+  const FaultScript script_;
+  const uint32_t cores_per_chip_;
+  FaultTargets& targets_;
+  const ProbeSet& probes_;
+  const LaunchPrograms& programs_;
+  TextFile log_;
+  std::vector<State> states_;                           // by entry
+  std::multimap<uint64_t, std::function<void()>> due_;  // by cycle
+  std::map<uint32_t, uint32_t> launches_;               // that a core runs, for op names
+  std::map<Key, spec::FaultTally> tallies_;
+  sc_core::sc_event due_event_{"due_event"};
+};
+
+}  // namespace tpu::model

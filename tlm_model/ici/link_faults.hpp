@@ -1,0 +1,78 @@
+// Links that fail on purpose: windows of data with a wrong CRC, which a link sends again, and links
+// that are down. Only boards with a fault file have this.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kernel/cycles.hpp"
+#include "kernel/remote_if.hpp"
+
+namespace tpu::model {
+
+class LinkFaults {
+ public:
+  // A link by the chip that it leaves and its resource.
+  using Link = std::pair<uint32_t, int>;
+
+  explicit LinkFaults(uint32_t cores_per_chip) : cores_per_chip_(cores_per_chip) {}
+  uint32_t chip_of(uint32_t core) const { return core / cores_per_chip_; }
+
+  // The next transfer over the link takes so much longer; `told` when it does.
+  void corrupt(const Link& link, uint64_t cycles, std::function<void()> told) {
+    corrupt_[link].push_back({cycles, std::move(told)});
+  }
+  // No data pass until that cycle (kNever: for good): transfers wait for it, or fail. `told` for
+  // each that does.
+  void take_down(const Link& link, uint64_t until, std::function<void()> told) {
+    down_[link] = {until, std::move(told)};
+  }
+
+  // A transfer begins that passes the link to `next`, a chip.
+  void pass(const Link& link, uint32_t next, LinkPassage& passage) {
+    if (const auto found = corrupt_.find(link); found != corrupt_.end()) {
+      const Repeat repeat = std::move(found->second.front());
+      found->second.erase(found->second.begin());
+      if (found->second.empty()) {
+        corrupt_.erase(found);
+      }
+      passage.extra += repeat.cycles;
+      repeat.told();
+    }
+    const auto found = down_.find(link);
+    if (found == down_.end()) {
+      return;
+    }
+    const Down& down = found->second;
+    if (down.until <= now_cycles()) {
+      down_.erase(found);
+      return;
+    }
+    down.told();
+    if (down.until == kNever) {
+      passage.lost = true;
+      passage.from_chip = link.first;
+      passage.to_chip = next;
+    } else {
+      passage.extra += down.until - now_cycles();
+    }
+  }
+
+ private:
+  struct Repeat {
+    uint64_t cycles;
+    std::function<void()> told;
+  };
+  struct Down {
+    uint64_t until;
+    std::function<void()> told;
+  };
+  const uint32_t cores_per_chip_;
+  std::map<Link, std::vector<Repeat>> corrupt_;
+  std::map<Link, Down> down_;
+};
+
+}  // namespace tpu::model
