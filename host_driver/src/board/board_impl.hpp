@@ -47,6 +47,7 @@
 #include "src/operations/operations.hpp"
 #include "src/operations/send_order.hpp"
 #include "src/pump/pump.hpp"
+#include "src/recovery/chip_events.hpp"
 #include "src/recovery/hang_teller.hpp"
 #include "src/recovery/recovery.hpp"
 #include "src/residency/loader.hpp"
@@ -186,6 +187,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                          transport_->name_launch(id, program, context);
                        }
                      }};
+  ChipEvents chip_events_{transport_, devices_, outbox_};
   Recovery recovery_{
       transport_,
       devices_,
@@ -205,7 +207,8 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                           TPU_REQUIRES(board_lock) { break_board(error); },
        .tell_hang = [this](const char* kind, const Operation* op,
                            const std::vector<UnitWait>& waits, const TransportStats& stats)
-                        TPU_REQUIRES(board_lock) { return hangs_.tell(kind, op, waits, stats); }}};
+                        TPU_REQUIRES(board_lock) { return hangs_.tell(kind, op, waits, stats); },
+       .lost_chip = [this]() TPU_REQUIRES(board_lock) { return chip_events_.lost_chip(); }}};
   TimeLimit limit_{transport_,
                    devices_,
                    registers_,
@@ -227,7 +230,9 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
       limit_,
       {.break_board = [this](const ErrorPtr& error)
                           TPU_REQUIRES(board_lock) { break_board(error); },
-       .abort_launches = [this]() TPU_REQUIRES(board_lock) { recovery_.abort_launches(); }}};
+       .abort_launches = [this]() TPU_REQUIRES(board_lock) { recovery_.abort_launches(); },
+       .chip_events = [this](std::span<const uint32_t> msi)
+                          TPU_REQUIRES(board_lock) { chip_events_.take(msi); }}};
   Pump pump_{transport_,
              turn_,
              health_,

@@ -14,6 +14,9 @@ void BoardImpl::add_counters(BoardCounters& counters) const {
   counters.late_calls = turn_.late_calls();
   counters.repeated_doorbells = recovery_.repeated_doorbells();
   counters.recoveries = recovery_.recoveries();
+  for (const Device& device : devices_) {
+    counters.retired_hbm_bytes += device.memory->retired();
+  }
 }
 
 void BoardImpl::prepare_input(uint64_t bytes) {

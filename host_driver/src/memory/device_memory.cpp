@@ -28,6 +28,20 @@ void DeviceMemory::visit_state(spec::Archive& archive) {
   archive(ranges_);
 }
 
+bool DeviceMemory::retire(uint64_t address, std::string& label) {
+  const base::MutexLock guard(mutex_);
+  const auto holder = std::ranges::find_if(live_, [&](const Allocation* each) {
+    return address >= each->address() && address - each->address() < each->bytes();
+  });
+  label = holder == live_.end() ? std::string() : (*holder)->label();
+  return ranges_.retire(address);
+}
+
+uint64_t DeviceMemory::retired() {
+  const base::MutexLock guard(mutex_);
+  return ranges_.retired();
+}
+
 std::string DeviceMemory::largest(size_t count) {
   const base::MutexLock guard(mutex_);
   std::vector<const Allocation*> all(live_.begin(), live_.end());

@@ -36,6 +36,11 @@ class DeviceMemory {
   MemoryUse use();
   uint64_t capacity() const { return capacity_; }
 
+  /// The page that holds this address is bad: nobody gets it any more. The label of what holds the
+  /// address now, or nothing. False: it has been retired before.
+  bool retire(uint64_t address, std::string& label);
+  uint64_t retired();
+
   /// What has been, without the ranges.
   void visit_state(spec::Archive& archive);
 

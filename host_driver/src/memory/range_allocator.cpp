@@ -11,7 +11,7 @@ uint64_t align_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * 
 
 }  // namespace
 
-RangeAllocator::RangeAllocator(uint64_t base, uint64_t size) : capacity_(size) {
+RangeAllocator::RangeAllocator(uint64_t base, uint64_t size) : base_(base), capacity_(size) {
   if (size > 0) {
     add_hole(base, size);
   }
@@ -98,15 +98,46 @@ void RangeAllocator::resize_hole(std::map<uint64_t, uint64_t>::iterator hole, ui
   holes_.insert(std::move(by_address));
 }
 
+bool RangeAllocator::retire(uint64_t address) {
+  const uint64_t page = address / kPage * kPage;
+  if (page < base_ || page - base_ >= capacity_ || !retired_.insert(page).second) {
+    return false;
+  }
+  take_retired(page);
+  return true;
+}
+
+// Takes what is free of a page: ranges of less than a page may share it, and come here when they
+// are given back.
+void RangeAllocator::take_retired(uint64_t page) {
+  auto hole = holes_.upper_bound(page);
+  if (hole != holes_.begin() && std::prev(hole)->first + std::prev(hole)->second > page) {
+    --hole;
+  }
+  while (hole != holes_.end() && hole->first < page + kPage) {
+    const uint64_t first = std::max(hole->first, page);
+    const uint64_t end = std::min(hole->first + hole->second, page + kPage);
+    cut(hole, first, end - first);
+    hole = holes_.lower_bound(end);
+  }
+}
+
 void RangeAllocator::free(uint64_t address) {
   const auto taken = taken_.find(address);
   if (taken == taken_.end()) {
     return;
   }
-  uint64_t start = address;
-  uint64_t size = taken->second;
+  const uint64_t size = taken->second;
   used_ -= size;
   taken_.erase(taken);
+  join_hole(address, size);
+  for (auto page = retired_.lower_bound(address / kPage * kPage);
+       page != retired_.end() && *page < address + size; ++page) {
+    take_retired(*page);
+  }
+}
+
+void RangeAllocator::join_hole(uint64_t start, uint64_t size) {
   const auto next = holes_.lower_bound(start);
   const bool joins_next = next != holes_.end() && next->first == start + size;
   size += joins_next ? next->second : 0;

@@ -31,6 +31,12 @@ class RangeAllocator {
   /// Gives back an address that allocate() returned.
   void free(uint64_t address);
 
+  /// Hands out no more the page that holds this address; what holds it keeps it until it is given
+  /// back. False: it has been retired before, or is not in the range.
+  bool retire(uint64_t address);
+  /// Bytes of pages that were retired; they count as used once nobody else holds them.
+  uint64_t retired() const { return retired_.size() * kPage; }
+
   uint64_t used() const { return used_; }
   uint64_t capacity() const { return capacity_; }
   /// Most that was used at a time.
@@ -49,11 +55,14 @@ class RangeAllocator {
   static uint64_t rounded(uint64_t bytes);
 
  private:
+  void join_hole(uint64_t start, uint64_t size);
+  void take_retired(uint64_t page);
   void cut(std::map<uint64_t, uint64_t>::iterator hole, uint64_t start, uint64_t need);
   void add_hole(uint64_t address, uint64_t size);
   void remove_hole(std::map<uint64_t, uint64_t>::iterator hole);
   void resize_hole(std::map<uint64_t, uint64_t>::iterator hole, uint64_t address, uint64_t size);
 
+  uint64_t base_;
   uint64_t capacity_;
   uint64_t used_ = 0;
   uint64_t peak_ = 0;
@@ -62,6 +71,7 @@ class RangeAllocator {
   std::map<uint64_t, uint64_t> holes_;               // address -> size
   std::set<std::pair<uint64_t, uint64_t>> by_size_;  // {size, address}
   std::map<uint64_t, uint64_t> taken_;               // address -> size
+  std::set<uint64_t> retired_;                       // pages
 };
 
 }  // namespace tpu::driver

@@ -13,6 +13,7 @@ namespace {
 
 // A command whose core died with it is sent again this often.
 constexpr int kMaxLosses = 2;
+constexpr int kMostLinkRetries = 3;
 
 // A command that is over gives back what it holds, long before a large transfer is over.
 void release(Operation& op, Command& command) {
@@ -191,8 +192,9 @@ void Operations::report(const std::shared_ptr<Command>& command, uint16_t status
   }
   const bool corrupt = status == TPU_STATUS_BAD_CRC || status == TPU_STATUS_BAD_SEQ;
   const bool lost = status == kStatusLost && command->losses++ < kMaxLosses;
-  if (status == TPU_STATUS_FLUSHED || lost || (corrupt && command->attempts == 0)) {
-    command->attempts += corrupt ? 1 : 0;
+  const bool link = status_of_link(status) && command->attempts < kMostLinkRetries;
+  if (status == TPU_STATUS_FLUSHED || lost || link || (corrupt && command->attempts == 0)) {
+    command->attempts += corrupt || link ? 1 : 0;
     retries_.push_back(command);
     return;
   }

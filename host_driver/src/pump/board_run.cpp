@@ -84,6 +84,7 @@ bool BoardRun::run(Deadline deadline, bool to_end) {
     outbox_.add_console(outcome.console);
     if (tells_death(outcome.msi)) {
       harts_.note_deaths(devices_);
+      hooks_.chip_events(outcome.msi);
     }
     return !outcome.quiescent;
   } catch (const std::exception& error) {

@@ -27,6 +27,8 @@ class BoardRun {
     std::function<void(const ErrorPtr&)> break_board;
     /// Takes the launches that are in flight off the board.
     std::function<void()> abort_launches;
+    /// Chips have raised the interrupt of their own; vectors by chip.
+    std::function<void(std::span<const uint32_t>)> chip_events;
   };
   /// `transport`: null when the board is closed.
   BoardRun(const std::unique_ptr<Transport>& transport, Turn& turn, const Health& health,

@@ -59,7 +59,12 @@ bool LaunchJudge::judge_refused(Operation& launch, size_t part) {
   Command& command = *launch.commands[part];
   const bool corrupt = status == TPU_STATUS_BAD_CRC || status == TPU_STATUS_BAD_SEQ;
   launch.on_board = false;
-  if (corrupt && command.attempts++ == 0) {
+  // A load that did not get through is sent again in front of it.
+  const bool missing = status == TPU_STATUS_NO_PROGRAM && launch.residence &&
+                       !*launch.residence->parts[part].loaded &&
+                       !launch.residence->parts[part].ready->failed();
+  if ((corrupt && command.attempts++ == 0) ||
+      (missing && command.attempts++ < kMaxLaunchAttempts)) {
     return true;
   }
   operations_.finish(launch, status_error(status, launch.what, command.device));
@@ -114,6 +119,10 @@ ErrorPtr LaunchJudge::engine_fault(const Operation& launch, const Device& device
   std::string core_says = harts_.core_text(device, record.cycle);
   const std::string findings = records_.take_findings(launch);
   core_says += findings.empty() ? "" : "\nthe checker says:\n" + findings;
+  if (record.code == TPU_FAULT_HBM_ECC && lost_of_program(record, launch.program->exe)) {
+    launch.program->residence.reset();  // the next launch loads code and constants again
+    core_says += "\ncode and constants of the program are loaded again for its next launch";
+  }
   ErrorPtr fault = fault_error(record, launch.program->exe, device.id, waits, core_says);
   if (const ErrorPtr& cancelled = health_.cancelled();
       cancelled && record.code == TPU_FAULT_HOST_ABORT) {

@@ -196,9 +196,30 @@ bool Recovery::reboot_dead() {
       dead.push_back(device.id);
     }
   }
-  if (dead.empty()) {
-    return false;
+  return !dead.empty() && reboot(dead);
+}
+
+// A hart that runs sees a doorbell, also one that says nothing new, and makes a pass of its main
+// loop: another beat of its heart.
+std::vector<int> Recovery::find_hung() {
+  std::vector<std::pair<int, uint32_t>> beats;
+  for (const Device& device : devices_) {
+    if (device.ring.open() > 0) {
+      beats.emplace_back(device.id, registers_.read(device, core_page::kHeartbeat));
+      registers_.write(device, core_page::kCmdTail, device.ring.tail());
+    }
   }
+  hooks_.run();
+  std::vector<int> hung;
+  for (const auto& [id, beat] : beats) {
+    if (registers_.read(devices_[id], core_page::kHeartbeat) == beat) {
+      hung.push_back(id);
+    }
+  }
+  return hung;
+}
+
+bool Recovery::reboot(const std::vector<int>& dead) {
   harts_.note_deaths(devices_);
   for (const int id : dead) {
     lose_commands(devices_[id]);
@@ -239,6 +260,9 @@ void Recovery::repeat_doorbells() {
 }
 
 void Recovery::end_stall() {
+  if (const ErrorPtr lost = hooks_.lost_chip()) {
+    return hooks_.break_board(lost);
+  }
   const TransportStats stats = transport_->stats();
   const auto stuck =
       std::ranges::find_if(devices_, [](const Device& device) TPU_REQUIRES(board_lock) {
@@ -249,7 +273,12 @@ void Recovery::end_stall() {
   if (completions_.find_missing()) {
     stalls_ = 0;
   } else if (!reboot_dead()) {
-    abort_launches();
+    const std::vector<int> hung = find_hung();
+    if (hung.empty() || health_.broken()) {
+      abort_launches();
+    } else {
+      reboot(hung);
+    }
   }
 }
 

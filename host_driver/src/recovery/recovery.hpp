@@ -27,6 +27,8 @@ class Recovery {
     std::function<bool()> run;
     std::function<void(const ErrorPtr&)> break_board;
     TellHang tell_hang;
+    /// Why the board is lost: a chip has left the bus; null: none has.
+    std::function<ErrorPtr()> lost_chip;
   };
   /// `transport`: null when the board is closed.
   Recovery(const std::unique_ptr<Transport>& transport, Devices& devices, CoreRegisters& registers,
@@ -72,6 +74,8 @@ class Recovery {
   void give_up() TPU_REQUIRES(board_lock);
   void collect_held() TPU_REQUIRES(board_lock);
   bool reboot_dead() TPU_REQUIRES(board_lock);
+  bool reboot(const std::vector<int>& dead) TPU_REQUIRES(board_lock);
+  std::vector<int> find_hung() TPU_REQUIRES(board_lock);
   void lose_commands(Device& device) TPU_REQUIRES(board_lock);
   void resume_held() TPU_REQUIRES(board_lock);
   bool await_epoch(const Device& device) TPU_REQUIRES(board_lock);

@@ -10,6 +10,9 @@ namespace {
 
 namespace core_page = spec::core_page;
 
+constexpr uint32_t kNoAnswer = 0xFFFFFFFF;  // of a read that timed out, which may get one next time
+constexpr int kReads = 3;
+
 uint64_t page(const CorePlace& core, uint64_t offset) {
   return core_page::kBase + static_cast<uint64_t>(core.core) * core_page::kStride + offset;
 }
@@ -18,7 +21,11 @@ uint64_t page(const CorePlace& core, uint64_t offset) {
 
 uint32_t CoreRegisters::read(const CorePlace& core, uint64_t offset) {
   send();
-  return transport_->read32(core.chip, 0, page(core, offset));
+  uint32_t value = kNoAnswer;
+  for (int reads = 0; reads < kReads && value == kNoAnswer; ++reads) {
+    value = transport_->read32(core.chip, 0, page(core, offset));
+  }
+  return value;
 }
 
 void CoreRegisters::write(const CorePlace& core, uint64_t offset, uint32_t value) {

@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<const char*, 22> kStatusNames = {
     "OK",           "BAD_OPCODE", "BAD_CRC",       "BAD_SEQ",     "BAD_FIELD", "HOST_ADDR",
     "HBM_RANGE",    "ALIGN",      "NO_PROGRAM",    "BAD_PROGRAM", "NO_SLOT",   "BUSY",
-    "ISA_MISMATCH", "status 13",  "status 14",     "status 15",   "FAULT",     "ABORTED",
+    "ISA_MISMATCH", "POISON",     "HBM_ECC",       "PCIE",        "FAULT",     "ABORTED",
     "FLUSHED",      "TIMEOUT",    "GANG_MISMATCH", "PEER_LOST"};
 
 }  // namespace
@@ -29,8 +29,11 @@ bool status_holds(uint16_t status, uint16_t opcode) {
 }
 
 bool status_known(uint16_t status) {
-  return status <= TPU_STATUS_ISA_MISMATCH ||
-         (status >= TPU_STATUS_FAULT && status <= TPU_STATUS_FLUSHED);
+  return status <= TPU_STATUS_PCIE || (status >= TPU_STATUS_FAULT && status <= TPU_STATUS_FLUSHED);
+}
+
+bool status_of_link(uint16_t status) {
+  return status == TPU_STATUS_POISON || status == TPU_STATUS_PCIE;
 }
 
 bool status_refused(uint16_t status) {
@@ -57,6 +60,11 @@ ErrorCode status_code(uint16_t status) {
     case TPU_STATUS_NO_PROGRAM:
     case TPU_STATUS_BUSY:
       return ErrorCode::kFailedPrecondition;
+    case TPU_STATUS_HBM_ECC:
+      return ErrorCode::kDataLoss;
+    case TPU_STATUS_POISON:
+    case TPU_STATUS_PCIE:
+      return ErrorCode::kUnavailable;
     default:
       return ErrorCode::kInternal;
   }
@@ -65,8 +73,15 @@ ErrorCode status_code(uint16_t status) {
 }  // namespace
 
 std::shared_ptr<const Error> status_error(uint16_t status, const std::string& what, int device) {
+  const char* why = "";
+  if (status == TPU_STATUS_HBM_ECC) {
+    why = ": its memory holds bits that ECC cannot correct; the contents are lost";
+  } else if (status_of_link(status)) {
+    why = ": data of the host do not reach it, also when they are sent again";
+  }
   return std::make_shared<Error>(
-      status_code(status), fmt::format("{}: the device answers {}", what, status_name(status)),
+      status_code(status),
+      fmt::format("{}: the device answers {}{}", what, status_name(status), why),
       ErrorPlace{.device = device, .op = {}, .source = {}});
 }
 

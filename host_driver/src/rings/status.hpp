@@ -18,6 +18,9 @@ bool status_known(uint16_t status);
 /// True when the command was refused before it changed anything.
 bool status_refused(uint16_t status);
 
+/// True when data of the host did not get through to the chip: the command can be sent again.
+bool status_of_link(uint16_t status);
+
 /// "NO_SLOT", ...
 const char* status_name(uint16_t status);
 

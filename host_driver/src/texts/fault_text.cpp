@@ -182,6 +182,8 @@ std::string detail_text(const tpu_fault_record_t& record) {
       return detail == spec::fault::kDetailPeerOutside
                  ? fmt::format(": core {} is not in the gang", record.address)
                  : fmt::format(": a packet of gang {} arrived", record.address);
+    case TPU_FAULT_LINK_DOWN:
+      return fmt::format(": from chip {} to chip {}", detail & 0xFFFF, detail >> 16);
     case TPU_FAULT_SEM_TWO_WAITERS:  // the semaphore's number, told below
     case TPU_FAULT_GANG_MISMATCH:    // the status's number, told by the code
     case TPU_FAULT_PEER_LOST:
@@ -298,6 +300,47 @@ std::string statements_text(const tpu_fault_record_t& record, const exe::Executa
 
 }  // namespace
 
+bool lost_of_program(const tpu_fault_record_t& record, const exe::ExecutableT& program) {
+  return record.slot >= program.slots.size() ||
+         program.slots[record.slot]->kind == exe::SlotKind::constant;
+}
+
+namespace {
+
+// Whose word it is that ECC could not correct.
+std::string lost_array_text(const tpu_fault_record_t& record, const exe::ExecutableT& program) {
+  if (record.slot >= program.slots.size()) {
+    return "the code of the program";
+  }
+  const exe::SlotT& slot = *program.slots[record.slot];
+  const auto named = [&](const auto& tensors) {
+    return slot.index < tensors.size() && !tensors[slot.index]->name.empty()
+               ? fmt::format(" '{}'", tensors[slot.index]->name)
+               : std::string();
+  };
+  const bool argument = slot.kind == exe::SlotKind::argument;
+  const bool result = slot.kind == exe::SlotKind::result;
+  return fmt::format("{} {}{}", argument ? "argument" : exe::EnumNameSlotKind(slot.kind),
+                     slot.index,
+                     argument ? named(program.args)
+                     : result ? named(program.results)
+                              : "");
+}
+
+ErrorCode fault_code(uint16_t code) {
+  switch (code) {
+    case TPU_FAULT_HBM_ECC:
+      return ErrorCode::kDataLoss;
+    case TPU_FAULT_GANG_MISMATCH:
+    case TPU_FAULT_PEER_LOST:
+      return ErrorCode::kInternal;
+    default:
+      return ErrorCode::kDeviceFault;
+  }
+}
+
+}  // namespace
+
 std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
                                          const exe::ExecutableT& program, int device,
                                          const std::string& stall_text,
@@ -309,14 +352,16 @@ std::shared_ptr<const Error> fault_error(const tpu_fault_record_t& record,
   if (record.code == TPU_FAULT_HOST_ABORT && !stall_text.empty()) {
     told.code = TPU_FAULT_DEADLOCK;  // the driver took it off because nothing was in flight
   }
-  std::string text = fmt::format("{}: {}", program.name, record_text(told, trap_place)) + core_text;
+  std::string text = fmt::format("{}: {}", program.name, record_text(told, trap_place));
+  if (record.code == TPU_FAULT_HBM_ECC) {
+    text += fmt::format(" of {}, whose contents are lost", lost_array_text(record, program));
+  }
+  text += core_text;
   text += statements_text(record, program);  // a deadlock has none: the stall's text has the words
   if (!stall_text.empty()) {
     text += "\nwhat waits for what:\n" + stall_text;
   }
-  const bool ours = record.code == TPU_FAULT_GANG_MISMATCH || record.code == TPU_FAULT_PEER_LOST;
-  return std::make_shared<Error>(ours ? ErrorCode::kInternal : ErrorCode::kDeviceFault, text,
-                                 std::move(place));
+  return std::make_shared<Error>(fault_code(record.code), text, std::move(place));
 }
 
 }  // namespace tpu::driver

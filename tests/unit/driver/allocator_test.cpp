@@ -36,6 +36,37 @@ TEST(RangeAllocator, PassesOverHolesThatAreTooSmallBehindTheNextPage) {
   EXPECT_FALSE(ranges.allocate(kPage));
 }
 
+TEST(RangeAllocator, HandsOutNoRetiredPage) {
+  constexpr uint64_t kPage = RangeAllocator::kPage;
+  RangeAllocator ranges(kPage, 4 * kPage);
+  EXPECT_TRUE(ranges.retire(2 * kPage + 5));  // free: between two holes from now on
+  EXPECT_FALSE(ranges.retire(2 * kPage));
+  EXPECT_FALSE(ranges.retire(0));
+  EXPECT_FALSE(ranges.retire(5 * kPage));
+  EXPECT_EQ(ranges.retired(), kPage);
+  EXPECT_EQ(ranges.used(), kPage);
+  EXPECT_FALSE(ranges.allocate(3 * kPage));
+  const auto two = ranges.allocate(2 * kPage);
+  ASSERT_TRUE(two);
+  EXPECT_EQ(*two, 3 * kPage);
+  EXPECT_TRUE(ranges.retire(4 * kPage));  // taken: it goes when it is given back
+  EXPECT_EQ(ranges.used(), 3 * kPage);
+  ranges.free(*two);
+  EXPECT_EQ(ranges.used(), 2 * kPage);
+  EXPECT_EQ(ranges.allocate(kPage), kPage);
+  EXPECT_EQ(ranges.allocate(kPage), 3 * kPage);
+  EXPECT_FALSE(ranges.allocate(1));
+  RangeAllocator small(kPage, kPage);
+  const auto a = small.allocate(512);
+  const auto b = small.allocate(512);
+  EXPECT_TRUE(small.retire(kPage));  // two ranges share it
+  EXPECT_FALSE(small.allocate(512));
+  small.free(*a);
+  small.free(*b);
+  EXPECT_FALSE(small.allocate(512));
+  EXPECT_EQ(small.used(), kPage);
+}
+
 TEST(RangeAllocator, TakesTheSmallestHoleThatFits) {
   RangeAllocator ranges(0, 64 * 512);
   const auto a = ranges.allocate(4 * 512);

@@ -97,7 +97,7 @@ TEST_F(CompletionsTest, ARecordEndsItsCommandAndAFaultHoldsTheCore) {
 
 TEST_F(CompletionsTest, ARecordThatCannotBeTrueBreaksTheBoardAndEndsNothing) {
   const std::vector<std::pair<tpu_completion_t, std::string>> cases = {
-      {record(14), "status 14"},
+      {record(TPU_STATUS_TIMEOUT), "status 19"},
       {record(TPU_STATUS_OK, 5), "command 5, which is not in flight"},
       {record(TPU_STATUS_OK, 0, TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_STEP),
        "announces more of command 0"},

@@ -29,6 +29,9 @@ class FaultWire : public SilentWire {
     if (reg == core_page::kCplTail) {
       return completions.at(core);
     }
+    if (reg == core_page::kHeartbeat) {
+      return beats.at(core);
+    }
     const uint64_t word = (reg - core_page::kFaultRecord) / core_page::kFaultRecordStride;
     if (reg >= core_page::kFaultRecord && word < sizeof(tpu_fault_record_t) / 4) {
       uint32_t value = 0;
@@ -42,6 +45,8 @@ class FaultWire : public SilentWire {
     const uint64_t place = offset - core_page::kBase;
     if (place % core_page::kStride == core_page::kResume) {
       epoch.at(static_cast<size_t>(place / core_page::kStride)) = value;
+    } else if (place % core_page::kStride == core_page::kCmdTail) {
+      ++beats.at(static_cast<size_t>(place / core_page::kStride));  // the hart looks
     }
   }
   // Values that were written to a register of a core since the last look.
@@ -58,6 +63,7 @@ class FaultWire : public SilentWire {
 
   std::vector<uint32_t> epoch = {0, 0};
   std::vector<uint32_t> completions = {0, 0};
+  std::vector<uint32_t> beats = {0, 0};
   tpu_fault_record_t record{};
 };
 
@@ -74,6 +80,7 @@ struct FakeDriver : FakeBoard {
   std::unique_ptr<Transport> transport;
   FaultWire* wire = nullptr;
   ErrorPtr broken;
+  ErrorPtr lost_chip;
   std::vector<std::string> hangs;
   std::function<bool()> run = [] { return false; };
   Transfers transfers{memory, operations, order, handles, turn};
@@ -117,7 +124,8 @@ struct FakeDriver : FakeBoard {
                                 const TransportStats&) {
                            hangs.emplace_back(kind);
                            return std::string("a waits for b\n");
-                         }}};
+                         },
+                     .lost_chip = [this] { return lost_chip; }}};
 };
 
 }  // namespace tpu::driver::test

@@ -77,18 +77,19 @@ class PumpTest : public testing::Test, protected test::FakeDriver {
                    [](const char*, const Operation*, const std::vector<UnitWait>&,
                       const TransportStats&) { return std::string(); },
                    break_board};
-  BoardRun run_{
-      transport,
-      turn,
-      health,
-      cores.devices,
-      cores.registers,
-      feeds,
-      completions,
-      harts,
-      outbox,
-      limit_,
-      {.break_board = break_board, .abort_launches = [this] { recovery.abort_launches(); }}};
+  BoardRun run_{transport,
+                turn,
+                health,
+                cores.devices,
+                cores.registers,
+                feeds,
+                completions,
+                harts,
+                outbox,
+                limit_,
+                {.break_board = break_board,
+                 .abort_launches = [this] { recovery.abort_launches(); },
+                 .chip_events = [](std::span<const uint32_t>) {}}};
   Pump pump_{transport, turn,        health,   news, cores.devices, order,      feeds,
              calls,     completions, recovery, run_, limit_,        break_board};
 };

@@ -150,6 +150,15 @@ TEST_F(RecoveryTest, AStallIsAnsweredInThreeSteps) {
   EXPECT_NE(broken->message().find("a waits for b"), std::string::npos);
 }
 
+TEST_F(RecoveryTest, AChipThatHasGoneBreaksTheBoardInAStall) {
+  gang();
+  lost_chip = std::make_shared<Error>(ErrorCode::kUnavailable, "chip 0 has gone");
+  recovery.stalled();
+  EXPECT_EQ(broken, nullptr);
+  recovery.stalled();
+  EXPECT_EQ(broken, lost_chip);
+}
+
 TEST_F(RecoveryTest, ProgressBeginsTheStepsAnew) {
   gang();
   recovery.stalled();
