@@ -49,7 +49,7 @@ TEST(Pcie, ReadsChipPageAndWaitsTheRoundTrip) {
   EXPECT_EQ(bench.read32(1, chip_page::kCores), 2U);
   EXPECT_EQ(bench.read32(1, chip_page::kHbmMib), 16U * 1024);
   EXPECT_EQ(bench.read32(1, chip_page::kBoardHashHi), 0x12345678U);
-  EXPECT_EQ(bench.read32(1, 0x5C), 0xFFFFFFFFU);
+  EXPECT_EQ(bench.read32(1, 0x6C), 0xFFFFFFFFU);
   EXPECT_EQ(bench.read32(1, bench.page(0, 0x0F0)), 0xFFFFFFFFU);
   const uint64_t before = bench.now();
   bench.read32(2, chip_page::kMagic);
