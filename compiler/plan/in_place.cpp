@@ -12,6 +12,20 @@ bool holds(const std::vector<const Value*>& list, const Value* v) {
   return std::find(list.begin(), list.end(), v) != list.end();
 }
 
+// An update reads a piece of the old value before it writes that of the new one; another update of
+// the same exchange reads it at another time.
+bool updates_read_in_place(const ExchangePart& part, const Value* old, const Value* made) {
+  const auto reads = [&](const Update& u) {
+    return std::ranges::any_of(u.kernels, [&](const UpdateKernel& k) {
+      return std::ranges::any_of(k.nest.accesses,
+                                 [&](const NestAccess& a) { return a.value == old; });
+    });
+  };
+  return std::ranges::all_of(part.updates, [&](const Update& u) {
+    return !reads(u) || holds(u.gathered, made) || holds(u.sharded, made);
+  });
+}
+
 // True if the kernel reads element i of the old value before it writes element i of the new one.
 bool reads_in_place(const Kernel& k, const Value* old, const Value* made, Epilogues epilogues) {
   const bool one_read = std::count(k.reads.begin(), k.reads.end(), old) == 1;
@@ -35,8 +49,10 @@ bool reads_in_place(const Kernel& k, const Value* old, const Value* made, Epilog
              reads_in_place(*part.after.front(), old, made, epilogues);
     }
     case KernelClass::kAllReduce:  // updates read so; the values exchanged do not
-      return same && std::none_of(k.exchange().spans.begin(), k.exchange().spans.end(),
-                                  [&](const Span& s) { return k.reads[s.value] == old; });
+      return same &&
+             std::none_of(k.exchange().spans.begin(), k.exchange().spans.end(),
+                          [&](const Span& s) { return k.reads[s.value] == old; }) &&
+             updates_read_in_place(k.exchange(), old, made);
     case KernelClass::kIndexed:
       return k.ops[0]->kind == Kind::kIndexedWrite && k.reads[0] == old && one_read;
     case KernelClass::kDynamicUpdate:

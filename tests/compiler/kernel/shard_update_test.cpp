@@ -198,6 +198,42 @@ TEST(UpdateSharding, UpdatesBehindANormAreCutOverTheCores) {
   }
 }
 
+// Two arrays that pull each other, behind one norm: the updates of both are one exchange, and each
+// reads the state of the other as it was.
+TEST(UpdateSharding, UpdatesThatReadEachOthersStateReadTheOldOne) {
+  GraphBuilder b(8);
+  b.module().mesh.axes = {{"d", 8}};
+  const Type type = f32({64 * kPiece});
+  std::vector<Value*> state, sums;
+  Value* norm = nullptr;
+  for (int i = 0; i < 2; ++i) {
+    state.push_back(b.arg(type));
+    b.module().main->args.back().alias_result = i;
+  }
+  for (int i = 0; i < 2; ++i) {
+    Value* x = b.arg(type);
+    ArgInfo& info = b.module().main->args.back();
+    info.global.dims[0] *= 8;
+    info.sharding.dim_axes = {{0}};
+    Value* sum = b.with_body(b.op(Kind::kAllReduce, {x}, type, CollectiveAttrs{}), Kind::kAdd);
+    sums.push_back(sum);
+    Value* square = b.op(Kind::kMultiply, {sum, sum}, type);
+    Value* part = b.reduce(square, b.constant(f32({}), 0), {0}, f32({}), Kind::kAdd);
+    norm = norm == nullptr ? part : b.op(Kind::kAdd, {norm, part}, part->type);
+  }
+  Value* spread = b.op(Kind::kBroadcastInDim, {norm}, type, DimsAttrs{});
+  std::vector<Value*> results;
+  for (size_t i = 0; i < 2; ++i) {
+    Value* apart = b.op(Kind::kSubtract, {state[i], state[1 - i]}, type);
+    Value* pull = b.op(Kind::kMultiply, {apart, b.constant(type, 0.25)}, type);
+    Value* scaled = b.op(Kind::kDivide, {sums[i], spread}, type);
+    results.push_back(
+        b.op(Kind::kSubtract, {state[i], b.op(Kind::kAdd, {scaled, pull}, type)}, type));
+  }
+  const exe::ExecutableT e = compare(b.done(results));
+  EXPECT_EQ(e.sharded_update_bytes, static_cast<uint64_t>(2 * 64 * kPiece * 4));
+}
+
 // A sum that is a result, too, stays whole; its reader is cut.
 TEST(UpdateSharding, SumsThatAreResults) {
   GraphBuilder b(8);
