@@ -201,6 +201,7 @@ std::optional<Step> plan_control(PlanContext& ctx, const Kernel& k) {
   std::optional<Step> step;
   for (int64_t limit = most; !step;) {
     const OpTable::Mark ops = ctx.ops.mark();
+    const auto sent = ctx.sent;  // none stays from an attempt that is undone
     ctx.memory.locks().limit = limit;
     bool locks = false;
     {
@@ -213,6 +214,7 @@ std::optional<Step> plan_control(PlanContext& ctx, const Kernel& k) {
       locks = ctx.memory.locks().any();
     }
     ctx.ops.undo(ops);
+    ctx.sent = sent;
     if (locks) {
       limit = limit < 4096 ? 0 : limit / 4;
     } else {
