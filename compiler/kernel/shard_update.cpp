@@ -471,7 +471,7 @@ class Sharder {
           throw Refused{"an operand of the update is not the same on all cores"};
         }
       }
-      if (!late_kernels_.insert(k).second) {
+      if (late_kernels_.contains(k)) {
         throw Refused{"another sum is in the same update"};
       }
     }
@@ -479,6 +479,7 @@ class Sharder {
     if (only_faster_ && !faster_late(c, e)) {
       throw Refused{"gathering its results would take longer"};
     }
+    late_kernels_.insert(c.kernels.begin(), c.kernels.end());
     late_.push_back({std::move(c)});
   }
 
