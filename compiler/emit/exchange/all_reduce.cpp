@@ -1,6 +1,7 @@
 // all_reduce of a packed area by pairwise exchange: partner = core id xor mask, own value plus the
-// partner's. Small areas: doubling, masks ascending (core, x, y), the whole area every time; the
-// sum of an element is ((0+1)+(2+3))+((4+5)+(6+7)). Large ones: halving (halving.cpp).
+// partner's. Small areas: doubling, stages as in exchange.hpp (of a board: core, x, y; of a pod: x
+// and y take turns), the whole area every time; the sum of an element is
+// ((0+1)+(2+3))+((4+5)+(6+7)). Large ones: halving (halving.cpp).
 #include "emit/context.hpp"
 #include "emit/exchange/halving.hpp"
 
