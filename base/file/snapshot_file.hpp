@@ -19,7 +19,7 @@
 namespace tpu::spec {
 
 /// Counts what changes the meaning of the bytes: the state of any block, or of the driver.
-inline constexpr uint32_t kSnapshotVersion = 7;
+inline constexpr uint32_t kSnapshotVersion = 8;
 
 struct SnapshotSection {
   std::string name;
