@@ -15,6 +15,7 @@
 #include "command/fold.hpp"
 #include "exe/executable.hpp"
 #include "program/board_symmetry.hpp"
+#include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 #include "tpu/spec/program_image.h"
 #include "tpu/transport.hpp"
@@ -123,13 +124,16 @@ FoldedProgram fold(const OpenOptions& options, const std::vector<std::byte>& pro
                                executable.board_name, options.preset));
   }
   check_cores(executable, numbers);
-  if (const std::string difference =
-          compiler::board_difference(std::as_bytes(std::span(executable.image)), numbers);
-      !difference.empty()) {
+  const compiler::BoardComparison compared =
+      compiler::compare_boards(std::as_bytes(std::span(executable.image)), numbers);
+  if (!compared.difference.empty()) {
     reject_folding(
         fmt::format("the boards do not all do the same: {}; run the program on the whole "
                     "pod",
-                    difference));
+                    compared.difference));
+  }
+  if (!compared.left_out.empty()) {
+    spec::print(stderr, "tpuboard: --folded: {}\n", compared.left_out);
   }
   OpenOptions board = options;
   board.sim.no_data = true;

@@ -2,9 +2,11 @@
 #include "program/board_symmetry.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,8 +20,8 @@ namespace {
 
 using spec::ScalarOp;
 
-// A longer walk is compared as far as it went.
-constexpr uint64_t kMostWalked = 20'000'000;
+// Boards that are always compared with the first one.
+constexpr size_t kWitnesses = 4;
 
 // A core that a command sends to.
 struct RemoteUse {
@@ -32,8 +34,8 @@ class CoreWalk {
   CoreWalk(TimedProgram& program, const spec::Fold& fold, uint32_t core)
       : program_(program), scalars_(fold.pod(), core, fold.cores(), 1) {}
 
-  std::vector<RemoteUse> uses() {
-    for (uint64_t step = 0; step < kMostWalked && word_ < program_.words() && !ended_; ++step) {
+  std::vector<RemoteUse> uses(uint64_t most) {
+    for (; steps_ < most && word_ < program_.words() && !ended_; ++steps_) {
       if (program_.is_command(word_)) {
         command(program_.command(word_));
         word_ += program_.command_words(word_);
@@ -43,6 +45,7 @@ class CoreWalk {
     }
     return std::move(uses_);
   }
+  uint64_t steps() const { return steps_; }
 
  private:
   void use(uint8_t reg) { uses_.push_back({word_, scalars_.value(reg)}); }
@@ -69,8 +72,10 @@ class CoreWalk {
   void scalar(const spec::ScalarInsn& insn) {
     const auto op = static_cast<ScalarOp>(insn.op);
     if (spec::scalar_class(op) == spec::ScalarClass::kBranch) {
-      ended_ = scalars_.unknown(insn);
-      word_ = scalars_.taken(insn) ? static_cast<size_t>(insn.imm) : word_ + 1;
+      // In a run without data `bneg` on data is not taken, and other branches on data are faults.
+      const bool unknown = scalars_.unknown(insn);
+      ended_ = unknown && op != ScalarOp::kBneg;
+      word_ = !unknown && scalars_.taken(insn) ? static_cast<size_t>(insn.imm) : word_ + 1;
       return;
     }
     ended_ = op == ScalarOp::kHalt;
@@ -84,17 +89,30 @@ class CoreWalk {
   TimedProgram& program_;
   TimedScalars scalars_;
   size_t word_ = 0;
+  uint64_t steps_ = 0;
   bool ended_ = false;
   std::vector<RemoteUse> uses_;
 };
 
-// Boards beside the first one: its neighbors, one in the middle, and the last one.
-std::set<uint32_t> witnesses(const spec::BoardParams& pod) {
+// All boards but the first one. In front are those that differ most: its neighbors, one in the
+// middle, and the last one.
+std::vector<uint32_t> other_boards(const spec::BoardParams& pod) {
   const auto columns = static_cast<uint32_t>(pod.pod.boards_x);
   const auto rows = static_cast<uint32_t>(pod.pod.boards_y);
-  std::set<uint32_t> found = {columns > 1 ? 1U : 0U, rows > 1 ? columns : 0U,
-                              columns / 2 + columns * (rows / 2), columns * rows - 1};
-  found.erase(0);
+  std::vector<uint32_t> found;
+  std::set<uint32_t> seen = {0};
+  const auto add = [&](uint32_t board) {
+    if (seen.insert(board).second) {
+      found.push_back(board);
+    }
+  };
+  add(columns > 1 ? 1 : 0);
+  add(rows > 1 ? columns : 0);
+  add(columns / 2 + columns * (rows / 2));
+  add(columns * rows - 1);
+  for (uint32_t board = 1; board < columns * rows; ++board) {
+    add(board);
+  }
   return found;
 }
 
@@ -133,37 +151,97 @@ std::string sends_text(const spec::Fold& fold, uint32_t core, const RemoteUse& u
                                  : fmt::format("core {} sends to none", core);
 }
 
-}  // namespace
-
-std::string board_difference(std::span<const std::byte> image, const spec::Fold& fold) {
-  TimedProgram program(image.subspan(sizeof(tpu_program_image_header_t)), fold.pod());
-  const BoardImages images(fold);
-  const std::set<uint32_t> boards = witnesses(fold.pod());
-  for (uint32_t twin = 0; twin < fold.board_cores(); ++twin) {
-    const uint32_t core = fold.in_pod(twin);
-    const std::vector<RemoteUse> first = CoreWalk(program, fold, core).uses();
-    for (const uint32_t board : boards) {
-      const uint32_t far = fold.in_pod(board * fold.board_cores() + twin);
-      const std::vector<RemoteUse> other = CoreWalk(program, fold, far).uses();
-      for (size_t i = 0; i < first.size() && i < other.size(); ++i) {
-        if (first[i].word != other[i].word) {
-          return fmt::format("core {} and core {} of another board execute different commands",
-                             core, far);
-        }
-        if (!images.equal(first[i].peer, board, other[i].peer)) {
-          return fmt::format(
-              "{} where {}, at word {} of the program, which is neither a shift nor "
-              "a mirror image of the boards",
-              sends_text(fold, core, first[i]), sends_text(fold, far, other[i]), first[i].word);
-        }
-      }
-      if (first.size() != other.size()) {
-        return fmt::format("core {} sends {} times, core {} of another board {} times", core,
-                           first.size(), far, other.size());
-      }
+class Comparison {
+ public:
+  // `most`: steps of a core; what it does behind them is cut off.
+  Comparison(TimedProgram& program, const spec::Fold& fold, uint64_t most)
+      : program_(program), fold_(fold), most_(most), images_(fold) {
+    for (uint32_t twin = 0; twin < fold.board_cores(); ++twin) {
+      first_.push_back(walk(fold.in_pod(twin)));
     }
   }
-  return {};
+
+  // Where a board differs from the first one; empty: nowhere.
+  std::string difference(uint32_t board) {
+    for (uint32_t twin = 0; twin < fold_.board_cores(); ++twin) {
+      const uint32_t far = fold_.in_pod(board * fold_.board_cores() + twin);
+      std::string text = difference(twin, board, far, walk(far));
+      if (!text.empty()) {
+        return text;
+      }
+    }
+    return {};
+  }
+  uint64_t steps() const { return steps_; }
+  bool cut_short() const { return cut_short_; }
+
+ private:
+  std::vector<RemoteUse> walk(uint32_t core) {
+    CoreWalk walk(program_, fold_, core);
+    std::vector<RemoteUse> uses = walk.uses(most_);
+    steps_ += walk.steps();
+    cut_short_ = cut_short_ || walk.steps() == most_;
+    return uses;
+  }
+
+  std::string difference(uint32_t twin, uint32_t board, uint32_t far,
+                         const std::vector<RemoteUse>& other) const {
+    const uint32_t core = fold_.in_pod(twin);
+    const std::vector<RemoteUse>& first = first_[twin];
+    for (size_t i = 0; i < first.size() && i < other.size(); ++i) {
+      if (first[i].word != other[i].word) {
+        return fmt::format("core {} and core {} of another board execute different commands", core,
+                           far);
+      }
+      if (!images_.equal(first[i].peer, board, other[i].peer)) {
+        return fmt::format(
+            "{} where {}, at word {} of the program, which is neither a shift nor "
+            "a mirror image of the boards",
+            sends_text(fold_, core, first[i]), sends_text(fold_, far, other[i]), first[i].word);
+      }
+    }
+    if (first.size() != other.size()) {
+      return fmt::format("core {} sends {} times, core {} of another board {} times", core,
+                         first.size(), far, other.size());
+    }
+    return {};
+  }
+
+  TimedProgram& program_;
+  const spec::Fold& fold_;
+  const uint64_t most_;
+  const BoardImages images_;
+  std::vector<std::vector<RemoteUse>> first_;  // by core of the first board
+  uint64_t steps_ = 0;
+  bool cut_short_ = false;
+};
+
+}  // namespace
+
+BoardComparison compare_boards(std::span<const std::byte> image, const spec::Fold& fold,
+                               const ComparisonLimits& limits) {
+  TimedProgram program(image.subspan(sizeof(tpu_program_image_header_t)), fold.pod());
+  Comparison comparison(program, fold, limits.core);
+  BoardComparison result;
+  const std::vector<uint32_t> others = other_boards(fold.pod());
+  std::set<uint32_t> compared = {0};
+  for (const uint32_t board : others) {
+    if (compared.size() > kWitnesses && comparison.steps() > limits.pod) {
+      result.left_out = fmt::format("only boards {} of {} were compared", fmt::join(compared, ", "),
+                                    others.size() + 1);
+      break;
+    }
+    result.difference = comparison.difference(board);
+    if (!result.difference.empty()) {
+      return result;
+    }
+    compared.insert(board);
+  }
+  if (comparison.cut_short()) {
+    result.left_out += fmt::format("{}of each core only the first {} instructions were compared",
+                                   result.left_out.empty() ? "" : "; ", limits.core);
+  }
+  return result;
 }
 
 }  // namespace tpu::compiler

@@ -67,6 +67,11 @@ def one_way(cores: int) -> bytes:
     return exported(lambda x: lax.ppermute(x, "data", [(0, cores - 1)]), cores)
 
 
+def between(cores: int) -> bytes:
+    """One core of a board in the middle sends to its neighbor."""
+    return exported(lambda x: lax.ppermute(x, "data", [(36, 40)]), cores)
+
+
 class Bench:
     """Programs for pods, run in both ways."""
 
@@ -124,6 +129,8 @@ def check(bench: Bench) -> list[str]:
     wrong += bench.others()
     program = bench.compiled(rotated(128), "v3_128")
     wrong += bench.refused("neither a shift nor a mirror image", program, "--board", "v3_128")
+    program = bench.compiled(between(128), "v3_128")
+    wrong += bench.refused("do not all do the same", program, "--board", "v3_128")
     program = bench.compiled(one_way(32), "v3_32")
     wrong += bench.refused("do not all do the same", program, "--board", "v3_32")
     wrong += bench.refused("compile it again", program, "--board", "v3_64")
