@@ -217,6 +217,10 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
   options.sim.no_data = !arguments.with_data && !arguments.dense && !options.sim.profile;
   std::vector<std::byte> image = program_bytes(path, options);
   if (arguments.folded) {
+    if (arguments.with_data || arguments.dense) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "--folded: values are not computed; leave out --with-data and --dense");
+    }
     std::tie(options, image) = fold(options, image, path);
   }
   const XprofFolder xprof(arguments.board.xprof, options);

@@ -270,6 +270,10 @@ void run(const RunArguments& arguments) {
   std::vector<std::byte> image =
       goes_on(arguments) ? std::vector<std::byte>() : program_bytes(arguments.program, options);
   if (arguments.folded) {
+    if (!arguments.save_snapshot.empty()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "--folded: a snapshot has all boards of the pod; leave out --save-snapshot");
+    }
     std::tie(options, image) = fold(options, image, arguments.program);
   }
   const XprofFolder xprof(arguments.board.xprof, options);

@@ -118,6 +118,9 @@ FoldedProgram fold(const OpenOptions& options, const std::vector<std::byte>& pro
         fmt::format("{} is a board alone, not a pod; leave the option out", options.preset));
   }
   exe::ExecutableT executable = parsed_program(program, path);
+  if (executable.image.size() < sizeof(tpu_program_image_header_t)) {
+    reject_folding(fmt::format("{} has no program of the device; compile it again", path));
+  }
   const spec::Fold numbers(pod);
   if (executable.board_hash != spec::board_hash(pod)) {
     reject_folding(fmt::format("{} was compiled for {}, not for {}; compile it again", path,

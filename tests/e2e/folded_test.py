@@ -117,9 +117,9 @@ class Bench:
             wrong.append("the report has not the cores of one board")
         return wrong
 
-    def refused(self, words: str, *arguments: str | Path) -> list[str]:
+    def refused(self, words: str, *arguments: str | Path, command: str = "run") -> list[str]:
         """What is wrong with an error."""
-        done = self.call("run", *arguments, "--folded")
+        done = self.call(command, *arguments, "--folded")
         return [] if done.returncode != 0 and words in done.stderr else [f"{arguments}: {done.stderr}; wanted {words}"]
 
 
@@ -136,6 +136,9 @@ def check(bench: Bench) -> list[str]:
     wrong += bench.refused("compile it again", program, "--board", "v3_64")
     wrong += bench.refused("is a board alone", program, "--board", "v3_8")
     wrong += bench.refused("leave out --processes", program, "--board", "v3_32", "--processes", "4")
+    wrong += bench.refused("leave out --save-snapshot", program, "--board", "v3_32", "--save-snapshot",
+                           bench.folder / "snapshot")
+    wrong += bench.refused("leave out --with-data", program, "--board", "v3_32", "--with-data", command="bench")
     return wrong + bench.refused("--check", program, "--board", "v3_32", "--check")
 
 
