@@ -61,21 +61,6 @@ bool PodClock::asked() const {
   });
 }
 
-uint32_t PodClock::last() const {
-  uint32_t found = rank_;
-  uint64_t least = UINT64_MAX;
-  for (uint32_t rank = 0; rank < others_.size(); ++rank) {
-    const uint64_t promise = rank == rank_   ? UINT64_MAX
-                             : others_[rank] ? others_[rank]->promise
-                                             : 0;
-    if (promise < least) {
-      least = promise;
-      found = rank;
-    }
-  }
-  return found;
-}
-
 PodClock::Step PodClock::next(const PodStatus& mine, bool active) const {
   using What = Step::What;
   const std::optional<uint64_t> arrivals = horizon();

@@ -52,8 +52,6 @@ class PodClock {
   // `mine` is what this process says of itself, the same that it has sent; `active`: something is
   // in flight in it, other than messages to others, and it looks again when that ends.
   Step next(const PodStatus& mine, bool active) const;
-  // The process that holds this one back, if it waits.
-  uint32_t last() const;
 
  private:
   const uint32_t rank_;
