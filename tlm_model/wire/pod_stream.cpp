@@ -11,7 +11,8 @@ namespace tpu::model {
 namespace {
 
 using Head = tpu_pod_wire_head_t;
-constexpr size_t kRead = size_t{64} << 10;  // bytes that are asked for at a time
+constexpr size_t kRead = size_t{64} << 10;     // bytes that are asked for at a time
+constexpr size_t kMostSent = size_t{1} << 20;  // bytes that stay in a buffer after they were sent
 
 uint32_t crc_of(Head head, std::span<const std::byte> body) {
   head.crc = 0;
@@ -58,6 +59,9 @@ bool PodStream::flush() {
     }
     if (out.sent == out.bytes.size()) {
       out.bytes.clear();
+      out.sent = 0;
+    } else if (out.sent > kMostSent) {
+      out.bytes.erase(out.bytes.begin(), out.bytes.begin() + static_cast<ptrdiff_t>(out.sent));
       out.sent = 0;
     }
   }
