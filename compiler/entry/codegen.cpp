@@ -337,6 +337,11 @@ exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
   if (watchers.pieced != nullptr) {
     for_each_kernel(kernels, [&](const Kernel& k) { *watchers.pieced |= k.exchange().pieces > 1; });
   }
+  if (watchers.beside != nullptr) {
+    for_each_kernel(kernels, [&](const Kernel& k) {
+      *watchers.beside |= k.kind == KernelClass::kHost && k.host().stage == HostStage::kStart;
+    });
+  }
   progress.begin("commands");
   EmittedProgram emitted = emit_program(
       module, kernels, board, cores, [&](double done) { progress.within(done); },

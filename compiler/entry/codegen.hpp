@@ -26,6 +26,8 @@ struct Watchers {
   PassReport* passes = nullptr;                     // what the passes did; null: not recorded
   std::vector<std::string>* loop_copies = nullptr;  // EmittedProgram::loop_copies; null: as above
   bool* pieced = nullptr;                           // set if exchanges go in pieces; null: as above
+  bool* beside = nullptr;                           // set if transfers of the host's memory run
+                                                    // beside kernels; null: as above
 };
 exe::ExecutableT generate(const Module& module, const spec::BoardParams& board,
                           const CompileOptions& options, const Watchers& watchers);

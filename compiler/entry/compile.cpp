@@ -96,25 +96,14 @@ bool has_exchange(const Region& region) {
   });
 }
 
-bool has_host_memory(const Region& region) {
-  return std::ranges::any_of(region.ops, [](const auto& op) {
-    const auto* host = std::get_if<HostAttrs>(&op->attrs);
-    return (host != nullptr && host->memory) ||
-           std::ranges::any_of(op->regions,
-                               [](const auto& inner) { return has_host_memory(*inner); });
-  });
-}
-
-// Nothing: it is too long, or needs more HBM than there is.
-std::optional<exe::ExecutableT> generate_if_it_fits(const Module& module,
-                                                    const spec::BoardParams& board,
-                                                    const CompileOptions& options,
-                                                    const Watchers& watchers) {
+// Nothing: it cannot, for example since it is too long or needs more HBM than there is.
+std::optional<exe::ExecutableT> generate_if_possible(const Module& module,
+                                                     const spec::BoardParams& board,
+                                                     const CompileOptions& options,
+                                                     const Watchers& watchers) {
   try {
     return generate(module, board, options, watchers);
-  } catch (const ProgramTooLong&) {
-    return std::nullopt;
-  } catch (const HbmExhausted&) {
+  } catch (const Error&) {
     return std::nullopt;
   }
 }
@@ -134,7 +123,9 @@ exe::ExecutableT generate_faster(const Module& module, const spec::BoardParams& 
   std::optional<exe::ExecutableT> e;
   try {
     e = generate(module, board, options, of_pieces);
-  } catch (const ProgramTooLong&) {
+  } catch (const HbmExhausted&) {
+    throw;  // answered with whole exchanges, too, but other ways come first
+  } catch (const Error&) {
     if (!pieced) {
       throw;
     }
@@ -144,7 +135,7 @@ exe::ExecutableT generate_faster(const Module& module, const spec::BoardParams& 
     return *std::move(e);
   }
   whole.dump = nullptr;
-  const auto other = generate_if_it_fits(module, board, whole, {watchers.progress});
+  const auto other = generate_if_possible(module, board, whole, {watchers.progress});
   if (!other || e->estimated_cycles < other->estimated_cycles) {
     return *std::move(e);
   }
@@ -158,10 +149,13 @@ exe::ExecutableT generate_faster(const Module& module, const spec::BoardParams& 
 exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& board,
                                     CompileOptions& options, const Watchers& watchers) {
   for (int tries = 1;;) {
+    Watchers of_transfers = watchers;
+    bool beside = false;
+    of_transfers.beside = &beside;
     try {
-      return generate_faster(module, board, options, watchers);
+      return generate_faster(module, board, options, of_transfers);
     } catch (const HbmExhausted& e) {
-      if (options.host_beside && has_host_memory(module.main->body)) {
+      if (options.host_beside && beside) {
         options.host_beside = false;
         continue;
       }
