@@ -441,6 +441,12 @@ class Roller {
 
   void roll(const std::vector<Op*>& list, const Repeat& repeat,
             const std::unordered_set<const Op*>& runs) {
+    const auto first = list.begin() + static_cast<ptrdiff_t>(repeat.first);
+    const auto end = list.begin() + static_cast<ptrdiff_t>(repeat.end());
+    if (std::any_of(first, end, [&](const Op* op) { return taken_.contains(op); })) {
+      give_up("a loop of other layers has an operation of them in its tails");
+      return;
+    }
     const Uses uses = compute_uses(main_);
     RepeatedLayers layers(list, repeat, stacks_, kFewestLayers);
     if (const std::string_view why = layers.plan(uses); !why.empty()) {
@@ -493,12 +499,17 @@ class Roller {
   void replace(const RepeatedLayers& layers, size_t tail, const Uses& uses) {
     rolled_.push_back({layers.layers(), layers.ops(), layers.op(0, 0)->loc});
     const Op* last = last_of(main_, layers, tail == 0 ? layers.ops() : tail);
+    const auto before = static_cast<ptrdiff_t>(old_.size());
     replace_layers(main_, layers, last, uses, stacks_, old_);
+    for (auto op = old_.begin() + before; op != old_.end(); ++op) {
+      taken_.insert(op->get());
+    }
   }
 
   Region& main_;
   PassLog* log_;
   std::vector<std::unique_ptr<Op>> old_;
+  std::unordered_set<const Op*> taken_;  // of `old_`
   Stacks stacks_;
   std::vector<RolledLayers> rolled_;
 };
