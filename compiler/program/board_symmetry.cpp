@@ -129,7 +129,7 @@ class BoardImages {
     const uint32_t b = fold_.by_board(other);
     const uint32_t cores = fold_.board_cores();
     return fold_.twin(a) == fold_.twin(b) &&
-           (shifted(board, a / cores) == b / cores || mirrored(board, a / cores) == b / cores);
+           (shifted(board, a / cores) == b / cores || mirrored(board, a / cores, b / cores));
   }
 
  private:
@@ -139,8 +139,11 @@ class BoardImages {
     return (board % columns() + by % columns()) % columns() +
            columns() * ((board / columns() + by / columns()) % rows());
   }
-  uint32_t mirrored(uint32_t board, uint32_t by) const {
-    return (board % columns() ^ by % columns()) + columns() * (board / columns() ^ by / columns());
+  // The image may lie outside of a pod whose sides are no powers of two.
+  bool mirrored(uint32_t board, uint32_t by, uint32_t other) const {
+    const uint32_t column = board % columns() ^ by % columns();
+    const uint32_t row = board / columns() ^ by / columns();
+    return column < columns() && row < rows() && column + columns() * row == other;
   }
 
   const spec::Fold& fold_;
