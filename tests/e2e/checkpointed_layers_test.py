@@ -1,8 +1,9 @@
 """Layers under jax.checkpoint that a program writes out: equal bits, and less memory at the peak.
 
-Every network is compiled with and without jax.checkpoint, and run with the happens-before checker. Its results must be
-the same files, its arrays in HBM at most a part of those without, and its cycles at most those of another forward pass
-more. A network in which nothing is computed again costs the same.
+Every network is compiled with and without jax.checkpoint, and run with the happens-before checker, unless the host
+writes memory of the board. Its results must be the same files, its arrays in HBM at most a part of those without, and
+its cycles at most those of another forward pass more. A network in which nothing is computed again costs the same. What
+is offloaded travels beside kernels.
 
 Usage: checkpointed_layers_test.py --bin DIR [--only SUBSTRING] [--keep DIR]
 """
@@ -41,6 +42,7 @@ class Network(NamedTuple):
     memory: float
     cycles: float = 1.4
     donated: tuple[int, ...] = (0,)
+    offloads: bool = False  # each array in the host's memory is sent and fetched beside kernels
 
 
 def parameters(layers: int = LAYERS) -> list[dict[str, np.ndarray]]:
@@ -153,6 +155,42 @@ def tensor_parallel(wrap: Wrap) -> tuple[Callable, tuple]:
     return sgd(run, (layers, np.concatenate([batch()] * 4)))
 
 
+def wide_layer(x: jax.Array, w: jax.Array) -> jax.Array:
+    """What it makes on the way, an array of 1 MiB, is longer in the link to the host than a call takes."""
+    return x + 0.1 * jnp.tanh(checkpoint_name(x @ w, "hidden"))
+
+
+def wide_arguments(layers: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of all layers [layers, 512, 512], and a batch of one core."""
+    rng = np.random.default_rng(4)
+    return tuple((rng.standard_normal(shape) / 32).astype(np.float32) for shape in ((layers, 512, 512), (512, 512)))
+
+
+def wide_layers(wrap: Wrap) -> tuple[Callable, tuple]:
+    """Written out."""
+    weights, x = wide_arguments()
+    return sgd(lambda layers, x: functools.reduce(wrap(wide_layer), layers, x), (list(weights), x))
+
+
+def wide_scan(wrap: Wrap) -> tuple[Callable, tuple]:
+    """In a loop."""
+    return sgd(lambda layers, x: lax.scan(lambda x, w: (wrap(wide_layer)(x, w), None), x, layers)[0], wide_arguments())
+
+
+def on_all_cores(make: Callable[[Wrap], tuple[Callable, tuple]], wrap: Wrap) -> tuple[Callable, tuple]:
+    """shard_map: a batch for each of eight cores, without sums."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:8]), ("data",))
+    step, (layers, x) = make(wrap)
+
+    def of_core(layers, x):
+        layers, loss = step(jax.tree.map(lambda a: a[0], layers), x)
+        return jax.tree.map(lambda a: a[None], (layers, loss))
+
+    stacked = jax.tree.map(lambda a: np.stack([a] * 8), layers)
+    return jax.shard_map(of_core, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=False), (
+        stacked, np.concatenate([x * (1 + core) for core in range(8)]).astype(np.float32))
+
+
 def inference(wrap: Wrap) -> tuple[Callable, tuple]:
     """No backward pass."""
     one = wrap(layer)
@@ -164,13 +202,20 @@ def checkpoint(policy: Any = None) -> Wrap:
     return functools.partial(jax.checkpoint, policy=policy)
 
 
+OFFLOAD = checkpoint(SAVED.save_and_offload_only_these_names(
+    names_which_can_be_saved=[], names_which_can_be_offloaded=["hidden"], offload_src="device",
+    offload_dst="pinned_host"))
 NETWORKS = {
     "nothing_saveable": Network(layers_one_by_one, checkpoint(SAVED.nothing_saveable), 0.45),
     "dots_saveable": Network(layers_one_by_one, checkpoint(SAVED.dots_saveable), 0.65),
     "save_only_these_names": Network(layers_one_by_one, checkpoint(SAVED.save_only_these_names("hidden")), 0.5),
-    "offload": Network(layers_one_by_one, checkpoint(SAVED.save_and_offload_only_these_names(
-        names_which_can_be_saved=[], names_which_can_be_offloaded=["hidden"], offload_src="device",
-        offload_dst="pinned_host")), 0.45, cycles=10),
+    "offload": Network(layers_one_by_one, OFFLOAD, 0.45, cycles=10, offloads=True),
+    "offload_beside": Network(wide_layers, OFFLOAD, 1.5, cycles=10, offloads=True),
+    "offload_beside_scan": Network(wide_scan, OFFLOAD, 1.5, cycles=10, offloads=True),
+    "offload_beside_cores": Network(functools.partial(on_all_cores, wide_layers), OFFLOAD, 1.5, cycles=10,
+                                    offloads=True),
+    "offload_beside_scan_cores": Network(functools.partial(on_all_cores, wide_scan), OFFLOAD, 1.5, cycles=10,
+                                         offloads=True),
     "dropout": Network(with_dropout, checkpoint(), 0.45, cycles=1.8),
     "nested": Network(nested, checkpoint(), 0.45, cycles=1.8),
     "scan": Network(in_a_scan, checkpoint(), 0.6),
@@ -181,16 +226,28 @@ NETWORKS = {
 }
 
 
-def outputs(tools: Path, folder: Path, mode: str, inputs: list[str]) -> tuple[int, int, list[bytes]]:
+def outputs(tools: Path, folder: Path, mode: str, inputs: list[str], check: list[str]) -> tuple[int, int, list[bytes]]:
     """Bytes of arrays in HBM, estimated cycles, and the contents of the result files."""
     exe, out = folder / f"{mode}.tpuexe", folder / mode
     text = subprocess.run([tools / "tpuc", folder / f"{mode}.mlirbc", "-o", exe, "-v", *BOARD], check=True,
                           capture_output=True, text=True).stdout
-    subprocess.run([tools / "tpuboard", "run", exe, *inputs, "--out-dir", out, "--check", *BOARD], check=True,
+    subprocess.run([tools / "tpuboard", "run", exe, *inputs, "--out-dir", out, *check, *BOARD], check=True,
                    capture_output=True, text=True)
     found = re.search(r"HBM (\d+) bytes.*about (\d+) cycles", text)
     files = sorted(out.glob("*.npy"), key=lambda path: int(path.stem))
     return int(found[1]), int(found[2]), [path.read_bytes() for path in files]
+
+
+def calls_of_transfers(tools: Path, folder: Path) -> str | None:
+    """Text of a failure, unless each transfer with the host has a call that starts and one that finishes it."""
+    program = subprocess.run([tools / "tpuc", folder / "with.mlirbc", "-o", folder / "again.tpuexe", *BOARD,
+                              "--dump-after", "host_memory"], check=True, capture_output=True, text=True).stdout
+    listing = subprocess.run([tools / "tpuc", "--disasm", folder / "with.tpuexe"], check=True, capture_output=True,
+                             text=True).stdout
+    transfers, indices = program.count("memory=host"), program.count("memory=index")
+    calls = len(re.findall(r"^ *hcall ", listing, re.MULTILINE))
+    return None if 0 < 2 * transfers + indices == calls else (
+        f"{calls} host calls of {transfers} transfers and {indices} indices, expected two of each transfer")
 
 
 def run_case(name: str, tools: Path, folder: Path) -> str | None:
@@ -198,15 +255,21 @@ def run_case(name: str, tools: Path, folder: Path) -> str | None:
     network = NETWORKS[name]
     for mode, wrap in (("without", lambda function: function), ("with", network.wrap)):
         function, arguments = network.make(wrap)
-        (folder / f"{mode}.mlirbc").write_bytes(
-            case_runner.export(function, arguments, donate=network.donated).mlir_module_serialized)
+        # Programs for CPUs have no placements in the host's memory.
+        platform = "tpu" if network.offloads else "cpu"
+        exported = case_runner.export(function, arguments, donate=network.donated, platform=platform)
+        (folder / f"{mode}.mlirbc").write_bytes(exported.mlir_module_serialized)
     inputs = reference.save_inputs(folder, [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)])
+    check = [] if network.offloads else ["--check"]  # the checker does not see what the host writes
     try:
-        kept, before, plain = outputs(tools, folder, "without", inputs)
-        peak, cycles, again = outputs(tools, folder, "with", inputs)
+        kept, before, plain = outputs(tools, folder, "without", inputs, check)
+        peak, cycles, again = outputs(tools, folder, "with", inputs, check)
+        wrong = calls_of_transfers(tools, folder) if network.offloads else None
     except subprocess.CalledProcessError as error:
         return f"{error.cmd[0]} exited {error.returncode}: {error.stderr[-400:]}"
     print(f"{name}: {peak / kept:.2f} of {kept} bytes, {cycles / before:.2f} of {before} cycles")
+    if wrong is not None:
+        return wrong
     if peak > network.memory * kept:
         return f"{peak} bytes in HBM, expected at most {network.memory} of {kept} without jax.checkpoint"
     if cycles > network.cycles * before:
