@@ -368,6 +368,53 @@ class Sharder {
     }
   }
 
+  // Throws Refused if areas that rotate (HalvingPlan) do not fit, with one round from a send to its
+  // arrival; those of operands are small. `sums`: the exchange sums pieces, too. `plain`: it has
+  // pieces whose sums themselves travel back.
+  void check_rings(const std::vector<const Update*>& updates, size_t stages, int64_t unit,
+                   int64_t pieces, bool sums, bool plain) const {
+    const auto way = static_cast<int64_t>(stages);
+    const auto ring = [&](int64_t count, int64_t bytes) { return std::min(count, pieces) * bytes; };
+    int64_t bytes = sums ? ring((plain ? 2 * way : way) + 2, program_.piece) : 0;
+    for (int64_t s = 1; sums && s <= way; ++s) {
+      bytes += ring(3, program_.piece >> s);
+    }
+    std::vector<int64_t> back;  // bytes of an element of each gathered value, the largest
+    for (const Update* u : updates) {
+      back.resize(std::max(back.size(), u->gathered.size()));
+      for (size_t i = 0; i < u->gathered.size(); ++i) {
+        back[i] = std::max(back[i], elem_bytes(u->gathered[i]->type.elem));
+      }
+    }
+    for (const int64_t element : back) {
+      bytes += ring(way + 2, program_.piece / unit * element);
+    }
+    if (const int64_t most = board_.core.vmem_kib * 1024; bytes > most) {
+      throw Refused{"its exchange needs " + std::to_string(bytes) +
+                    " bytes of VMEM, and a core has " + std::to_string(most)};
+    }
+  }
+
+  // Of an exchange that sums, with the update `c` of a span.
+  void check_rings(const Kernel& exchange, const Span& span, const Candidate& c,
+                   const Exchange& e) const {
+    const ExchangePart& part = exchange.exchange();
+    std::vector<const Update*> updates{&c.update};
+    for (const Update& u : part.updates) {
+      updates.push_back(&u);
+    }
+    int64_t bytes = 0;
+    bool plain = false, before = true;
+    for (const Span& s : part.spans) {
+      bytes += s.bytes;
+      before = before && s.value != span.value;
+      plain = plain || (before && std::ranges::none_of(part.updates, [&](const Update& u) {
+                          return u.value == s.value;
+                        }));
+    }
+    check_rings(updates, e.stages(), c.unit(), bytes / program_.piece, true, plain);
+  }
+
   // False: later, with others.
   bool shard(Kernel& exchange, const Span& span) {
     const Op& op = *exchange.writes[span.value]->def;
@@ -394,6 +441,7 @@ class Sharder {
     }
     sort_results(c);
     find_place(c, exchange);
+    check_rings(exchange, span, c, e);
     if (only_faster_ && !faster(c, span.bytes, e)) {
       throw Refused{"gathering its results would take longer"};
     }
@@ -476,6 +524,7 @@ class Sharder {
       }
     }
     const Exchange e = exchange_of(*c.op, module_.num_cores, row_cores(board_));
+    check_rings({&c.update}, e.stages(), c.unit(), c.bytes / program_.piece, false, false);
     if (only_faster_ && !faster_late(c, e)) {
       throw Refused{"gathering its results would take longer"};
     }

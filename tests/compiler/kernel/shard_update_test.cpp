@@ -15,17 +15,17 @@ const std::vector<std::string> kBoard = {"core.vmem_kib=512"};
 // are summed as `summed`.
 struct UpdateGraph {
   explicit UpdateGraph(const std::vector<int64_t>& sizes, Elem state = Elem::kF32,
-                       Elem summed = Elem::kF32)
-      : b(8), summed_(summed) {
+                       Elem summed = Elem::kF32, int64_t cores = 8)
+      : b(cores), summed_(summed) {
     b.module().mesh.name = "mesh";
-    b.module().mesh.axes = {{"d", 8}};
+    b.module().mesh.axes = {{"d", cores}};
     std::vector<Value*> gradients, parameters, moments, results;
     for (const int64_t n : sizes) {
       parameters.push_back(state_arg(f32({n})));
       moments.push_back(state_arg({state, {n}}));
       gradients.push_back(b.arg(f32({n})));
       ArgInfo& info = b.module().main->args.back();
-      info.global.dims[0] = 8 * n;
+      info.global.dims[0] = cores * n;
       info.sharding.dim_axes = {{0}};
     }
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -151,6 +151,21 @@ TEST(UpdateSharding, AutoTakesTheFasterProgram) {
   const exe::ExecutableT best = compile(*g.module, UpdateSharding::kAuto);
   EXPECT_LT(on.estimated_cycles, off.estimated_cycles);
   EXPECT_EQ(best.estimated_cycles, on.estimated_cycles);
+}
+
+// Sums of bf16 over 256 cores: rings of what travels back, twice as large, are more than VMEM.
+TEST(UpdateSharding, ExchangesThatDoNotFitStayPlain) {
+  const spec::BoardParams pod = spec::load_board("v3_256", kBoard);
+  CompileOptions options;
+  options.update_sharding = UpdateSharding::kOn;
+  UpdateGraph narrow({80 * kPiece}, Elem::kF32, Elem::kBf16, 256);
+  const exe::ExecutableT plain = generate(*narrow.module, pod, options);
+  EXPECT_EQ(plain.sharded_update_bytes, 0U);
+  ASSERT_EQ(plain.notes.size(), 1U);
+  EXPECT_NE(plain.notes[0].find(" bytes of VMEM, and a core has 524288"), std::string::npos)
+      << plain.notes[0];
+  UpdateGraph wide({80 * kPiece}, Elem::kF32, Elem::kF32, 256);
+  EXPECT_GT(generate(*wide.module, pod, options).sharded_update_bytes, 0U);
 }
 
 // The norm of all gradients scales them: sums stay whole, and updates follow as one exchange.
