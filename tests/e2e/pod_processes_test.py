@@ -3,7 +3,7 @@ process that is killed is named and nothing hangs or stays behind, and what need
 
 Programs: a step of the perceptron of examples/mnist_mlp, of a small convnet, one collective of each kind on two boards;
 a step of the perceptron on v3_32. `workers`: the perceptron on workers that were there. `kill`: processes that end at
-random moments. `reject`: options.
+random moments. `latencies`: the perceptron on v3_32 with links that are faster than packets. `reject`: options.
 TPUBOARD_TEST_KILLS=100 kills so many.
 
 Usage: pod_processes_test.py --bin DIR --program NAME
@@ -32,8 +32,8 @@ PROCESSES = {str(TWO_BOARDS): (1, 2), "v3_32": (1, 2, 4)}
 SECONDS = 60  # within which a run ends after a process of it was killed
 
 
-def prepare(tools: Path, folder: Path, name: str) -> tuple[str, Path, list[str]]:
-    """Board, executable and inputs of a program."""
+def prepare(tools: Path, folder: Path, name: str, *changes: str) -> tuple[str, Path, list[str]]:
+    """Board, executable and inputs of a program, for a board with these changes."""
     board = str(TWO_BOARDS)
     if name in order_test.PROGRAMS:
         graph, arrays = order_test.PROGRAMS[name]()
@@ -45,7 +45,7 @@ def prepare(tools: Path, folder: Path, name: str) -> tuple[str, Path, list[str]]
         graph = program.mlir_module_serialized
     source, exe = folder / "p.mlirbc", folder / "p.tpuexe"
     source.write_bytes(graph)
-    subprocess.run([tools / "tpuc", source, "-o", exe, "--board", board], check=True)
+    subprocess.run([tools / "tpuc", source, "-o", exe, "--board", board, *changes], check=True)
     return board, exe, reference.save_inputs(folder, arrays)
 
 
@@ -62,6 +62,17 @@ def check_equal(tools: Path, folder: Path, name: str) -> list[str]:
     digests = {run["digest"] for (_, _, data), run in found.items() if not data}
     print(f"{name}: cycles {cycles}, digests {digests}")
     return [] if len(cycles) == len(digests) == 1 else [f"{name}: cycles {cycles}, digests {digests}"]
+
+
+def check_latencies(tools: Path, folder: Path) -> list[str]:
+    """What differs when data, whole ways and their ends, are faster than packets of barriers."""
+    changes = ["--set", "ici.hop_ns=100", "--set", "ici.extra_hop_ns=50"]
+    board, exe, inputs = prepare(tools, folder, "v3_32", *changes)
+    cycles = {count: pods_test.determinism_test.figures(
+        tools, exe, inputs, folder, ["--board", board, *changes, "--processes", str(count), "--no-data"])["sim_cycles"]
+        for count in (1, 4)}
+    print(f"short latencies: cycles {cycles}")
+    return [] if len(set(cycles.values())) == 1 else [f"short latencies: cycles {cycles}"]
 
 
 def check_workers(tools: Path, folder: Path) -> list[str]:
@@ -109,11 +120,20 @@ def children_of(pid: int) -> list[int]:
     return [each for child in direct for each in (int(child), *children_of(int(child)))]
 
 
+def lives(pid: int) -> bool:
+    """Whether a process is there and is not a zombie, which its parent may leave behind."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
 def check_kills(tools: Path, folder: Path) -> list[str]:
     """What goes wrong when a process of a pod, or the program itself, is killed at a random moment."""
     board, exe, inputs = prepare(tools, folder, "v3_32")
     command = [str(tools / "tpuboard"), "run", str(exe), *inputs, "--out-dir", str(folder), "--board", board,
-               "--processes", "4", "--steps", "1000000"]
+               "--processes", "4", "--launches", "1000000", "--progress", "0.05"]
     chance = random.Random(7)
     for number in range(int(os.environ.get("TPUBOARD_TEST_KILLS", KILLS))):
         run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -122,6 +142,9 @@ def check_kills(tools: Path, folder: Path) -> list[str]:
         while len(family) < 5 and time.monotonic() - begin < SECONDS:  # one that listens, four with boards
             time.sleep(0.01)
             family = children_of(run.pid)
+        begun = next((line for line in run.stderr if "has run for" in line), None)
+        if begun is None:
+            return [f"kill {number}: the run ends with code {run.wait()} before anything is killed"]
         time.sleep(chance.random() * 3)
         victim = run.pid if number % 3 == 2 else chance.choice(family[1:])
         os.kill(victim, signal.SIGKILL)
@@ -131,9 +154,9 @@ def check_kills(tools: Path, folder: Path) -> list[str]:
             run.kill()
             return [f"kill {number}: the run hangs"]
         deadline = time.monotonic() + SECONDS
-        while any(Path(f"/proc/{pid}").exists() for pid in family) and time.monotonic() < deadline:
+        while any(map(lives, family)) and time.monotonic() < deadline:
             time.sleep(0.01)
-        left = [pid for pid in family if Path(f"/proc/{pid}").exists()]
+        left = [pid for pid in family if lives(pid)]
         named = victim == run.pid or (run.returncode > 0 and "of the pod" in errors and str(victim) in errors)
         print(f"kill {number} of {'the program' if victim == run.pid else 'a worker'}: {errors.strip()[-300:]}")
         if left or not named:
@@ -151,6 +174,8 @@ def check_rejected(tools: Path, folder: Path) -> list[str]:
         ("--board", "v3_32", "--processes", "2", "--transport", "null"): "--transport: boards in several processes",
         ("--board", "v3_32", "--processes", "2", "--connect", "unix:/x"): "expected one of them",
         ("--board", "v3_32", "--connect", "unix:/x,tcp:"): "address 'tcp:'",
+        **{("--board", "v3_32", "--processes", "2", "--set", f"{number}=0"): f"{number}: expected at least 1 ns"
+           for number in ("pcie.latency_ns", "ici.control_hop_ns", "ici.hop_ns", "ici.extra_hop_ns")},
     }
     wrong = []
     for options, text in cases.items():
@@ -165,12 +190,12 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, required=True)
-    parser.add_argument("--program", choices=[*order_test.PROGRAMS, "v3_32", "workers", "kill", "reject"],
+    parser.add_argument("--program", choices=[*order_test.PROGRAMS, "v3_32", "workers", "latencies", "kill", "reject"],
                         required=True)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        checks = {"workers": check_workers, "kill": check_kills, "reject": check_rejected}
+        checks = {"workers": check_workers, "latencies": check_latencies, "kill": check_kills, "reject": check_rejected}
         wrong = (checks[args.program](args.bin, folder) if args.program in checks
                  else check_equal(args.bin, folder, args.program))
     for problem in wrong:

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <span>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 
 #include "board/append_line.hpp"
@@ -166,11 +168,9 @@ void Pod::make_process(std::shared_ptr<const spec::Links> links) {
   hello.schedule_seed = options_.sim.schedule_seed;
   hello.no_data = options_.sim.no_data ? 1 : 0;
   hello.rom = rom_crc_;
-  hello.build = TPU_POD_WIRE_VERSION;
-  const uint64_t lookahead =
-      PodProcess::lookahead(*links, spec::cycles_from_ns(params, params.pcie.latency_ns));
+  hello.build = spec::crc32c(std::as_bytes(std::span(std::string_view(TPU_VERSION))));
   process_ =
-      std::make_unique<PodProcess>(options_.others, std::move(links), hello, lookahead, activity_);
+      std::make_unique<PodProcess>(options_.others, std::move(links), params, hello, activity_);
 }
 
 Pod::~Pod() = default;

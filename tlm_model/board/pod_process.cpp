@@ -40,6 +40,50 @@ T value_of(const PodFrame& frame, uint32_t from) {
   return value;
 }
 
+// The least latency in cycles of everything that crosses between two boards, and to the host. Each
+// is met between neighbors, or one board apart: the walk over all pairs ends early there.
+uint64_t least_latency(const spec::Links& links, const spec::BoardParams& params) {
+  struct Latency {
+    uint64_t cycles = kNever;
+    const char* number = "";
+    bool operator<(const Latency& other) const { return cycles < other.cycles; }
+  };
+  const auto of = [&](int64_t ns, const char* number) {
+    return Latency{spec::cycles_from_ns(params, ns), number};
+  };
+  const Latency pcie = of(params.pcie.latency_ns, "pcie.latency_ns");
+  const Latency control = of(params.ici.control_hop_ns, "ici.control_hop_ns");
+  const Latency hop = of(params.ici.hop_ns, "ici.hop_ns");
+  const Latency extra = of(params.ici.extra_hop_ns, "ici.extra_hop_ns");
+  const Latency floor = std::min({pcie, control, hop, extra});
+  Latency least = pcie;
+  const auto add = [&](uint64_t cycles, const char* number) {
+    least = std::min(least, Latency{cycles, number});
+  };
+  const auto step = static_cast<uint32_t>(params.board.cores_per_chip);
+  for (uint32_t from = 0; from < links.cores() && floor < least; from += step) {
+    for (uint32_t to = 0; to < links.cores() && floor < least; to += step) {
+      if (!links.cut(from, to)) {
+        continue;
+      }
+      add(links.control_latency(from, to), control.number);
+      const std::vector<spec::Links::Section> sections = links.sections(from, to);
+      for (size_t i = 0; i < sections.size(); ++i) {
+        add(sections[i].entry, hop.number);
+        if (i + 1 < sections.size()) {
+          add(sections[i].rest, extra.number);
+        }
+      }
+    }
+  }
+  if (least.cycles == 0) {
+    throw std::runtime_error(std::string(least.number) +
+                             ": expected at least 1 ns with boards in several processes, found 0: "
+                             "what is sent must be under way for a cycle");
+  }
+  return least.cycles;
+}
+
 }  // namespace
 
 // Sends what its own board would take.
@@ -112,11 +156,12 @@ class PodProcess::FarCore : public RemoteIf {
 };
 
 PodProcess::PodProcess(std::shared_ptr<PodStream> stream, std::shared_ptr<const spec::Links> links,
-                       const PodHello& hello, uint64_t lookahead, Activity& activity)
+                       const spec::BoardParams& params, const PodHello& hello, Activity& activity)
     : stream_(std::move(stream)),
       links_(std::move(links)),
       hello_(hello),
-      lookahead_(lookahead),
+      semaphores_(static_cast<uint32_t>(params.core.semaphores)),
+      lookahead_(least_latency(*links_, params)),
       activity_(activity),
       clock_(stream_->rank(), stream_->ranks()),
       far_core_(std::make_unique<FarCore>()),
@@ -140,18 +185,6 @@ PodProcess::PodProcess(std::shared_ptr<PodStream> stream, std::shared_ptr<const 
 }
 
 PodProcess::~PodProcess() = default;
-
-uint64_t PodProcess::lookahead(const spec::Links& links, uint64_t pcie_latency) {
-  uint64_t least = pcie_latency;
-  for (uint32_t from = 0; from < links.cores(); ++from) {
-    for (uint32_t to = 0; to < links.cores(); ++to) {
-      if (links.cut(from, to)) {
-        least = std::min(least, links.control_latency(from, to));
-      }
-    }
-  }
-  return least;
-}
 
 CutEnd& PodProcess::far_cut(uint32_t board) { return *far_cuts_.at(board); }
 ControlIf& PodProcess::far_control(uint32_t core) { return *far_controls_.at(core); }
@@ -325,16 +358,13 @@ void PodProcess::handle(uint32_t from, PodFrame frame) {
     control->control_packet(frame.at, frame.core, packet);
     return;
   }
-  CutMessage message = cut_message(frame, links_->boards(), links_->cores());
+  CutMessage message = cut_message(frame, *links_, semaphores_);
   CutEnd* const cut = frame.to < cuts_.size() ? cuts_[frame.to] : nullptr;
   if (cut == nullptr) {
     throw PodLost("a message of rank " + std::to_string(from) + " is for board " +
                   std::to_string(frame.to) + ", which is not in this process");
   }
-  if (auto* delivery = std::get_if<CutDelivery>(&message.body)) {
-    if (links_->board_of(delivery->to_core) != frame.to) {
-      throw PodLost("a transfer of rank " + std::to_string(from) + " is for another board");
-    }
+  if (std::holds_alternative<CutDelivery>(message.body)) {
     take_delivery(from, message);
   }
   cut->take(message.key, std::move(message.body));

@@ -19,6 +19,7 @@
 #include "kernel/activity.hpp"
 #include "kernel/hbm_if.hpp"
 #include "mgmt/fabric.hpp"
+#include "tpu/spec/board_params.hpp"
 #include "wire/pod_clock.hpp"
 #include "wire/pod_stream.hpp"
 
@@ -29,14 +30,13 @@ using PodHello = tpu_pod_wire_hello_t;
 class PodProcess {
  public:
   // `hello`: what must be equal in all processes; the numbers of this one are filled in. Throws
-  // std::runtime_error for more processes than boards.
+  // std::runtime_error for more processes than boards, and for a latency of 0, with the number of
+  // the board file.
   PodProcess(std::shared_ptr<PodStream> stream, std::shared_ptr<const spec::Links> links,
-             const PodHello& hello, uint64_t lookahead, Activity& activity);
+             const spec::BoardParams& params, const PodHello& hello, Activity& activity);
   ~PodProcess();
 
   bool has(uint32_t board) const { return rank_of(board) == stream_->rank(); }
-  // The least latency of everything that crosses between two boards, and to the host.
-  static uint64_t lookahead(const spec::Links& links, uint64_t pcie_latency);
 
   // What stands for a board of another process.
   CutEnd& far_cut(uint32_t board);
@@ -83,6 +83,7 @@ class PodProcess {
   const std::shared_ptr<PodStream> stream_;
   const std::shared_ptr<const spec::Links> links_;
   PodHello hello_;
+  const uint32_t semaphores_;  // of a core
   const uint64_t lookahead_;
   Activity& activity_;
   PodClock clock_;

@@ -2,6 +2,7 @@
 #include "ici/cut.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "kernel/cycles.hpp"
 
@@ -87,8 +88,14 @@ void Cut::send(uint32_t from_board, uint32_t to_board, uint64_t at, Id id, Body 
 }
 
 void Cut::take(const Key& key, Body body) {
+  const Id id = {key.core, key.number};
+  const bool answers = std::holds_alternative<Answer>(body);
+  const bool tells = std::holds_alternative<Tell>(body);
+  if ((answers && !asked_.contains(id)) || (tells && !told_.contains(id)) ||
+      !inbox_.emplace(key, std::move(body)).second) {
+    lose(id, "nothing here waits for a message");
+  }
   activity_.begin();
-  inbox_.emplace(key, std::move(body));
   wake();
 }
 
@@ -129,6 +136,9 @@ void Cut::handle(const Id& id, Body& body) {
     land_due(line);
   } else if (const auto* answer = std::get_if<Answer>(&body)) {
     const auto asked = asked_.extract(id);
+    if (asked.empty()) {
+      lose(id, "an answer came twice");
+    }
     asked.mapped().answered(answer->answer);
     if (asked.mapped().counts) {
       ici_.peer(id.first).await_answers(-1);
@@ -139,8 +149,17 @@ void Cut::handle(const Id& id, Body& body) {
          now_cycles() + links_.control_latency(ask->core, id.first), id,
          Tell{{.done = core.work_done(), .in_flight = core.work_in_flight()}});
   } else {
-    told_.extract(id).mapped()(std::get<Tell>(body).work);
+    const auto told = told_.extract(id);
+    if (told.empty()) {
+      lose(id, "an answer came twice");
+    }
+    told.mapped()(std::get<Tell>(body).work);
   }
+}
+
+void Cut::lose(const Id& id, const char* why) const {
+  throw PodLost("message " + std::to_string(id.second) + " of core " + std::to_string(id.first) +
+                " to board " + std::to_string(board_) + ": " + why);
 }
 
 // The receiver's answer decides whether the bytes are sent at all, as in one board.
@@ -149,7 +168,11 @@ void Cut::begin(const Id& id, const Open& open) {
   const uint32_t from = open.write.from_core;
   const uint32_t to = open.write.to_core;
   const std::vector<spec::Links::Section> sections = links_.sections(from, to);
-  Passage& passage = passages_[{id, sections[open.section].board}];
+  const auto [at, is_new] = passages_.try_emplace({id, sections[open.section].board});
+  if (!is_new) {
+    lose(id, "a transfer came twice");
+  }
+  Passage& passage = at->second;
   passage.id = id;
   passage.open = open;
   passage.section = sections[open.section];
@@ -197,7 +220,11 @@ void Cut::flow_changed(const Flow& flow, bool ended) {
 }
 
 void Cut::passed(const Id& id, uint32_t board) {
-  Passage& passage = passages_.at({id, board});
+  const auto found = passages_.find({id, board});
+  if (found == passages_.end() || found->second.missing == 0) {
+    lose(id, "a transfer has passed that has not come");
+  }
+  Passage& passage = found->second;
   const RemoteWrite& write = passage.open.write;
   if (!passage.lands) {
     const uint32_t last = links_.board_of(write.to_core);
@@ -218,7 +245,11 @@ void Cut::land_due(const Line& line) {
   while (!waiting.empty()) {
     const std::optional<uint64_t> flow = waiting.front().delivery.flow;
     const PassageId passage = {{line.from_core, flow.value_or(0)}, links_.board_of(line.to_core)};
-    if (flow && passages_.at(passage).missing != 0) {
+    const auto bytes = passages_.find(passage);
+    if (flow && bytes == passages_.end()) {
+      lose(passage.first, "a delivery has no transfer");
+    }
+    if (flow && bytes->second.missing != 0) {
       return;
     }
     land(waiting.front().delivery, waiting.front().number);

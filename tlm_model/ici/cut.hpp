@@ -52,7 +52,7 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
   void deliver(CutDelivery delivery, Answered answered) override;
   void ask(uint32_t from_core, uint32_t to_core, Told told) override;
 
-  // A message that arrives at key.at.
+  // A message that arrives at key.at. Throws PodLost if nobody has asked for it, or it came before.
   void take(const CutKey& key, CutBody body) override;
 
  private:
@@ -96,6 +96,7 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
   void land(CutDelivery& delivery, uint64_t number);
   void answer(const Id& id, uint32_t core, const RemoteAnswer& answer);
   uint64_t open_flow(const Open& open);
+  [[noreturn]] void lose(const Id& id, const char* why) const;
 
   struct Waiting {
     CutDelivery delivery;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <variant>
 
+#include "command/links.hpp"
 #include "kernel/remote_if.hpp"
 #include "wire/pod_stream.hpp"
 
@@ -47,11 +48,12 @@ struct CutKey {
 
 // The frame of a message. Of a delivery its data are left: they go in pieces.
 PodFrame cut_frame(const CutKey& key, CutBody& body);
-// And back. Throws PodLost for a body that is none of `cores` cores and `boards` boards.
+// And back. Throws PodLost for what no board of the pod sends to board `frame.to`: ways, boxes and
+// numbers that do not fit `links`, or cores with `semaphores`.
 struct CutMessage {
   CutKey key;
   CutBody body;
 };
-CutMessage cut_message(const PodFrame& frame, uint32_t boards, uint32_t cores);
+CutMessage cut_message(const PodFrame& frame, const spec::Links& links, uint32_t semaphores);
 
 }  // namespace tpu::model
