@@ -152,6 +152,7 @@ Snapshot Sampler::take() const {
   const std::vector<driver::DeviceInfo> devices = board_.devices();
   shot.taken = seconds_since_1970();
   shot.cycles = counters.now_cycles;
+  shot.faults = counters.faults;
   for (size_t i = 0; i < devices.size() && i < counters.cores.size(); ++i) {
     shot.cores.push_back(core_snapshot(counters.cores[i], devices[i]));
   }

@@ -96,6 +96,14 @@ void progress_fields(const Field& field, P& progress) {
   field("values", progress.values);
 }
 
+template <class Field, class Tally>
+void fault_fields(const Field& field, Tally& tally) {
+  field("kind", tally.kind);
+  field("place", tally.place);
+  field("fired", tally.fired);
+  field("seen", tally.seen);
+}
+
 template <class Field, class Shares>
 void share_fields(const Field& field, Shares& time) {
   field("compute", time.compute);
@@ -252,6 +260,9 @@ std::string json_line(const Report& report) {
   for (const CoreSnapshot& core : report.now.cores) {
     core_fields(Writer{json["cores"].emplace_back()}, core);
   }
+  for (const spec::FaultTally& tally : report.now.faults) {
+    fault_fields(Writer{json["faults"].emplace_back()}, tally);
+  }
   // A command line may hold any bytes.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -275,6 +286,12 @@ Report report_from(const std::string& text, const std::string& name) {
     if (const JsonInput progress = json.at("progress"); !progress.is_null()) {
       report.now.progress =
           read<Progress>(progress, [](const auto& field, auto& to) { progress_fields(field, to); });
+    }
+    if (const JsonInput faults = json.at("faults"); faults.there()) {
+      for (const JsonInput& tally : faults.elements()) {
+        report.now.faults.push_back(read<spec::FaultTally>(
+            tally, [](const auto& field, auto& to) { fault_fields(field, to); }));
+      }
     }
     report.lately = read_figures(json.at("lately"));
     return report;

@@ -50,6 +50,8 @@ struct Snapshot {
   uint64_t cycles = 0;                ///< simulated time
   std::vector<CoreSnapshot> cores;
   std::optional<Progress> progress;
+  /// Faults on purpose that have happened: kind, place, how often.
+  std::vector<spec::FaultTally> faults;
 };
 
 /// Shares of a core's time; they sum to 1, or are all 0 when no simulated time passed.

@@ -103,6 +103,13 @@ void add_values(Family& to, const Report& job) {
   }
 }
 
+template <uint64_t spec::FaultTally::*member>
+void add_faults(Family& to, const Report& job) {
+  for (const spec::FaultTally& tally : job.now.faults) {
+    to.add(job, tally.*member, fmt::format(",kind=\"{}\",place=\"{}\"", tally.kind, tally.place));
+  }
+}
+
 constexpr const char* kCounter = "counter";
 constexpr const char* kGauge = "gauge";
 
@@ -115,6 +122,10 @@ constexpr FamilyInfo kFamilies[] = {
      }},
     {"tpuboard_board_cycles_total", kCounter, "Simulated time in core cycles.",
      [](Family& to, const Report& job) { to.add(job, job.now.cycles); }},
+    {"tpuboard_faults_total", kCounter, "Faults on purpose that have happened.",
+     add_faults<&spec::FaultTally::fired>},
+    {"tpuboard_fault_effects_total", kCounter, "Times that the board met what such a fault left.",
+     add_faults<&spec::FaultTally::seen>},
     {"tpuboard_last_look_timestamp_seconds", kGauge, "When the job last published its metrics.",
      [](Family& to, const Report& job) { to.add(job, job.now.taken); }},
     {"tpuboard_steps_total", kCounter, "Steps done.",

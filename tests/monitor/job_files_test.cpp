@@ -96,6 +96,23 @@ TEST_F(MonitorJobs, OneUnreadableFileDoesNotHideTheOthers) {
   end_job(job);
 }
 
+TEST_F(MonitorJobs, FaultsOnPurposeAreCountedByKindAndPlace) {
+  Report report = some_report();
+  report.now.faults = {{.kind = "hbm", .place = "core 3", .fired = 2, .seen = 5},
+                       {.kind = "link_down", .place = "link chip1 +x", .fired = 1, .seen = 0}};
+  const JobFile file(folder_);
+  file.write(report);
+  const Report back = *read_job(folder_, getpid()).report;
+  EXPECT_EQ(back.now.faults, report.now.faults);
+  const std::string text = prometheus_text({back}, {});
+  EXPECT_THAT(text, AllOf(HasSubstr("# TYPE tpuboard_faults_total counter\n"),
+                          HasSubstr("# TYPE tpuboard_fault_effects_total counter\n"),
+                          HasSubstr(",kind=\"hbm\",place=\"core 3\"} 2\n"),
+                          HasSubstr(",kind=\"hbm\",place=\"core 3\"} 5\n"),
+                          HasSubstr(",place=\"link chip1 +x\"} 1\n"),
+                          HasSubstr(",place=\"link chip1 +x\"} 0\n")));
+}
+
 TEST_F(MonitorJobs, AFileOfAnotherProcessOrUserIsNotBelieved) {
   const pid_t job = start_job();
   std::filesystem::copy_file(file_of(job), file_of(getpid()));
