@@ -113,7 +113,10 @@ class TrainRun {
                                    bar.step(at);
                                  }
                                  sampler_.progress(seen_from_outside(at, trainer_.has_data()));
-                                 metrics_.add(meter_.step(at));
+                                 if (at.step > told_step_) {  // else it ran before a fault
+                                   told_step_ = at.step;
+                                   metrics_.add(meter_.step(at));
+                                 }
                                  checkpoints_.poll();
                                },
                            .epoch_done =
@@ -121,7 +124,10 @@ class TrainRun {
                                  if (!arguments_.monitor) {
                                    bar.epoch(result);
                                  }
-                                 metrics_.add(meter_.epoch(result));
+                                 if (result.epoch > told_epoch_) {
+                                   told_epoch_ = result.epoch;
+                                   metrics_.add(meter_.epoch(result));
+                                 }
                                },
                            .stop_wanted = [] { return StopSignals::received() != 0; },
                            .save =
@@ -130,6 +136,14 @@ class TrainRun {
                                    metrics_.sync();  // what --resume goes on from has its rows
                                    checkpoints_.save_on_the_way(trainer_);
                                  }
+                                 meter_.skip();
+                               },
+                           .replayed =
+                               [this](const driver::Error& why, int64_t to) {
+                                 spec::print(stderr,
+                                             "tpuboard: a step failed, and the run goes back to "
+                                             "step {}: {}\n",
+                                             to, spec::printable_lines(why.what()));
                                  meter_.skip();
                                }};
     try {
@@ -234,6 +248,8 @@ class TrainRun {
   monitor::Sampler& sampler_;
   training::StepMeter meter_;
   training::MetricsFiles metrics_;
+  int64_t told_step_ = 0;  // the last one with a row there
+  int64_t told_epoch_ = 0;
 };
 
 // Neither the files that are written nor a checkpoint, which removes older ones, takes the place of

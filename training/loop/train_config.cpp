@@ -270,6 +270,22 @@ void apply_cores(Section& run, TrainConfig& config) {
   }
 }
 
+FaultRules fault_rules(Section& run) {
+  FaultRules rules;
+  if (const auto word = run.text("on_fault", false)) {
+    rules.replay = *word == "replay";
+    if (!rules.replay && *word != "stop") {
+      refuse(fmt::format("{}: run.on_fault must be \"stop\" or \"replay\"", run.where("on_fault")));
+    }
+  }
+  if (run.has("max_replays") && !rules.replay) {
+    refuse(fmt::format("{}: run.max_replays needs run.on_fault = \"replay\"",
+                       run.where("max_replays")));
+  }
+  rules.max_replays = run.number("max_replays", false, {1}, rules.max_replays);
+  return rules;
+}
+
 void read_run(const toml::table& root, const std::string& name, TrainConfig& config) {
   Section run = Section::of(root, "run", name);
   config.batch = run.number("batch", true, {1}, 0);
@@ -281,6 +297,7 @@ void read_run(const toml::table& root, const std::string& name, TrainConfig& con
     config.checkpoint = *checkpoint;  // relative to the folder of the run
   }
   config.stop_on_nan = run.flag("stop_on_nan", true);
+  config.faults = fault_rules(run);
   config.checkpoints = checkpoint_rules(run);
   config.cores = run.number("cores", false, {1, kMostCores}, 0);
   config.scale_batch = run.flag("scale_batch", false);

@@ -75,6 +75,12 @@ struct CheckpointRules {
   bool stop_on_error = false;
 };
 
+/// What becomes of a run whose step failed on the board.
+struct FaultRules {
+  bool replay = false;      ///< it goes on at the last checkpoint, kept in memory; else it ends
+  int64_t max_replays = 3;  ///< of a run
+};
+
 struct TrainConfig {
   std::string train;
   std::string eval;  ///< empty: none
@@ -103,6 +109,7 @@ struct TrainConfig {
   std::string checkpoint;  ///< empty: none
   CheckpointRules checkpoints;
   bool stop_on_nan = true;
+  FaultRules faults;
   std::optional<LearningRateConfig> learning_rate;
   std::optional<EarlyStop> early_stop;
 };

@@ -106,6 +106,7 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
       }()),
       launcher_(train_, signature_, rate_leaf(config, signature_, train_)),
       state_(config, train_, signature_, has_data),
+      replays_(config.faults, from),
       window_(board, train_.devices()) {
   if (config.steps_per_execution > 1 && launcher_.rate_is_state()) {
     refuse(
@@ -252,10 +253,16 @@ bool Trainer::run_steps(const Progress& at, int64_t last, const TrainLimits& lim
     } else {
       submit(at, limits, hooks);
     }
-    if (checkpoint_due(limits) && submitted_ < at.steps && hooks.save) {
+    if (checkpoint_due(limits) && submitted_ < at.steps && (hooks.save || replays_.wanted())) {
       take_losses(at, hooks);
       window_.close();  // the time of a checkpoint is no time of steps
-      hooks.save();
+      if (hooks.save) {
+        hooks.save();
+      }
+      if (replays_.wanted() &&
+          (replays_.kept() == nullptr || replays_.kept()->step != submitted_)) {
+        checkpoint();  // in memory alone
+      }
       window_.open();
       last_loss_ = last_checkpoint_ = std::chrono::steady_clock::now();
     }
@@ -297,7 +304,28 @@ bool Trainer::end_epoch(int64_t epoch, int64_t planned, bool stop, const TrainHo
   return stop;
 }
 
+// Examples come by number and losses with the checkpoint: what runs again has the bits that it
+// would have had.
 bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
+  for (;;) {
+    try {
+      return train_on(limits, hooks);
+    } catch (const Error& why) {
+      if (!replays_.recovers(why)) {
+        throw;
+      }
+      replays_.count(why, static_cast<int64_t>(losses_.size()) + 1);
+      const int64_t begun_at = first_step_;
+      restart(replays_.kept());
+      if (hooks.replayed) {
+        hooks.replayed(why, first_step_);
+      }
+      first_step_ = begun_at;
+    }
+  }
+}
+
+bool Trainer::train_on(const TrainLimits& limits, const TrainHooks& hooks) {
   const int64_t planned = planned_steps(limits.max_steps);
   refuse_fewer(first_step_, planned);
   if (submitted_ == planned && evaluator_ && has_data_ && !epochs_.empty() &&
@@ -357,6 +385,7 @@ Checkpoint Trainer::checkpoint(Replicas compared) {
   }
   made.losses = losses_;
   made.leaves = state(compared);
+  replays_.keep(made);
   return made;
 }
 

@@ -15,6 +15,7 @@
 #include "figures/measure.hpp"
 #include "loop/dataset.hpp"
 #include "loop/evaluator.hpp"
+#include "loop/replays.hpp"
 #include "loop/result_reads.hpp"
 #include "loop/signature.hpp"
 #include "loop/step_launcher.hpp"
@@ -63,6 +64,8 @@ struct TrainHooks {
   /// A checkpoint is due (by steps, by time, or since its evaluation is the best so far): nothing
   /// is in flight, checkpoint() gives it.
   std::function<void()> save;
+  /// A step failed on the board, and the run goes back to step `to` (0: the initial state).
+  std::function<void(const driver::Error& why, int64_t to)> replayed{};
 };
 
 class Trainer {
@@ -131,6 +134,7 @@ class Trainer {
     std::optional<double> learning_rate;
   };
 
+  bool train_on(const TrainLimits& limits, const TrainHooks& hooks);
   void go_on_from(const Checkpoint& from);
   void restore_input(const Checkpoint& from);
   input::Position input_position() const;
@@ -168,6 +172,7 @@ class Trainer {
   std::chrono::steady_clock::time_point last_loss_;
   std::vector<EpochResult> epochs_;
   std::optional<BestStep> best_;
+  Replays replays_;
   std::chrono::steady_clock::time_point last_checkpoint_;
   driver::Window window_;
 };
