@@ -89,8 +89,9 @@ def check_workers(tools: Path, folder: Path) -> list[str]:
             workers.append(subprocess.Popen([tools / "tpuboard", "serve", *listen, "--board", board],
                                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
             addresses.append(workers[-1].stdout.readline().strip())
-        options = ["--board", board, "--connect", ",".join(addresses)]
-        options += ["--connect-token", str(token)] if kind == "tcp" else []
+        connect = ["--connect", ",".join(addresses)]
+        connect += ["--connect-token", str(token)] if kind == "tcp" else []
+        options = ["--board", board, *connect]
         try:
             for threads in (1, 2):  # the second run finds the workers as the first one left them
                 path = folder / "figures.json"  # without --out-dir: folders belong to the workers
@@ -100,10 +101,10 @@ def check_workers(tools: Path, folder: Path) -> list[str]:
                 if any(found[key] != expected[key] for key in ("sim_cycles", "digest")):
                     wrong.append(f"{kind}, run {threads}: {found['sim_cycles']} cycles, {found['digest']}; one process "
                                  f"has {expected['sim_cycles']}, {expected['digest']}")
-            seed = subprocess.run([tools / "tpuboard", "devices", *options, "--board", "v3_32"], capture_output=True,
-                                  text=True, check=False, timeout=SECONDS)
-            if seed.returncode == 0 or "the worker has" not in seed.stderr:
-                wrong.append(f"{kind}: another board: {seed.stderr}")
+            other = subprocess.run([tools / "tpuboard", "devices", *connect, "--board", "v3_32"], capture_output=True,
+                                   text=True, check=False, timeout=SECONDS)
+            if other.returncode == 0 or "the worker has" not in other.stderr:
+                wrong.append(f"{kind}: another board: {other.stderr}")
         finally:
             for worker in workers:
                 worker.terminate()
