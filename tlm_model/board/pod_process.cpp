@@ -225,7 +225,7 @@ void PodProcess::post_data(uint32_t board, const CutKey& key, std::span<const ui
 
 void PodProcess::note_sent(uint64_t at) { sent_until_ = std::max(sent_until_, at); }
 
-PodStatus PodProcess::status(const Run& run, bool frozen) const {
+PodStatus PodProcess::status(const Run& run, bool frozen) {
   const uint64_t now = now_cycles();
   PodStatus mine{};
   mine.run = clock_.run();
@@ -236,7 +236,9 @@ PodStatus PodProcess::status(const Run& run, bool frozen) const {
     const uint64_t event = to_cycles(sc_core::sc_time_to_pending_activity());
     next = std::max(next, std::min(event > kNever - now ? kNever : now + event, *horizon));
   }
-  mine.promise = std::min(next, kNever - lookahead_) + lookahead_;
+  // A wish from outside that the run ends is an event, too, and sends nothing: the promise stays.
+  promised_ = std::max(promised_, std::min(next, kNever - lookahead_) + lookahead_);
+  mine.promise = promised_;
   mine.halt = run.halt();
   mine.busy = std::max(activity_.quiet() ? 0 : now + 1, sent_until_);
   mine.until = run.until;
@@ -404,6 +406,7 @@ PodClock::Step PodProcess::run(const Run& run) {
 PodClock::Step PodProcess::run_all(const Run& run) {
   greet();
   clock_.begin(clock_.run() + 1);
+  promised_ = 0;
   const auto begun = Clock::now();
   bool frozen = false;
   std::optional<PodStatus> said;

@@ -69,7 +69,7 @@ class PodProcess {
     return spec::rank_of_board(board, links_->boards(), stream_->ranks());
   }
   PodClock::Step run_all(const Run& run);
-  PodStatus status(const Run& run, bool frozen) const;
+  PodStatus status(const Run& run, bool frozen);
   void publish(const PodStatus& status);
   bool receive();
   void handle(uint32_t from, PodFrame frame);
@@ -99,6 +99,7 @@ class PodProcess {
   std::vector<bool> greeted_;                  // by rank
   bool hello_sent_ = false;
   uint64_t sent_until_ = 0;  // a message to another process is on its way before this cycle
+  uint64_t promised_ = 0;    // in this run: nothing of this process arrives before this cycle
   uint64_t windows_ = 0;
   std::chrono::nanoseconds waited_{0};
   std::string lost_;
