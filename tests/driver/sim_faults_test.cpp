@@ -23,6 +23,10 @@ using test::counting;
 
 constexpr int kDevice = 3;
 
+std::string fault(const std::string& kind, const std::string& where, const std::string& rest) {
+  return "[[fault]]\nkind = \"" + kind + "\"\nwhere = \"" + where + "\"\n" + rest + "\n";
+}
+
 class SimFaults : public ::testing::Test {
  protected:
   void TearDown() override {
@@ -65,6 +69,15 @@ class SimFaults : public ::testing::Test {
     }
     return error;
   }
+  // The fault is of core 3 and its second launch; the launches around it are right.
+  void expect_only_second_launch_fails(const std::string& kind, const std::string& part) {
+    open(fault(kind, "core 3", "at = \"launch 2\""));
+    const Executable copy = load();
+    const Array argument = copy.put(0, sent_);
+    expect_copies(copy, argument);
+    expect_error(copy, argument, ErrorCode::kDeviceFault, part);
+    expect_copies(copy, argument);
+  }
   uint64_t tally(const std::string& kind, uint64_t spec::FaultTally::*of) {
     const BoardCounters counters = board_.peek();
     const auto found = std::ranges::find(counters.faults, kind, &spec::FaultTally::kind);
@@ -81,10 +94,6 @@ class SimFaults : public ::testing::Test {
   static std::string log_path() { return ::testing::TempDir() + "faults_" + name() + ".log"; }
   bool open_ = false;
 };
-
-std::string fault(const std::string& kind, const std::string& where, const std::string& rest) {
-  return "[[fault]]\nkind = \"" + kind + "\"\nwhere = \"" + where + "\"\n" + rest + "\n";
-}
 
 TEST_F(SimFaults, OneBitOfHbmIsCorrectedAndCounted) {
   open(fault("hbm", "core 3", "at = \"launch 2\"\naddress = \"slot 0 + 256\""));
@@ -141,30 +150,15 @@ TEST_F(SimFaults, AQueueThatStopsEndsItsLaunchOnly) {
 }
 
 TEST_F(SimFaults, ASequencerThatStopsEndsItsLaunchOnly) {
-  open(fault("core_hang", "core 3", "at = \"launch 2\""));
-  const Executable copy = load();
-  const Array argument = copy.put(0, sent_);
-  expect_copies(copy, argument);
-  expect_error(copy, argument, ErrorCode::kDeviceFault, "copy");
-  expect_copies(copy, argument);
+  expect_only_second_launch_fails("core_hang", "copy");
 }
 
 TEST_F(SimFaults, AHartThatTrapsIsStartedAgain) {
-  open(fault("hart_trap", "core 3", "at = \"launch 2\""));
-  const Executable copy = load();
-  const Array argument = copy.put(0, sent_);
-  expect_copies(copy, argument);
-  expect_error(copy, argument, ErrorCode::kDeviceFault, "instruction access fault");
-  expect_copies(copy, argument);
+  expect_only_second_launch_fails("hart_trap", "instruction access fault");
 }
 
 TEST_F(SimFaults, AHartThatStopsIsStartedAgain) {
-  open(fault("hart_hang", "core 3", "at = \"launch 2\""));
-  const Executable copy = load();
-  const Array argument = copy.put(0, sent_);
-  expect_copies(copy, argument);
-  expect_error(copy, argument, ErrorCode::kDeviceFault, "hart");
-  expect_copies(copy, argument);
+  expect_only_second_launch_fails("hart_hang", "hart");
 }
 
 TEST_F(SimFaults, ALostInterruptIsFoundByTheDoorbell) {
