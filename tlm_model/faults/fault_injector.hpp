@@ -1,6 +1,6 @@
 // Lets the faults of a script happen: waits for their times, draws what they leave open, logs and
 // counts them. What a fault does to a unit is the board's (FaultTargets). Without a fault file
-// there is none of this. Kernel thread only.
+// no injector is made. Kernel thread only.
 #pragma once
 
 #include <cstdint>

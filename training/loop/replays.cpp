@@ -1,4 +1,4 @@
-// A fault that comes back at the same place is none of hardware.
+// A fault that comes back at the same place is not a fault of the hardware.
 #include "loop/replays.hpp"
 
 #include <fmt/format.h>
