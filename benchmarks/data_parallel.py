@@ -15,13 +15,16 @@ from jax.sharding import PartitionSpec as P
 # Source locations in the artifact: names without the folders of one machine.
 jax.config.update("jax_hlo_source_file_canonicalization_regex", r"^.*/(site-packages|benchmarks)/")
 
+COUNT = "--xla_force_host_platform_device_count"
 CORES = 8
 AXIS = "data"  # of collectives in a step
 
 
 def devices(cores: int) -> np.ndarray:
-    """As many devices of the host, which computes nothing; before anything else asks for them."""
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={max(cores, CORES)}"
+    """As many devices of the host, which computes nothing; before anything else asks for them. Other flags of XLA
+    stay: a test compares with a JAX that may not skip roundings."""
+    others = [flag for flag in os.environ["XLA_FLAGS"].split() if not flag.startswith(f"{COUNT}=")]
+    os.environ["XLA_FLAGS"] = " ".join([*others, f"{COUNT}={max(cores, CORES)}"])
     found = jax.devices()
     if len(found) < cores:
         raise SystemExit(f"JAX has started with {len(found)} devices, before {cores} were asked for")
