@@ -81,7 +81,7 @@ def paradnn_case(point: dict) -> Case:
     sizes = {key: point[key] for key in ("layers", "nodes", "batch")}
     export = ["paradnn.py", *(text for key, n in sizes.items() for text in (f"--{key}", str(n)))]
     return Case(f"paradnn-L{sizes['layers']}-N{sizes['nodes']}-B{sizes['batch']}", "v2_8", export, point["device_ms"],
-                "trace", point["logged_ms"], split, point["parameters"], point)
+                "trace", point["logged_ms"], split, parameters=point["parameters"], point=point)
 
 
 def is_named(point: dict) -> bool:
