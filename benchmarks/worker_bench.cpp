@@ -60,7 +60,7 @@ struct Certificate {
   std::string pem, key;
 };
 Certificate make_certificate(const std::string& folder) {
-  const Certificate made{folder + "/board.pem", folder + "/board.key"};
+  Certificate made{folder + "/board.pem", folder + "/board.key"};
   const std::string command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=board " +
                               std::string("-addext subjectAltName=IP:127.0.0.1 -keyout ") +
                               made.key + " -out " + made.pem + " 2>/dev/null && chmod 600 " +

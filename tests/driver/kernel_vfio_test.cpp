@@ -145,7 +145,9 @@ class FakeKernel final : public KernelCalls, public HostMemory {
         if (state_.maps_fail) {
           return -1;
         }
-        state_.mapped[map.iova] = {reinterpret_cast<std::byte*>(map.vaddr), map.size};
+        state_.mapped[map.iova] = {
+            reinterpret_cast<std::byte*>(map.vaddr),  // NOLINT: an ioctl has addresses as numbers
+            map.size};
         ++state_.maps;
         return 0;
       }

@@ -61,7 +61,7 @@ class SimFaults : public ::testing::Test {
   }
   std::shared_ptr<const Error> expect_error(const Executable& copy, const Array& argument,
                                             ErrorCode code, const std::string& part) {
-    const auto error = copy.run({argument}).done.wait_for_error();
+    auto error = copy.run({argument}).done.wait_for_error();
     EXPECT_NE(error, nullptr) << part;
     if (error) {
       EXPECT_EQ(error->code(), code) << error->what();

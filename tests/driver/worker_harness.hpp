@@ -70,7 +70,7 @@ struct Certificate {
   std::string pem, key;
 };
 inline Certificate certificate(const std::string& folder, const std::string& name, int days) {
-  const Certificate made{folder + "/" + name + ".pem", folder + "/" + name + ".key"};
+  Certificate made{folder + "/" + name + ".pem", folder + "/" + name + ".key"};
   const std::string command =
       "openssl req -new -newkey rsa:2048 -nodes -subj /CN=worker -keyout " + made.key + " -out " +
       made.pem + ".req 2>/dev/null && printf subjectAltName=" +

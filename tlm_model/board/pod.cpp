@@ -81,7 +81,8 @@ Pod::Pod(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& 
     }
     std::vector<Ici*> networks;
     for (uint32_t chip = 0; chip < chips_.size(); ++chip) {
-      networks.push_back(&boards_[spec::board_of_chip(options_.params, chip)]->ici());
+      const auto board = static_cast<size_t>(spec::board_of_chip(options_.params, chip));
+      networks.push_back(&boards_[board]->ici());
     }
     faults_ = std::make_unique<BoardFaults>(options_.sim, options_.params, chips_,
                                             std::move(networks), probes_, programs);

@@ -64,8 +64,8 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
   void due_method();
   void schedule(size_t entry, uint64_t cycle);
   void at(uint64_t cycle, std::function<void()> work);
-  void fire(size_t entry);
-  void begin(size_t entry, const ProgramEvent& event);
+  void fire(size_t index);
+  void begin(size_t index, const ProgramEvent& event);
   bool on_core(const FaultEntry& entry, uint32_t core) const;
   uint32_t first_core(FaultKind kind, uint32_t unit) const;
   void tell(FaultKind kind, uint32_t unit, bool fires, const std::string& text);

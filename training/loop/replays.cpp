@@ -17,7 +17,7 @@ namespace {
 // each replay.
 std::string fault_of(const Error& why) {
   static const std::regex time("(cycle|step) [0-9]+");
-  const std::string text = why.message();
+  const std::string& text = why.message();
   return std::regex_replace(text.substr(0, text.find('\n')), time, "$1");
 }
 

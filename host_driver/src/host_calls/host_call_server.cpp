@@ -166,8 +166,11 @@ void HostCallServer::start_beside(const std::shared_ptr<Operation>& op, size_t p
   const HostCallInfo& info = info_of(*op, part);
   if (const uint64_t bytes = byte_count(info.dtype, info.shape); bytes > 0) {
     HostTransfer transfer{op->calls[part].number, nullptr, op->kept[{info.channel, part}].next};
-    if (info.to_host && !(transfer.staged = stage(*op, part, bytes))) {
-      return;
+    if (info.to_host) {
+      transfer.staged = stage(*op, part, bytes);
+      if (!transfer.staged) {
+        return;
+      }
     }
     ask_transfer(*op, part, std::move(transfer));
     if (gone(*op, part)) {
@@ -316,8 +319,11 @@ void HostCallServer::answer_call(const std::shared_ptr<Operation>& op, size_t pa
   const int device = op->commands[part]->device;
   auto& staged = op->calls[part].staged;
   const uint64_t bytes = byte_count(info.dtype, info.shape);
-  if (!staged && !(staged = stage(*op, part, std::max<uint64_t>(1, bytes)))) {
-    return;
+  if (!staged) {
+    staged = stage(*op, part, std::max<uint64_t>(1, bytes));
+    if (!staged) {
+      return;
+    }
   }
   const std::shared_ptr<StagingRange> range = staged;
   const auto array = range->bytes().first(bytes);

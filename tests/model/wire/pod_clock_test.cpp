@@ -179,7 +179,7 @@ std::vector<Toy> toys() {
 }
 
 // Between two runs the host acts on some boards.
-void host_acts(std::vector<Toy*> boards, uint64_t seed, int run, uint64_t now) {
+void host_acts(const std::vector<Toy*>& boards, uint64_t seed, int run, uint64_t now) {
   for (Toy* toy : boards) {
     std::mt19937_64 chance(seed * 1000 + static_cast<uint64_t>(run) * 10 + toy->id);
     toy->interrupt = false;
