@@ -21,6 +21,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kNap{5};  // between two looks at what asks a run to end
 constexpr std::chrono::seconds kGreeting{60};
+constexpr std::chrono::seconds kLastWords{2};  // for others that do not read
+
+// What another process has said before it ended.
+class ToldLost : public PodLost {
+ public:
+  using PodLost::PodLost;
+};
 
 template <class T>
 std::vector<std::byte> bytes_of(const T& value) {
@@ -318,6 +325,9 @@ void PodProcess::take_delivery(uint32_t from, CutMessage& message) {
 }
 
 void PodProcess::handle(uint32_t from, PodFrame frame) {
+  if (frame.kind == TPU_POD_WIRE_LOST) {
+    throw ToldLost({reinterpret_cast<const char*>(frame.body.data()), frame.body.size()});
+  }
   if (frame.kind == TPU_POD_WIRE_HELLO || !greeted_[from]) {
     if (frame.kind != TPU_POD_WIRE_HELLO || greeted_[from]) {
       throw PodLost("rank " + std::to_string(from) + " does not begin with a greeting");
@@ -397,10 +407,30 @@ PodClock::Step PodProcess::run(const Run& run) {
   }
   try {
     return run_all(run);
+  } catch (const ToldLost& lost) {
+    lose(lost.what());
   } catch (const PodLost& lost) {
-    lost_ = "at cycle " + std::to_string(now_cycles()) + ": " + lost.what();
-    throw PodLost(lost_);
+    // One that has ended may have said why.
+    const std::string told = stream_->find_lost();
+    lose(told.empty() ? last_words(lost) : told);
+  } catch (const sc_core::sc_unwind_exception&) {
+    throw;  // the board is gone
+  } catch (const std::exception& error) {
+    stream_->send_lost(last_words(error), kLastWords);
+    throw;
   }
+}
+
+std::string PodProcess::last_words(const std::exception& error) const {
+  return "process " + std::to_string(hello_.pid) + " (rank " + std::to_string(stream_->rank()) +
+         " of " + std::to_string(stream_->ranks()) + ") cannot continue: " + error.what();
+}
+
+// The others would wait for this process.
+void PodProcess::lose(const std::string& why) {
+  lost_ = "at cycle " + std::to_string(now_cycles()) + ": " + why;
+  stream_->send_lost(why, kLastWords);
+  throw PodLost(lost_);
 }
 
 PodClock::Step PodProcess::run_all(const Run& run) {
@@ -431,6 +461,9 @@ PodClock::Step PodProcess::run_all(const Run& run) {
         for (; !sent; sent = stream_->flush()) {
           stream_->wire().wait(kNap);
           stream_->wire().look();
+          if (const std::string told = stream_->find_lost(); !told.empty()) {
+            throw ToldLost(told);
+          }
         }
         return step;
       case PodClock::Step::What::kWait:

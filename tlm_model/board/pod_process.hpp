@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -69,6 +70,8 @@ class PodProcess {
     return spec::rank_of_board(board, links_->boards(), stream_->ranks());
   }
   PodClock::Step run_all(const Run& run);
+  std::string last_words(const std::exception& error) const;
+  [[noreturn]] void lose(const std::string& why);
   PodStatus status(const Run& run, bool frozen);
   void publish(const PodStatus& status);
   bool receive();

@@ -1,8 +1,10 @@
 // Heads, checksums and buffers of frames.
 #include "wire/pod_stream.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "file/crc32c.hpp"
@@ -13,6 +15,7 @@ namespace {
 using Head = tpu_pod_wire_head_t;
 constexpr size_t kRead = size_t{64} << 10;     // bytes that are asked for at a time
 constexpr size_t kMostSent = size_t{1} << 20;  // bytes that stay in a buffer after they were sent
+constexpr std::chrono::milliseconds kLostNap{1};  // between two tries to send last words
 
 uint32_t crc_of(Head head, std::span<const std::byte> body) {
   head.crc = 0;
@@ -45,27 +48,91 @@ void PodStream::post(uint32_t to, const PodFrame& frame) {
   ++frames_sent_;
 }
 
-bool PodStream::flush() {
-  bool all = true;
-  for (uint32_t to = 0; to < ranks(); ++to) {
-    Out& out = out_[to];
-    while (out.sent < out.bytes.size()) {
-      const size_t sent = wire_->send(to, std::span(out.bytes).subspan(out.sent));
-      if (sent == 0) {
-        all = false;
-        break;
-      }
-      out.sent += sent;
+void PodStream::send_rest(uint32_t to) {
+  Out& out = out_[to];
+  while (out.sent < out.bytes.size()) {
+    const size_t sent = wire_->send(to, std::span(out.bytes).subspan(out.sent));
+    if (sent == 0) {
+      break;
     }
-    if (out.sent == out.bytes.size()) {
-      out.bytes.clear();
-      out.sent = 0;
-    } else if (out.sent > kMostSent) {
-      out.bytes.erase(out.bytes.begin(), out.bytes.begin() + static_cast<ptrdiff_t>(out.sent));
-      out.sent = 0;
+    out.sent += sent;
+  }
+  if (out.sent == out.bytes.size()) {
+    out.bytes.clear();
+    out.sent = 0;
+  } else if (out.sent > kMostSent) {
+    out.bytes.erase(out.bytes.begin(), out.bytes.begin() + static_cast<ptrdiff_t>(out.sent));
+    out.sent = 0;
+  }
+}
+
+bool PodStream::flush() {
+  for (uint32_t to = 0; to < ranks(); ++to) {
+    send_rest(to);
+  }
+  return std::ranges::all_of(out_, [](const Out& out) { return out.bytes.empty(); });
+}
+
+void PodStream::send_lost(const std::string& text, std::chrono::milliseconds limit) {
+  PodFrame frame;
+  frame.kind = TPU_POD_WIRE_LOST;
+  const auto bytes =
+      std::as_bytes(std::span(text)).first(std::min<size_t>(text.size(), TPU_POD_WIRE_MOST_BODY));
+  frame.body.assign(bytes.begin(), bytes.end());
+  for (uint32_t to = 0; to < ranks(); ++to) {
+    if (to != rank()) {
+      post(to, frame);
     }
   }
-  return all;
+  // Who does not hear it, since the way there is gone, notices that.
+  const auto end = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    wire_->look();
+    bool all = true;
+    for (uint32_t to = 0; to < ranks(); ++to) {
+      try {
+        send_rest(to);
+      } catch (const PodLost&) {
+        out_[to] = {};
+      }
+      all = all && out_[to].bytes.empty();
+    }
+    if (all || std::chrono::steady_clock::now() >= end) {
+      break;
+    }
+    std::this_thread::sleep_for(kLostNap);
+  }
+  wire_->end();
+}
+
+std::string PodStream::find_lost() {
+  for (uint32_t from = 0; from < ranks(); ++from) {
+    if (from == rank()) {
+      continue;
+    }
+    In& in = in_[from];
+    try {
+      while (read_more(from, in)) {
+      }
+    } catch (const PodLost&) {
+      // What has come is still there.
+    }
+    Head head{};
+    for (size_t at = in.used; in.filled - at >= sizeof head;) {
+      std::memcpy(&head, in.bytes.data() + at, sizeof head);
+      const size_t left = in.filled - at - sizeof head;
+      if (head.magic != TPU_POD_WIRE_MAGIC || head.version != TPU_POD_WIRE_VERSION ||
+          head.bytes > left) {
+        break;
+      }
+      const auto body = std::span(in.bytes).subspan(at + sizeof head, head.bytes);
+      if (head.kind == TPU_POD_WIRE_LOST && head.crc == crc_of(head, body)) {
+        return {reinterpret_cast<const char*>(body.data()), body.size()};
+      }
+      at += sizeof head + head.bytes;
+    }
+  }
+  return {};
 }
 
 bool PodStream::read_more(uint32_t from, In& in) {

@@ -4,10 +4,12 @@
 // other never wait for each other.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tpu/spec/pod_wire.h"
@@ -40,6 +42,11 @@ class PodStream {
   // The next frame of a process; false: none has come whole. Throws PodLost.
   bool next(uint32_t from, PodFrame& frame);
   uint64_t frames_sent() const { return frames_sent_; }
+  // The last words of this process to all others. Gives up when they do not read for so long.
+  void send_lost(const std::string& text, std::chrono::milliseconds limit);
+  // Reads all that has come and looks for last words, without taking a frame; empty: there are
+  // none. For a process that waits for room, or for an end whose reason may be known.
+  std::string find_lost();
 
  private:
   struct Out {
@@ -54,6 +61,7 @@ class PodStream {
     uint64_t sequence = 0;
   };
 
+  void send_rest(uint32_t to);
   bool read_more(uint32_t from, In& in);
   [[noreturn]] void refuse(uint32_t from, const In& in, const char* why) const;
 

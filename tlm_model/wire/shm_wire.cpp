@@ -28,6 +28,7 @@ constexpr int kTries = 50;  // before it sleeps
 struct Bell {
   alignas(kLine) std::atomic<uint32_t> count;
   std::atomic<uint32_t> sleepers;
+  std::atomic<uint32_t> ended;  // its process sends nothing more
 };
 
 struct Ring {
@@ -115,6 +116,13 @@ class ShmWire final : public Wire {
     }
   }
 
+  void end() override {
+    bells_[rank_].ended.store(1, std::memory_order_seq_cst);
+    for (uint32_t rank = 0; rank < ranks_; ++rank) {
+      strike(bells_[rank]);
+    }
+  }
+
   void set_pid(uint32_t rank, int pid) override {
     ends_[rank] = base::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     pids_.resize(ranks_);
@@ -140,11 +148,12 @@ class ShmWire final : public Wire {
     }
   }
 
-  // Nobody rings for a process that has ended.
+  // Nobody rings for a process that was killed.
   void find_ended() {
     for (uint32_t rank = 0; rank < ranks_; ++rank) {
       pollfd look{ends_[rank].number(), POLLIN, 0};
-      if (ends_[rank].valid() && ::poll(&look, 1, 0) == 1) {
+      if ((rank != rank_ && bells_[rank].ended.load() != 0) ||
+          (ends_[rank].valid() && ::poll(&look, 1, 0) == 1)) {
         // What it has sent before is still good: it may have been its last word.
         const Ring& ring = ring_of(rank, rank_);
         if (ring.written.load() == ring.read.load()) {
@@ -155,8 +164,10 @@ class ShmWire final : public Wire {
   }
 
   [[noreturn]] void lose(uint32_t rank) {
-    throw PodLost("process " + std::to_string(pids_[rank]) + " (rank " + std::to_string(rank) +
-                  " of " + std::to_string(ranks_) + ") has ended");
+    const std::string pid =
+        rank < pids_.size() ? "process " + std::to_string(pids_[rank]) + " " : std::string();
+    throw PodLost(pid + "(rank " + std::to_string(rank) + " of " + std::to_string(ranks_) +
+                  ") has ended");
   }
 
   Ring& ring_of(uint32_t from, uint32_t to) { return rings_[size_t{from} * ranks_ + to]; }

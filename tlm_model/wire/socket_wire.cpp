@@ -55,6 +55,15 @@ class SocketWire final : public Wire {
     ::poll(all.data(), all.size(), static_cast<int>(limit.count()));
   }
 
+  // What the others have sent may be unread, so that closing would take back what is under way.
+  void end() override {
+    for (const base::Descriptor& socket : sockets_) {
+      if (socket.valid()) {
+        ::shutdown(socket.number(), SHUT_WR);
+      }
+    }
+  }
+
   void set_pid(uint32_t rank, int pid) override {
     pids_.resize(sockets_.size());
     pids_[rank] = pid;

@@ -32,6 +32,8 @@ class Wire {
   // Until bytes or room may have come, or the time is over. Throws PodLost for a process whose end
   // is noticed.
   virtual void wait(std::chrono::milliseconds limit) = 0;
+  // Nothing more is sent: the others find the end behind what has been.
+  virtual void end() = 0;
   // The number that a process has on its host, to name it and to notice its end.
   virtual void set_pid(uint32_t rank, int pid) = 0;
 };

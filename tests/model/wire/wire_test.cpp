@@ -184,6 +184,61 @@ TEST(PodStream, SaysWhichFrameIsWrong) {
   }
 }
 
+// Last words are found behind frames that nobody has taken, which stay.
+void find_last_words(const Pair& pair) {
+  for (uint64_t number = 0; number < 3; ++number) {
+    pair.a->post(1, frame_of(number, 1000));
+  }
+  pair.a->flush();
+  PodFrame frame;
+  ASSERT_TRUE(pair.b->next(0, frame));
+  EXPECT_EQ(pair.b->find_lost(), "");
+  pair.a->send_lost("no more", milliseconds(1000));
+  EXPECT_EQ(pair.b->find_lost(), "no more");
+  for (uint64_t number = 1; number < 3; ++number) {
+    ASSERT_TRUE(pair.b->next(0, frame));
+    expect_frame(frame, number, 1000);
+  }
+  ASSERT_TRUE(pair.b->next(0, frame));
+  EXPECT_EQ(frame.kind, TPU_POD_WIRE_LOST);
+  EXPECT_EQ(pair.b->find_lost(), "");
+}
+
+TEST(PodStream, FindsLastWordsInSharedMemory) {
+  const Memory memory(2);
+  find_last_words(shm_pair(memory));
+}
+
+TEST(PodStream, FindsLastWordsInSockets) { find_last_words(socket_pair()); }
+
+// One that does not read cannot hear them; what it finds is that nothing more comes.
+void end_without_room(const Pair& pair) {
+  constexpr uint64_t kFrames = 40;
+  for (uint64_t number = 0; number < kFrames; ++number) {
+    pair.a->post(1, frame_of(number, size_t{1} << 20));
+  }
+  EXPECT_FALSE(pair.a->flush());
+  pair.a->send_lost("no more", milliseconds(20));
+  EXPECT_THROW(
+      {
+        PodFrame frame;
+        for (int turn = 0; turn < 1000; ++turn) {
+          pair.b->wire().look();
+          while (pair.b->next(0, frame)) {
+          }
+          pair.b->wire().wait(milliseconds(5));
+        }
+      },
+      PodLost);
+}
+
+TEST(PodStream, EndsWithoutRoomInSharedMemory) {
+  const Memory memory(2);
+  end_without_room(shm_pair(memory));
+}
+
+TEST(PodStream, EndsWithoutRoomInSockets) { end_without_room(socket_pair()); }
+
 // A process that sleeps is woken by what comes, and finds out that another one was killed.
 TEST(ShmWire, NoticesTheEndOfAProcess) {
   const Memory memory(2);
