@@ -1,9 +1,8 @@
 """Layers under jax.checkpoint that a program writes out: equal bits, and less memory at the peak.
 
-Every network is compiled with and without jax.checkpoint, and run with the happens-before checker, unless the host
-writes memory of the board. Its results must be the same files, its arrays in HBM at most a part of those without, and
-its cycles at most those of another forward pass more. A network in which nothing is computed again costs the same. What
-is offloaded travels beside kernels.
+Every network is compiled with and without jax.checkpoint, and run with the happens-before checker. Its results must be
+the same files, its arrays in HBM at most a part of those without, and its cycles at most those of another forward pass
+more. A network in which nothing is computed again costs the same. What is offloaded travels beside kernels.
 
 Usage: checkpointed_layers_test.py --bin DIR [--only SUBSTRING] [--keep DIR]
 """
@@ -226,12 +225,12 @@ NETWORKS = {
 }
 
 
-def outputs(tools: Path, folder: Path, mode: str, inputs: list[str], check: list[str]) -> tuple[int, int, list[bytes]]:
+def outputs(tools: Path, folder: Path, mode: str, inputs: list[str]) -> tuple[int, int, list[bytes]]:
     """Bytes of arrays in HBM, estimated cycles, and the contents of the result files."""
     exe, out = folder / f"{mode}.tpuexe", folder / mode
     text = subprocess.run([tools / "tpuc", folder / f"{mode}.mlirbc", "-o", exe, "-v", *BOARD], check=True,
                           capture_output=True, text=True).stdout
-    subprocess.run([tools / "tpuboard", "run", exe, *inputs, "--out-dir", out, *check, *BOARD], check=True,
+    subprocess.run([tools / "tpuboard", "run", exe, *inputs, "--out-dir", out, "--check", *BOARD], check=True,
                    capture_output=True, text=True)
     found = re.search(r"HBM (\d+) bytes.*about (\d+) cycles", text)
     files = sorted(out.glob("*.npy"), key=lambda path: int(path.stem))
@@ -260,10 +259,9 @@ def run_case(name: str, tools: Path, folder: Path) -> str | None:
         exported = case_runner.export(function, arguments, donate=network.donated, platform=platform)
         (folder / f"{mode}.mlirbc").write_bytes(exported.mlir_module_serialized)
     inputs = reference.save_inputs(folder, [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)])
-    check = [] if network.offloads else ["--check"]  # the checker does not see what the host writes
     try:
-        kept, before, plain = outputs(tools, folder, "without", inputs, check)
-        peak, cycles, again = outputs(tools, folder, "with", inputs, check)
+        kept, before, plain = outputs(tools, folder, "without", inputs)
+        peak, cycles, again = outputs(tools, folder, "with", inputs)
         wrong = calls_of_transfers(tools, folder) if network.offloads else None
     except subprocess.CalledProcessError as error:
         return f"{error.cmd[0]} exited {error.returncode}: {error.stderr[-400:]}"

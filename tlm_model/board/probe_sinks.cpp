@@ -67,7 +67,7 @@ ProbeSinks::ProbeSinks(const BoardOptions& options, const std::vector<VerilogUni
   xprof_ = make_xprof(sim_);
   record_ = make_record(sim_);
   if (sim_.check) {
-    race_ = std::make_unique<RaceSink>(params_);
+    race_ = std::make_unique<RaceSink>(params_, &programs_);
   }
   if (sim_.op_times) {
     op_times_ = std::make_unique<OpTimesSink>(spec::core_count(params_));

@@ -236,9 +236,8 @@ uint32_t HostDma::run(Context& context) {
   }
   switch (direction(context.start)) {
     case hostdma::kDirFromHost:
-      return run_from_host(context);
     case hostdma::kDirToHost:
-      return run_to_host(context);
+      return run_with_host(context);
     case hostdma::kDirCrc:
       if (space(context.start) == hostdma::kSpaceHbm && !reads_well(context.local, context.bytes)) {
         return hostdma::kErrHbmEcc;
@@ -257,6 +256,33 @@ uint32_t HostDma::run(Context& context) {
     default:
       return hostdma::kErrRange;
   }
+}
+
+uint32_t HostDma::run_with_host(Context& context) {
+  tell_transfer(context, true);
+  const uint32_t error = direction(context.start) == hostdma::kDirFromHost ? run_from_host(context)
+                                                                           : run_to_host(context);
+  tell_transfer(context, false);
+  return error;
+}
+
+// Other contexts move what no program of a core names before it runs, and what it has left.
+void HostDma::tell_transfer(const Context& context, bool begin) const {
+  if (fabric_.probes == nullptr || index_of(context) != hostdma::kCtxSpare ||
+      space(context.start) != hostdma::kSpaceHbm) {
+    return;
+  }
+  fabric_.probes->tell<TransferEvent>(
+      core_bit(core_), ProbeEvent::kTransfer, &ProbeSink::transfer, [&] {
+        return TransferEvent{.cycle = now_cycles(),
+                             .core = core_,
+                             .begin = begin,
+                             .range = {.owner = core_,
+                                       .memory = ProbeMemory::kHbm,
+                                       .low = context.local,
+                                       .bytes = context.bytes,
+                                       .write = direction(context.start) == hostdma::kDirFromHost}};
+      });
 }
 
 // Only entries of rings are checked, or sealed.

@@ -85,6 +85,7 @@ class HostDma : public sc_core::sc_module, public RegisterBlock {
   void start(uint32_t index, uint32_t value);
   bool post(Context& context);
   uint32_t run(Context& context);
+  uint32_t run_with_host(Context& context);
   uint32_t check(const Context& context) const;
   uint32_t index_of(const Context& context) const {
     return static_cast<uint32_t>(&context - contexts_.data());
@@ -95,6 +96,7 @@ class HostDma : public sc_core::sc_module, public RegisterBlock {
   void run_fill(const Context& context);
   void run_d2d(const Context& context);
   void run_d2d_between_boards(const Context& context);
+  void tell_transfer(const Context& context, bool begin) const;
   void tell_ring(const Context& context, bool completion, std::span<const std::byte> entries) const;
   void damage_entry(bool completion, std::span<std::byte> entry);
   void take(const Context& context, std::span<const std::byte> data);

@@ -41,8 +41,9 @@ enum class ProbeEvent : uint8_t {
   kRing,
   kLog,
   kUpset,
+  kTransfer,
 };
-inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kUpset) + 1;
+inline constexpr size_t kProbeEvents = static_cast<size_t>(ProbeEvent::kTransfer) + 1;
 
 // Cores of a board, one bit each; the last one stands for all cores from there on.
 using CoreMask = uint64_t;
@@ -193,6 +194,15 @@ struct FaultEvent {
   uint32_t wanted = 0;
   uint32_t value = 0;
   std::string_view text{};  // for people; may be empty
+};
+
+// The host DMA begins or ends to move bytes between the host and HBM in the context that calls of
+// programs use. Outside of programs the firmware uses it, too.
+struct TransferEvent {
+  uint64_t cycle = 0;
+  uint32_t core = 0;
+  bool begin = false;
+  AccessRange range{};  // written: they come from the host
 };
 
 // Where the control hart of a core stands: between its slices, when it falls asleep, and at each

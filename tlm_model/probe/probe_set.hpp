@@ -36,6 +36,7 @@ class ProbeSink {
   virtual void ring(const RingEvent& /*event*/) {}
   virtual void log(const LogEvent& /*event*/) {}
   virtual void upset(const UpsetEvent& /*event*/) {}
+  virtual void transfer(const TransferEvent& /*event*/) {}
 };
 
 class ProbeSet {

@@ -18,15 +18,17 @@ constexpr size_t kMaxCounts = 8;  // signals that nobody takes, of those that ar
 
 }  // namespace
 
-RaceSink::RaceSink(const spec::BoardParams& board)
+RaceSink::RaceSink(const spec::BoardParams& board, const LaunchPrograms* programs)
     : cores_(static_cast<uint32_t>(spec::core_count(board))),
       semaphore_count_(static_cast<uint32_t>(board.core.semaphores)),
+      programs_(programs),
       semaphores_(size_t{cores_} * semaphore_count_),
       memory_(cores_),
       epoch_(cores_, UINT64_MAX),
-      steps_(cores_) {
-  for (uint32_t unit = 0; unit < kUnits; ++unit) {
-    if (unit == kSequencer || spec::has_queue(board, unit)) {
+      steps_(cores_),
+      calls_(cores_) {
+  for (uint32_t unit = 0; unit < kAllUnits; ++unit) {
+    if (unit >= kSequencer || spec::has_queue(board, unit)) {
       place_[unit] = core_units();
       unit_of_.push_back(unit);
     }
@@ -45,7 +47,8 @@ RaceSink::RaceSink(const spec::BoardParams& board)
 void RaceSink::listen(ProbeSet& probes) {
   probes.add(*this,
              {ProbeEvent::kProgram, ProbeEvent::kIssue, ProbeEvent::kTake, ProbeEvent::kAccess,
-              ProbeEvent::kStart, ProbeEvent::kSignal, ProbeEvent::kDone, ProbeEvent::kFault});
+              ProbeEvent::kStart, ProbeEvent::kSignal, ProbeEvent::kDone, ProbeEvent::kFault,
+              ProbeEvent::kWait, ProbeEvent::kTransfer});
 }
 
 void RaceSink::program(const ProgramEvent& event) {
@@ -53,9 +56,11 @@ void RaceSink::program(const ProgramEvent& event) {
     for (const uint32_t unit : unit_of_) {
       units_[unit_id(event.core, unit)].issued.clear();
     }
+    steps_[event.core].runs = false;
     return;
   }
-  steps_[event.core] = {event.launch, event.step};
+  steps_[event.core] = {event.launch, event.step, true};
+  calls_[event.core].begin(programs_ != nullptr ? programs_->of(event.launch) : nullptr);
   const uint64_t epoch = static_cast<uint64_t>(event.launch) << 32 | event.launch_step;
   if (epoch_[event.core] != epoch) {
     event.gang.for_each([&](uint32_t member) {
@@ -96,6 +101,7 @@ void RaceSink::forget_step(uint32_t core) {
   for (uint32_t i = 0; i < semaphore_count_; ++i) {
     semaphore_of(core, i) = {};
   }
+  calls_[core].forget();
   Memories& memories = memory_[core];
   for (ByteStates& bytes : memories.bytes) {
     bytes.rename([&](ByteStates::State state) {
@@ -190,6 +196,43 @@ void RaceSink::done(const DoneEvent& event) {
   }
 }
 
+// Of the host: its transfers know what the sequencer knows at their call, and what the sequencer
+// does next is behind those that the answer waited for.
+void RaceSink::wait(const WaitEvent& event) {
+  if (event.what != WaitEvent::For::kHost) {
+    return;
+  }
+  const uint32_t core = event.source.core, me = unit_id(core, kSequencer);
+  Clock& clock = units_[me].clock;
+  if (event.begin) {
+    if (calls_[core].call(event.index,
+                          {.pc = event.source.pc, .op_id = event.source.op_id, .clock = clock})) {
+      ++clock[me];
+    }
+  } else if (const Clock* over =
+                 calls_[core].answer(event.index, units_[unit_id(core, kHost)].clock)) {
+    join(clock, *over);
+  }
+}
+
+void RaceSink::transfer(const TransferEvent& event) {
+  if (!event.begin || !steps_[event.core].runs) {
+    return;
+  }
+  const HostTimer timer(HostWork::kChecker);
+  const uint32_t me = unit_id(event.core, kHost), sequencer = unit_id(event.core, kSequencer);
+  Unit& host = units_[me];
+  const HostCallOrder::Call call = calls_[event.core].take({.clock = units_[sequencer].clock});
+  ++units_[sequencer].clock[sequencer];
+  join(host.clock, call.clock);
+  ++host.clock[me];
+  host.history.emplace_back(host.clock[me], Command{call.pc, call.op_id});
+  access_ += 2;
+  drop_unused(memory_[event.core]);
+  note(me, event.range);
+  calls_[event.core].moves(call, host.clock);
+}
+
 void RaceSink::add_signal(const Moment& from, const Clock& clock, const SignalEvent& event) {
   Semaphore& s = semaphore_of(event.to_core, event.semaphore);
   find_other_order(from, clock, event);
@@ -276,7 +319,9 @@ void RaceSink::access(const AccessEvent& event) {
 spec::CommandPlace RaceSink::place_of(const Moment& moment) const {
   const uint32_t local = unit_of_[moment.unit % core_units()];
   spec::CommandPlace place{.core = moment.unit / core_units()};
-  place.unit = local == kSequencer ? "sequencer" : std::string(spec::kQueueNames[local]);
+  place.unit = local == kHost        ? "host"
+               : local == kSequencer ? "sequencer"
+                                     : std::string(spec::kQueueNames[local]);
   const auto& history = units_[moment.unit].history;
   const auto behind =
       std::ranges::upper_bound(history, moment.clock, {}, &std::pair<uint32_t, Command>::first);

@@ -10,8 +10,10 @@
 // that another takes. So are counts that nobody takes, at the end of a program
 // or beyond the range of the semaphore. Credits of remote writes are nothing
 // special: a write into a peer is behind the peer's last use of those bytes, by
-// its signal or by the barrier. Not seen: host transfers and control harts
-// (barriers order them). No SystemC.
+// its signal or by the barrier. What the host reads and writes for a call of a
+// program is behind the call, and before the answer; a transfer beside the
+// program, before the answer to the call that finishes it. Not seen: other host
+// transfers and control harts (barriers order them). No SystemC.
 #pragma once
 
 #include <array>
@@ -23,6 +25,8 @@
 #include <vector>
 
 #include "probe/byte_states.hpp"
+#include "probe/host_call_order.hpp"
+#include "probe/launch_programs.hpp"
 #include "probe/probe_set.hpp"
 #include "tpu/board_report.hpp"
 #include "tpu/spec/board_params.hpp"
@@ -31,13 +35,18 @@ namespace tpu::model {
 
 class RaceSink final : public ProbeSink {
  public:
-  explicit RaceSink(const spec::BoardParams& board);
+  // `programs` say what the calls of launches mean; of a launch that they do not have, each answer
+  // is behind all transfers that have begun. They outlive the sink.
+  explicit RaceSink(const spec::BoardParams& board, const LaunchPrograms* programs = nullptr);
 
   void listen(ProbeSet& probes);
   // The first core of a gang's (launch, step) forgets the orders of the step
   // before, since the barrier has ordered everything.
   void program(const ProgramEvent& event) override;
   void issue(const IssueEvent& event) override;
+  // Only for the host.
+  void wait(const WaitEvent& event) override;
+  void transfer(const TransferEvent& event) override;
   void take(const TakeEvent& event) override;
   void access(const AccessEvent& event) override;
   void start(const StartEvent& event) override;
@@ -56,6 +65,8 @@ class RaceSink final : public ProbeSink {
   static constexpr ByteStates::State kUnwritten = 0;  // first record of each core
   static constexpr ByteStates::State kWritten = 1;    // before this launch or step; second record
   static constexpr uint32_t kSequencer = static_cast<uint32_t>(kSequencerUnit);
+  static constexpr uint32_t kHost = kUnits;  // reads and writes for the calls of a core
+  static constexpr size_t kAllUnits = kHost + 1;
   using Clock = std::vector<uint32_t>;  // by unit of the board
 
   // What is known of bytes. Many bytes share a record: an access decides once
@@ -63,8 +74,8 @@ class RaceSink final : public ProbeSink {
   struct Record {
     bool written = false;  // there is something to read
     uint32_t write_unit = 0;
-    uint32_t write_clock = 0;                   // 0: no write in this step
-    std::array<uint32_t, kUnits> read_clock{};  // by unit of the core
+    uint32_t write_clock = 0;                      // 0: no write in this step
+    std::array<uint32_t, kAllUnits> read_clock{};  // by unit of the core
     // Of the access that looked at it last:
     uint64_t looked = 0;         // number of the access
     bool clean = false;          // it is ordered behind what is known
@@ -164,10 +175,11 @@ class RaceSink final : public ProbeSink {
 
   const uint32_t cores_;
   const uint32_t semaphore_count_;
-  std::vector<uint32_t> unit_of_;         // units that a core of the board has, the sequencer last
-  std::array<uint32_t, kUnits> place_{};  // their places in unit_of_
-  std::vector<Unit> units_;               // by core and unit
-  std::vector<Clock> spare_;              // for their room
+  const LaunchPrograms* const programs_;
+  std::vector<uint32_t> unit_of_;            // units that a core of the board has, the host last
+  std::array<uint32_t, kAllUnits> place_{};  // their places in unit_of_
+  std::vector<Unit> units_;                  // by core and unit
+  std::vector<Clock> spare_;                 // for their room
   std::vector<Semaphore> semaphores_;
   std::vector<Memories> memory_;  // by core
   uint64_t access_ = 0;           // number of the access; reads and writes of a command are two
@@ -175,8 +187,10 @@ class RaceSink final : public ProbeSink {
   struct Step {
     uint32_t launch = 0;
     uint64_t step = 0;  // of the board
+    bool runs = false;
   };
-  std::vector<Step> steps_;  // by core
+  std::vector<Step> steps_;           // by core
+  std::vector<HostCallOrder> calls_;  // by core
   std::vector<spec::CheckFinding> findings_;
   Told told_;
   uint64_t taken_ = 0;  // of them, by take_findings()

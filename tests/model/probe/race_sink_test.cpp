@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "../finding_text.hpp"
 #include "board/board_loader.hpp"
+#include "exe/executable.hpp"
 
 namespace tpu::model {
 namespace {
@@ -287,6 +290,141 @@ TEST_F(RaceSinkTest, TheEndOfAProgramDropsWhatIsQueued) {
   access(sequencer, 0, 4, true);
   write(Queue::kVpu, 0, 64);  // issued behind that store
   EXPECT_THAT(texts_of(sink.findings()), IsEmpty());
+}
+
+// Calls of the host: 0 sends, 1 receives, both beside the program on channel 7; 2 finishes them; 3
+// receives while the core waits; 4 has no bytes; 5 finishes another channel.
+class HostCalls : public RaceSinkTest {
+ protected:
+  HostCalls() {
+    auto known = std::make_shared<exe::ExecutableT>();
+    for (const auto stage :
+         {exe::HostStage::start, exe::HostStage::start, exe::HostStage::finish,
+          exe::HostStage::whole, exe::HostStage::start, exe::HostStage::finish}) {
+      auto call = std::make_unique<exe::HostCallT>();
+      call->stage = stage;
+      call->channel = 7;
+      call->dims = {16};
+      known->host_calls.push_back(std::move(call));
+    }
+    known->host_calls[4]->dims = {0};
+    known->host_calls[5]->channel = 8;
+    programs.name(1, std::move(known));
+    checker.listen(heard);
+    begin_launch(1);
+  }
+
+  void begin_launch(uint32_t launch) {
+    const AccessRange fresh{.memory = ProbeMemory::kHbm, .bytes = 64};
+    checker.program(
+        {.gang = spec::CoreSet(1), .launch = launch, .begin = true, .fresh = std::span(&fresh, 1)});
+  }
+  void call(uint32_t number, bool begin) {
+    heard.tell<WaitEvent>(kAllCores, ProbeEvent::kWait, &ProbeSink::wait, [&] {
+      return WaitEvent{.source = {.unit = static_cast<uint32_t>(kSequencerUnit), .pc = number},
+                       .what = WaitEvent::For::kHost,
+                       .index = number,
+                       .begin = begin};
+    });
+  }
+  // The core comes to a call that is answered immediately.
+  void call(uint32_t number) {
+    call(number, true);
+    call(number, false);
+  }
+  void transfer(bool write) {
+    heard.tell<TransferEvent>(kAllCores, ProbeEvent::kTransfer, &ProbeSink::transfer, [&] {
+      return TransferEvent{.begin = true,
+                           .range = {.memory = ProbeMemory::kHbm, .bytes = 64, .write = write}};
+    });
+  }
+  void use(Queue queue, bool write) {
+    const ProbeSource source{
+        .unit = static_cast<uint32_t>(queue), .sequence = ++sequence, .pc = 90};
+    const AccessRange range{.memory = ProbeMemory::kHbm, .bytes = 64, .write = write};
+    const std::function<void(const RangeVisitor&)> walk = [&](const RangeVisitor& visit) {
+      visit(range);
+    };
+    checker.issue({.source = source});
+    checker.access({.cycle = 0, .source = source, .extents = std::span(&range, 1), .walk = walk});
+    checker.start({.source = source});
+  }
+
+  LaunchPrograms programs;
+  ProbeSet heard;
+  RaceSink checker{spec::load_board("v2_8", {}), &programs};
+};
+
+TEST_F(HostCalls, WhatTheHostWritesIsWrittenOnceTheCallIsFinished) {
+  call(1);
+  transfer(true);
+  call(2);
+  use(Queue::kDmaIn, false);
+  EXPECT_THAT(texts_of(checker.findings()), IsEmpty());
+}
+
+TEST_F(HostCalls, AReaderThatDoesNotWaitForTheFinishIsToldWhoeverCameFirst) {
+  call(1);
+  transfer(true);
+  call(5);  // of another channel
+  use(Queue::kDmaIn, false);
+  EXPECT_THAT(texts_of(checker.findings()),
+              ElementsAre("core 0 dma_in (word 90, op 0) reads, without waiting for it, what is "
+                          "written by core 0 host (word 1, op 0): bytes 0..63 of HBM of core 0"));
+}
+
+TEST_F(HostCalls, ATransferKnowsWhatTheCallThatStartsItKnowsAndNoMore) {
+  call(0);
+  use(Queue::kVpu, true);  // the transfer waits for another one meanwhile
+  call(4);
+  transfer(false);
+  EXPECT_THAT(texts_of(checker.findings()),
+              ElementsAre("core 0 host (word 0, op 0) reads, without waiting for it, what is "
+                          "written by core 0 vpu (word 90, op 0): bytes 0..63 of HBM of core 0"));
+}
+
+TEST_F(HostCalls, WhatAnEarlierTransferBringsALaterOneMayTake) {
+  call(1);
+  call(0);
+  transfer(true);
+  transfer(false);
+  EXPECT_THAT(texts_of(checker.findings()), IsEmpty());
+}
+
+TEST_F(HostCalls, ACallThatTheCoreWaitsForIsBehindWhatItKnowsAndBeforeTheRest) {
+  call(3, true);
+  transfer(true);
+  call(3, false);
+  use(Queue::kDmaIn, false);
+  call(3);  // another partition's bytes go to the host: none of this core
+  call(0);
+  transfer(false);
+  EXPECT_THAT(texts_of(checker.findings()), IsEmpty());
+}
+
+TEST_F(HostCalls, NothingWasWrittenThatTheHostReads) {
+  call(0);
+  transfer(false);
+  EXPECT_THAT(texts_of(checker.findings()),
+              ElementsAre(HasSubstr("core 0 host (word 0, op 0) reads bytes that nothing has "
+                                    "written: bytes 0..63 of HBM of core 0")));
+}
+
+TEST_F(HostCalls, OfUnknownLaunchesEveryAnswerIsBehindWhatHasBegun) {
+  begin_launch(2);
+  call(0);
+  transfer(true);
+  call(1);
+  use(Queue::kDmaIn, false);
+  EXPECT_THAT(texts_of(checker.findings()), IsEmpty());
+}
+
+TEST_F(HostCalls, CopiesBetweenLaunchesAreNone) {
+  checker.program({.gang = spec::CoreSet(1), .launch = 1, .begin = false});
+  transfer(true);
+  begin_launch(3);
+  use(Queue::kDmaIn, false);
+  EXPECT_EQ(checker.count(), 1u);
 }
 
 }  // namespace
