@@ -217,6 +217,33 @@ void count_exchanges(const spec::RecordedCore& core, const Moments& moments, Ste
   }
 }
 
+// Transfers with the host, and what runs beside them.
+HostAccount count_host(const spec::RecordedCore& core, const Moments& moments) {
+  HostAccount host;
+  uint32_t computing = 0, copying = 0;  // commands in progress
+  auto moment = moments.begin();
+  for (const spec::HostTransfer& transfer : core.host) {
+    (transfer.to_host != 0 ? host.to_host_bytes : host.from_host_bytes) += transfer.bytes;
+    host.busy += transfer.end - transfer.begin;
+    uint64_t since = transfer.begin;
+    const auto count_until = [&](uint64_t cycle) {
+      const uint64_t cycles = cycle - std::min(cycle, since);
+      host.hidden += computing > 0 ? cycles : 0;
+      host.beside += computing == 0 && copying > 0 ? cycles : 0;
+      since = std::max(since, cycle);
+    };
+    for (; moment != moments.end() && moment->cycle < transfer.end; ++moment) {
+      if (moment->what() != Moment::What::kFlowEnd) {
+        count_until(moment->cycle);
+        const uint32_t change = moment->what() == Moment::What::kStart ? 1 : -1;
+        (computes(core.commands[moment->command()]) ? computing : copying) += change;
+      }
+    }
+    count_until(transfer.end);
+  }
+  return host;
+}
+
 using LinkBytes = std::map<spec::Links::Hop, uint64_t>;
 
 LinkBytes count_links(const spec::RecordedCore& core, const spec::Links& links) {
@@ -272,6 +299,7 @@ StepAccount account(const spec::StepRecord& record, unsigned threads) {
     count_work(core, moments, static_cast<uint32_t>(board.board.cores_per_chip), parts[i].cores[i],
                parts[i]);
     count_exchanges(core, moments, parts[i]);
+    parts[i].cores[i].host = count_host(core, moments);
     link_bytes[i] = count_links(core, links);
   });
   LinkBytes bytes;

@@ -62,12 +62,21 @@ struct Gap {
   uint32_t ender = kEnd;  // the command that starts then
 };
 
+/// Transfers between HBM and the host, for calls of the program. `busy`: cycles with one in
+/// progress; `hidden`: those of them in which an engine computes, `beside`: those of the others in
+/// which the core copies.
+struct HostAccount {
+  uint64_t to_host_bytes = 0, from_host_bytes = 0;
+  uint64_t busy = 0, hidden = 0, beside = 0;
+};
+
 struct CoreAccount {
   KindCycles cycles{};
   std::vector<Gap> gaps{};                         // whose causes are to be found
   std::array<uint64_t, spec::kQueueCount> busy{};  // by queue
   uint64_t flops = 0;
   uint64_t hbm_bytes = 0;  // of its own commands
+  HostAccount host{};
 };
 
 /// A link or port, and what passed it.

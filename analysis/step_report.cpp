@@ -91,6 +91,7 @@ class Report {
     json["links"] = links();
     json["ops"] = ops();
     json["exchanges"] = exchanges();
+    json["host_transfers"] = host_transfers();
     json["roofline"] = {{"peak_flops", most_flops() * clock()},
                         {"hbm_bytes", most_hbm() * clock()}};
     json["memory"] = memory();
@@ -291,6 +292,28 @@ class Report {
       }
     }
     return json;
+  }
+
+  // Between HBM and the host. Null: the step has none.
+  Json host_transfers() const {
+    HostAccount all;
+    for (const CoreAccount& core : account_.cores) {
+      all.to_host_bytes += core.host.to_host_bytes;
+      all.from_host_bytes += core.host.from_host_bytes;
+      all.busy += core.host.busy;
+      all.hidden += core.host.hidden;
+      all.beside += core.host.beside;
+    }
+    if (all.busy == 0) {
+      return nullptr;
+    }
+    const auto average = [&](uint64_t sum) { return static_cast<double>(sum) / cores_; };
+    return {{"to_host_bytes", average(all.to_host_bytes)},
+            {"from_host_bytes", average(all.from_host_bytes)},
+            {"cycles", average(all.busy)},
+            {"hidden", average(all.hidden)},
+            {"beside_transfers", average(all.beside)},
+            {"exposed", average(all.busy - all.hidden - all.beside)}};
   }
 
   // The most of each stretch, so that no peak is lost.

@@ -135,6 +135,15 @@ void report(const ReportArguments& arguments) {
                                                 figures["retimed"]["error"].get<double>() * 100);
   spec::print("{}: step {}, {} cycles, {:.3f} us; {}\n", record.program, record.step,
               figures["cycles"].get<uint64_t>(), figures["seconds"].get<double>() * 1e6, retimed);
+  if (const auto& host = figures["host_transfers"]; !host.is_null()) {
+    const auto share = [&](const char* part) {
+      return 100 * host[part].get<double>() / host["cycles"].get<double>();
+    };
+    spec::print(
+        "  transfers with the host: {:.0f} cycles of a core, {:.1f} % beside compute, {:.1f} % "
+        "beside other transfers\n",
+        host["cycles"].get<double>(), share("hidden"), share("beside_transfers"));
+  }
   for (const auto& change : figures["changes"]) {
     const auto cycles = change["cycles_without"].get<double>();
     spec::print("  {:>6.2f} % shorter without: {}{}{}\n",

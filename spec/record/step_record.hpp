@@ -67,13 +67,21 @@ struct SequencerItem {
   Kind kind = Kind::kIssue;
 };
 
+/// Between HBM and the host, for a call of the program.
+struct HostTransfer {
+  uint64_t begin = 0, end = 0;
+  uint64_t bytes = 0;
+  uint64_t to_host = 0;  // or from it
+};
+
 struct RecordedCore {
   uint32_t core = 0;
   uint64_t begin = 0, end = 0;  // of its step
   std::vector<RecordedCommand> commands{};
   std::vector<SequencerItem> items{};
+  std::vector<HostTransfer> host{};  // one after the other
 
-  void visit_state(Archive& archive) { archive(core, begin, end, commands, items); }
+  void visit_state(Archive& archive) { archive(core, begin, end, commands, items, host); }
 };
 
 struct RecordedOp {

@@ -29,6 +29,7 @@ class CoreCheck {
       command(i);
     }
     items();
+    host();
   }
 
  private:
@@ -74,6 +75,16 @@ class CoreCheck {
     }
     if (core_.items.empty() || issued != core_.commands.size()) {
       refuse(core_.core, "its sequencer did not issue all of its commands");
+    }
+  }
+
+  void host() const {
+    uint64_t before = core_.begin;
+    for (const HostTransfer& transfer : core_.host) {
+      if (transfer.begin < before || transfer.end < transfer.begin || transfer.end > core_.end) {
+        refuse(core_.core, "a transfer with the host has an invalid time");
+      }
+      before = transfer.end;
     }
   }
 

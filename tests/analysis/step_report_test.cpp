@@ -225,6 +225,34 @@ TEST_F(StepReport, ExchangesAreInTheReport) {
   EXPECT_GT(exchanges[0]["cycles"].get<double>(), 0);
 }
 
+TEST_F(StepReport, TransfersWithTheHostSayWhatRunsBesideThem) {
+  EXPECT_TRUE(step_report(record_, 0, 1)["host_transfers"].is_null());
+  constexpr uint64_t kBeside = 3000, kAlone = 700;
+  spec::RecordedCore& core = record_.cores[0];
+  ASSERT_EQ(core.commands[1].queue, static_cast<uint8_t>(spec::Queue::kMxu0));
+  const uint64_t computed = core.commands[1].done;
+  core.end = std::max(core.end, computed + kAlone);
+  core.host = {{computed - kBeside, computed - kBeside / 3, 4096, 1},
+               {computed - kBeside / 3, computed + kAlone, 512, 0}};
+  const HostAccount host = account(record_, 1).cores[0].host;
+  EXPECT_EQ(host.to_host_bytes, 4096u);
+  EXPECT_EQ(host.from_host_bytes, 512u);
+  EXPECT_EQ(host.busy, kBeside + kAlone);
+  EXPECT_EQ(host.hidden, kBeside);
+  EXPECT_EQ(host.beside, 0u);
+}
+
+TEST_F(StepReport, TransfersWithTheHostBesideCopiesAreNotHidden) {
+  spec::RecordedCore& core = record_.cores[0];
+  const spec::RecordedCommand& copy = core.commands[0];
+  ASSERT_TRUE(copy.transfers());
+  core.host = {{copy.start, copy.done, 64, 0}};
+  const HostAccount host = account(record_, 1).cores[0].host;
+  EXPECT_EQ(host.busy, copy.done - copy.start);
+  EXPECT_EQ(host.hidden, 0u);
+  EXPECT_EQ(host.beside, host.busy);
+}
+
 TEST_F(StepReport, TheCriticalPathIsTheWholeStep) {
   const auto path = critical_path(record_, retime(record_, no_change(record_)));
   uint64_t at = record_.begin();

@@ -361,6 +361,19 @@ void RecordSink::done(const DoneEvent& event) {
   }
 }
 
+void RecordSink::transfer(const TransferEvent& event) {
+  Core& core = cores_.at(event.core);
+  if (!core.in_step) {
+    return;
+  }
+  if (event.begin) {
+    core.record.host.push_back({event.cycle, event.cycle, event.range.bytes,
+                                event.range.write ? uint64_t{0} : uint64_t{1}});
+  } else if (!core.record.host.empty()) {
+    core.record.host.back().end = event.cycle;
+  }
+}
+
 std::string RecordSink::take() {
   if (!kept_) {
     return {};

@@ -32,9 +32,10 @@ class RecordSink final : public ProbeSink {
              const LaunchPrograms& programs);
 
   void listen(ProbeSet& probes) {
-    probes.add(*this, {ProbeEvent::kProgram, ProbeEvent::kIssue, ProbeEvent::kWait,
-                       ProbeEvent::kTake, ProbeEvent::kAccess, ProbeEvent::kFlow,
-                       ProbeEvent::kStart, ProbeEvent::kSignal, ProbeEvent::kDone});
+    probes.add(*this,
+               {ProbeEvent::kProgram, ProbeEvent::kIssue, ProbeEvent::kWait, ProbeEvent::kTake,
+                ProbeEvent::kAccess, ProbeEvent::kFlow, ProbeEvent::kStart, ProbeEvent::kSignal,
+                ProbeEvent::kDone, ProbeEvent::kTransfer});
   }
   void program(const ProgramEvent& event) override;
   void issue(const IssueEvent& event) override;
@@ -45,6 +46,7 @@ class RecordSink final : public ProbeSink {
   void start(const StartEvent& event) override;
   void signal(const SignalEvent& event) override;
   void done(const DoneEvent& event) override;
+  void transfer(const TransferEvent& event) override;
 
   // The record, once all cores of the gang have ended the step as they should; forgets it. Empty
   // before.

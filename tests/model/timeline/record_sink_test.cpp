@@ -103,6 +103,36 @@ TEST_F(Record, HoldsTheCommandsOfItsStepAlone) {
   EXPECT_EQ(sink_.take(), "");
 }
 
+TEST_F(Record, HoldsTransfersWithTheHost) {
+  const auto transfer = [&](uint64_t cycle, bool begin, bool write, uint32_t core = 2) {
+    sink_.transfer(
+        {.cycle = cycle,
+         .core = core,
+         .begin = begin,
+         .range = {.owner = core, .memory = ProbeMemory::kHbm, .bytes = 640, .write = write}});
+  };
+  transfer(90, true, true);  // before the step
+  transfer(95, false, true);
+  step(true, 100);
+  transfer(110, true, false);
+  transfer(115, true, true, 3);  // of a core that is not in it
+  transfer(130, false, false);
+  transfer(140, true, true);
+  transfer(170, false, true);
+  step(false, 200);
+  const spec::StepRecord record = take();
+  ASSERT_THAT(record.cores, SizeIs(1));
+  const std::vector<spec::HostTransfer>& host = record.cores[0].host;
+  ASSERT_THAT(host, SizeIs(2));
+  EXPECT_EQ(host[0].begin, 110u);
+  EXPECT_EQ(host[0].end, 130u);
+  EXPECT_EQ(host[0].bytes, 640u);
+  EXPECT_EQ(host[0].to_host, 1u);
+  EXPECT_EQ(host[1].begin, 140u);
+  EXPECT_EQ(host[1].end, 170u);
+  EXPECT_EQ(host[1].to_host, 0u);
+}
+
 TEST_F(Record, HoldsTheArraysOfThePeak) {
   auto program = std::make_shared<exe::ExecutableT>();
   const auto add = [&](uint32_t from, uint32_t to, uint64_t bytes, std::vector<int64_t> dims) {

@@ -48,6 +48,7 @@ StepRecord small_record() {
   core.items = {{104, 104, 0, 0, Kind::kIssue},
                 {108, 108, 1, 0, Kind::kIssue},
                 {109, 400, 0, 0, Kind::kHalt}};
+  core.host = {{120, 300, 64, 1}};
   record.cores.push_back(core);
   record.vmem = {{104, 4096}, {251, 0}};
   record.argument_bytes = 4096;
@@ -122,6 +123,9 @@ TEST(StepRecord, RefusesWhatNoBoardMakes) {
   refused([](StepRecord& r) { r.cores[0].items[1].index = 0; }, "sequencer");
   refused([](StepRecord& r) { r.cores[0].items.pop_back(); }, "sequencer");
   refused([](StepRecord& r) { r.cores[0].items[2].went = 50; }, "sequencer");
+  refused([](StepRecord& r) { r.cores[0].host[0].end = 119; }, "transfer with the host");
+  refused([](StepRecord& r) { r.cores[0].host[0].end = 401; }, "transfer with the host");
+  refused([](StepRecord& r) { r.cores[0].host.push_back({299, 300, 4, 0}); }, "transfer with the");
   refused([](StepRecord& r) { r.board[0] = "board.legs=4"; }, "board");
 }
 
