@@ -36,4 +36,14 @@ bool Devices::any_held() const {
   return std::any_of(all_.begin(), all_.end(), [](const Device& device) { return device.held; });
 }
 
+bool Devices::partly_failed() const {
+  const auto failed = [](uint16_t status) {
+    return status != kStatusOpen && status != TPU_STATUS_OK;
+  };
+  return std::any_of(all_.begin(), all_.end(), [&](const Device& device) TPU_REQUIRES(board_lock) {
+    const Operation* launch = device.first_launch();
+    return launch != nullptr && std::any_of(launch->status.begin(), launch->status.end(), failed);
+  });
+}
+
 }  // namespace tpu::driver

@@ -56,6 +56,8 @@ class Devices {
   bool waits_its_turn(const Operation& launch) const TPU_REQUIRES(board_lock);
   /// A core waits for RESUME.
   bool any_held() const TPU_REQUIRES(board_lock);
+  /// A launch that has failed on one core, or was flushed there, is open on another one.
+  bool partly_failed() const TPU_REQUIRES(board_lock);
 
  private:
   std::vector<Device> all_;

@@ -20,7 +20,9 @@ constexpr int kMaxResumePolls = 20000;
 
 }  // namespace
 
-// Lets time pass until every held core has reported all that was queued on it.
+// Lets time pass until every held core has reported all that was queued on it, and all cores of a
+// launch that failed on one of them: what was flushed behind a launch may not be sent again before
+// it, since it would read what was there before.
 void Recovery::collect_held() {
   const auto open_on_held = [&]() TPU_REQUIRES(board_lock) {
     return std::any_of(devices_.begin(), devices_.end(),
@@ -28,7 +30,7 @@ void Recovery::collect_held() {
                          return device.held && device.ring.open() > 0;
                        });
   };
-  while (!health_.broken() && open_on_held()) {
+  while (!health_.broken() && (open_on_held() || devices_.partly_failed())) {
     const bool moving = hooks_.run();
     if (completions_.drain()) {
       stalls_ = 0;

@@ -78,6 +78,27 @@ TEST_F(RecoveryTest, WhatWasFlushedIsSentAgainInTheOldOrderWithTheNextEpoch) {
   EXPECT_EQ(recovery.recoveries(), 1u) << "there is nothing to recover";
 }
 
+// Else a read of its results would come back with what was there before.
+TEST_F(RecoveryTest, WhatWasFlushedBehindALaunchWaitsForAllOfItsCores) {
+  const auto launch = gang();
+  const auto behind = fill(0);
+  fail(0, TPU_STATUS_FLUSHED);
+  report(0, TPU_STATUS_FLUSHED);
+  int runs = 0;
+  run = [&] {  // core 1 hears of it later
+    if (++runs == 2) {
+      fail(1, TPU_STATUS_FLUSHED);
+    }
+    return true;
+  };
+  recovery.recover();
+  EXPECT_EQ(runs, 2);
+  ASSERT_EQ(cores.devices[0].ring.open(), 2u);
+  EXPECT_EQ(cores.oldest(0)->op, launch);
+  report(0);
+  EXPECT_EQ(cores.oldest(0)->op, behind);
+}
+
 TEST_F(RecoveryTest, ALaunchThatIsFlushedAgainAndAgainFails) {
   const auto launch = gang();
   for (int i = 0; i < 5; ++i) {
