@@ -10,6 +10,7 @@
 #include "src/board/board_impl.hpp"
 #include "src/handles/access.hpp"
 #include "tpu/buffer.hpp"
+#include "tpu/replicas_differ.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -158,11 +159,12 @@ void read_checked(const Array& array, const std::vector<Box>& boxes, const Windo
     reads.wait();
     for (const auto& [p, first, bytes] : replicas) {
       if (const auto place = boxes[p].first_difference(window.bytes, bytes, first, window.first)) {
-        throw Error(
-            ErrorCode::kInternal,
+        const int device = array.parts()[p].device();
+        throw ReplicasDiffer(
             fmt::format("{} differs between cores {} and {} at element [{}]: {} and {}", what,
-                        array.parts()[first_with_box(array, p)].device(), array.parts()[p].device(),
-                        fmt::join(place->index, ","), place->left, place->right));
+                        array.parts()[first_with_box(array, p)].device(), device,
+                        fmt::join(place->index, ","), place->left, place->right),
+            {.device = device, .op = {}, .source = {}});
       }
     }
     for (Replica& replica : replicas) {

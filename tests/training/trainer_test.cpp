@@ -349,6 +349,55 @@ TEST_F(TrainerTest, AReplicaThatDiffersIsFoundWithinSomeCheckpoints) {
   EXPECT_THROW(trainer.checkpoint(), Error);  // at the end all are compared
 }
 
+// The copy of core 5 is another one behind step 3, once: the run with replay has the bits of the
+// one without the fault.
+TEST_F(TrainerTest, ComparedReplicasAreNamedAndTheRunGoesBack) {
+  const auto run = [&](int wrong_launch, std::vector<std::string>& said) {
+    train_launches_ = 0;
+    Trainer trainer(board_, config_, train_program(), eval_program());
+    null_->executor = [this, wrong_launch](NullLaunch& launch) {
+      const auto fault = execute(launch);
+      if (train_launches_ == wrong_launch) {
+        put_number(launch.parts[5], 0, 1e6f);
+      }
+      return fault;
+    };
+    TrainHooks with = hooks();
+    with.replayed = [&](const Error& why, int64_t to) {
+      EXPECT_EQ(why.code(), ErrorCode::kDataLoss);
+      EXPECT_EQ(why.place().device, 5);
+      said.push_back(std::to_string(to) + ": " + why.message());
+    };
+    try {
+      EXPECT_TRUE(trainer.train({.max_steps = 8, .checkpoint_every = 2}, with));
+      return outcome(trainer);
+    } catch (const Error& error) {
+      said.push_back(error.message());
+      return std::string();
+    }
+  };
+  std::vector<std::string> said;
+  const std::string clean = run(0, said);
+  EXPECT_TRUE(said.empty());
+  config_.faults.compare_replicas = 1;
+  EXPECT_EQ(run(0, said), clean);
+  EXPECT_TRUE(said.empty());
+  EXPECT_EQ(run(3, said), "");
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_THAT(said[0], HasSubstr("run.compare_replicas: behind step 3, state leaf 0"));
+  EXPECT_THAT(said[0], HasSubstr("differs between cores 0 and 5 at element []"));
+  config_.faults.replay = true;
+  said.clear();
+  EXPECT_EQ(run(3, said), clean);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_THAT(said[0], HasSubstr("2: run.compare_replicas: behind step 3, state leaf 0"));
+  config_.steps_per_execution = 4;
+  config_.faults.compare_replicas = 3;
+  said.clear();
+  EXPECT_EQ(run(0, said), clean);
+  EXPECT_TRUE(said.empty());
+}
+
 TEST_F(TrainerTest, TheStateIsOnTheBoardBeforeTheTimeOfStepsBegins) {
   const Trainer trainer(board_, config_, train_program(), eval_program());
   const uint64_t now = board_.now();

@@ -283,6 +283,7 @@ FaultRules fault_rules(Section& run) {
                        run.where("max_replays")));
   }
   rules.max_replays = run.number("max_replays", false, {1}, rules.max_replays);
+  rules.compare_replicas = run.number("compare_replicas", false, {0}, 0);
   return rules;
 }
 

@@ -79,6 +79,13 @@ struct CheckpointRules {
 struct FaultRules {
   bool replay = false;      ///< it goes on at the last checkpoint, kept in memory; else it ends
   int64_t max_replays = 3;  ///< of a run
+  /// Steps after which all copies of the state are compared, again and again; 0: never on the way.
+  int64_t compare_replicas = 0;
+
+  /// Whether they are compared behind step `step` of `steps`: also behind the last one.
+  bool compares_after(int64_t step, int64_t steps) const {
+    return compare_replicas > 0 && (step % compare_replicas == 0 || step == steps);
+  }
 };
 
 struct TrainConfig {

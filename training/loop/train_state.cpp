@@ -13,6 +13,8 @@
 #include "format/digest.hpp"
 #include "loop/initial_state.hpp"
 #include "terminal/printable_text.hpp"
+#include "tpu/error.hpp"
+#include "tpu/replicas_differ.hpp"
 
 namespace tpu::training {
 
@@ -20,6 +22,28 @@ using driver::Array;
 using driver::HostArray;
 using driver::HostView;
 using driver::ParameterInfo;
+namespace {
+
+// Of all of it or of some boxes.
+bool has_copies(const Array& array) {
+  uint64_t bytes = 0;
+  for (const driver::Buffer& part : array.parts()) {
+    bytes += part.bytes();
+  }
+  return bytes > driver::byte_count(array.dtype(), array.shape());
+}
+
+// Copies that differ are contents that were lost: the driver and the program are not wrong.
+template <typename Read>
+auto compared(const Read& read) {
+  try {
+    return read();
+  } catch (const driver::ReplicasDiffer& differ) {
+    throw driver::Error(driver::ErrorCode::kDataLoss, differ.message(), differ.place());
+  }
+}
+
+}  // namespace
 
 TrainState::TrainState(const TrainConfig& config, driver::Executable program, Signature signature,
                        bool has_data)
@@ -97,14 +121,34 @@ void TrainState::take_over(driver::RunResult& result) {
   }
 }
 
-// With one replica: a second copy comes to the host, not all of them.
-HostArray TrainState::leaf_on_host(size_t leaf, Replicas compared) const {
-  const Array& array = arrays_[leaf];
-  const std::string what = fmt::format("state leaf {}", leaf);
-  if (!has_data_) {
-    return array.to_host();
+// As errors name it.
+std::string TrainState::called(size_t leaf) const {
+  const std::string& name = program_.arguments()[argument(leaf)].name;
+  return name.empty() ? fmt::format("state leaf {}", leaf)
+                      : fmt::format("state leaf {} ({})", leaf, name);
+}
+
+bool TrainState::has_replicas() const { return std::ranges::any_of(arrays_, has_copies); }
+
+void TrainState::compare_replicas(int64_t step) const {
+  const std::string front = fmt::format("run.compare_replicas: behind step {}, ", step);
+  for (size_t i = 0; i < arrays_.size(); ++i) {
+    if (has_copies(arrays_[i])) {
+      compared(
+          [&] { arrays_[i].read_pieces([](std::span<const std::byte>) {}, front + called(i)); });
+    }
   }
-  if (compared == Replicas::kAll || !array.layout().replicated || array.parts().size() < 2) {
+}
+
+HostArray TrainState::leaf_on_host(size_t leaf, Replicas of) const {
+  return has_data_ ? compared([&] { return checked_leaf(leaf, of); }) : arrays_[leaf].to_host();
+}
+
+// With one replica: a second copy comes to the host, not all of them.
+HostArray TrainState::checked_leaf(size_t leaf, Replicas of) const {
+  const Array& array = arrays_[leaf];
+  const std::string what = called(leaf);
+  if (of == Replicas::kAll || !array.layout().replicated || array.parts().size() < 2) {
     return array.to_host_checked(what);
   }
   HostArray value = array.to_host();
@@ -117,8 +161,10 @@ std::string TrainState::digest() const {
   driver::Digest digest(driver::Digest::Zeros::kCounted);
   for (size_t i = 0; i < arrays_.size(); ++i) {
     digest.begin(arrays_[i].dtype(), arrays_[i].shape());
-    arrays_[i].read_pieces([&](std::span<const std::byte> piece) { digest.add_bytes(piece); },
-                           has_data_ ? fmt::format("state leaf {}", i) : std::string());
+    compared([&] {
+      arrays_[i].read_pieces([&](std::span<const std::byte> piece) { digest.add_bytes(piece); },
+                             has_data_ ? called(i) : std::string());
+    });
   }
   return digest.finish();
 }

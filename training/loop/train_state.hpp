@@ -45,14 +45,21 @@ class TrainState {
 
   /// Of all of it, which passes through the host in pieces (checkpoint.hpp, state_digest()).
   std::string digest() const;
-  /// All of it on the host, compared over the cores when the board computes.
+  /// Whether a leaf has copies on several cores.
+  bool has_replicas() const;
+  /// Compares all copies of all leaves behind step `step`; they pass through the host in pieces.
+  /// Throws DataLoss that names the leaf, the cores and the element of the first difference.
+  void compare_replicas(int64_t step) const;
+  /// All of it on the host, compared over the cores when the board computes; as compare_replicas().
   std::vector<driver::HostArray> to_host(Replicas compared);
 
  private:
   size_t argument(size_t leaf) const { return *signature_.argument({Role::kState, leaf}); }
   void put_described();
-  driver::HostArray leaf_on_host(size_t leaf, Replicas compared) const;
+  driver::HostArray leaf_on_host(size_t leaf, Replicas of) const;
+  driver::HostArray checked_leaf(size_t leaf, Replicas of) const;
   void wait() const;
+  std::string called(size_t leaf) const;
 
   const TrainConfig& config_;
   const driver::Executable program_;

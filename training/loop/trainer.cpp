@@ -136,6 +136,12 @@ Trainer::Trainer(const Board& board, const TrainConfig& config, Executable train
                        config.batch));
   }
   restart(from);
+  if (config.faults.compare_replicas > 0 && has_data_ && !state_.has_replicas()) {
+    refuse(
+        fmt::format("run.compare_replicas: no state leaf of {} has copies on several cores to "
+                    "compare; leave it out",
+                    train_.name()));
+  }
 }
 
 void Trainer::restart(const Checkpoint* from) {
@@ -252,6 +258,13 @@ bool Trainer::run_steps(const Progress& at, int64_t last, const TrainLimits& lim
       submit_steps(steps_of_launch(last, limits), at, limits, hooks);
     } else {
       submit(at, limits, hooks);
+    }
+    if (has_data_ && config_.faults.compares_after(submitted_, at.steps)) {
+      take_losses(at, hooks);
+      window_.close();  // no time of steps, as that of a checkpoint
+      state_.compare_replicas(submitted_);
+      window_.open();
+      last_loss_ = std::chrono::steady_clock::now();
     }
     if (checkpoint_due(limits) && submitted_ < at.steps && (hooks.save || replays_.wanted())) {
       take_losses(at, hooks);
@@ -384,7 +397,8 @@ Checkpoint Trainer::checkpoint(Replicas compared) {
     }
   }
   made.losses = losses_;
-  made.leaves = state(compared);
+  // A run goes back to it: then no copy may differ unseen.
+  made.leaves = state(config_.faults.compare_replicas > 0 ? Replicas::kAll : compared);
   replays_.keep(made);
   return made;
 }

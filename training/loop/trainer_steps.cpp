@@ -64,11 +64,13 @@ void Trainer::submit_steps(int64_t steps, const Progress& at, const TrainLimits&
   }
 }
 
-// The next launch ends with the epoch, and where a checkpoint is due.
+// The next launch ends with the epoch, and where a checkpoint or a comparison is due.
 int64_t Trainer::steps_of_launch(int64_t last, const TrainLimits& limits) const {
   int64_t steps = std::min(config_.steps_per_execution, last - submitted_);
-  if (limits.checkpoint_every > 0) {
-    steps = std::min(steps, limits.checkpoint_every - submitted_ % limits.checkpoint_every);
+  for (const int64_t every : {limits.checkpoint_every, config_.faults.compare_replicas}) {
+    if (every > 0) {
+      steps = std::min(steps, every - submitted_ % every);
+    }
   }
   return steps;
 }
