@@ -11,6 +11,7 @@
 
 #include "format/npy.hpp"
 #include "loop/initial_state.hpp"
+#include "loop/replays.hpp"
 #include "tests/driver/null_board.hpp"
 #include "tests/driver/program_builder.hpp"
 #include "transport/null/null_transport.hpp"
@@ -396,6 +397,25 @@ TEST_F(TrainerTest, ComparedReplicasAreNamedAndTheRunGoesBack) {
   said.clear();
   EXPECT_EQ(run(0, said), clean);
   EXPECT_TRUE(said.empty());
+}
+
+// The memory of the host, too, may be damaged: a run does not go back to that.
+TEST_F(TrainerTest, ADamagedCheckpointInMemoryIsNotUsed) {
+  training::Replays replays({.replay = true}, nullptr);
+  EXPECT_EQ(replays.undamaged(), nullptr);
+  Checkpoint made;
+  made.step = 6;
+  made.leaves = {counting(DType::kF32, {4})};
+  replays.keep(made);
+  ASSERT_NE(replays.undamaged(), nullptr);
+  const_cast<Checkpoint*>(replays.kept())->leaves[0].bytes[5] ^= std::byte{1};
+  try {
+    replays.undamaged();
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
+    EXPECT_THAT(error.message(), HasSubstr("the checkpoint of step 6 is damaged in the memory"));
+  }
 }
 
 TEST_F(TrainerTest, TheStateIsOnTheBoardBeforeTheTimeOfStepsBegins) {

@@ -32,8 +32,20 @@ Replays::Replays(const FaultRules& rules, const Checkpoint* from) : rules_(rules
 void Replays::keep(const Checkpoint& checkpoint) {
   if (rules_.replay) {
     kept_ = checkpoint;
+    digest_ = state_digest(kept_->leaves);
     seen_.clear();
   }
+}
+
+const Checkpoint* Replays::undamaged() const {
+  if (kept_ && state_digest(kept_->leaves) != digest_) {
+    throw Error(ErrorCode::kDataLoss,
+                fmt::format("run.on_fault: the checkpoint of step {} is damaged in the memory of "
+                            "the host: its state no longer has the digest {}; continue from a "
+                            "checkpoint in a file with --resume",
+                            kept_->step, digest_));
+  }
+  return kept();
 }
 
 bool Replays::recovers(const Error& why) const {

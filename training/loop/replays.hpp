@@ -22,6 +22,8 @@ class Replays {
   void keep(const Checkpoint& checkpoint);
   /// The last one that was kept; null: the run goes back to its initial state.
   const Checkpoint* kept() const { return kept_ ? &*kept_ : nullptr; }
+  /// The same, to go back to. Throws DataLoss when the host's memory has changed its state.
+  const Checkpoint* undamaged() const;
   /// Whether this error of a step is a fault of the board behind which the run can go on.
   bool recovers(const driver::Error& why) const;
   /// Counts a fault of step `step`. Throws it with the reason when the run is to end: the same
@@ -31,6 +33,7 @@ class Replays {
  private:
   const FaultRules rules_;
   std::optional<Checkpoint> kept_;
+  std::string digest_;  // of its state
   int64_t replays_ = 0;
   std::vector<std::string> seen_;  // faults since `kept_`, by step, place and text without times
 };

@@ -329,7 +329,7 @@ bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
       }
       replays_.count(why, static_cast<int64_t>(losses_.size()) + 1);
       const int64_t begun_at = first_step_;
-      restart(replays_.kept());
+      restart(replays_.undamaged());
       if (hooks.replayed) {
         hooks.replayed(why, first_step_);
       }
