@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core_bench.hpp"
+#include "tpu/spec/rings.h"
 
 namespace tpu::model::test {
 namespace {
@@ -62,14 +63,15 @@ ProgramBuilder two_commands() {
   return p;
 }
 
-void run_with(CoreBench& bench, const std::vector<float>& lhs, const std::vector<float>& sums) {
+void run_with(CoreBench& bench, const std::vector<float>& lhs, const std::vector<float>& sums,
+              uint8_t code = 0) {
   bench.write(0, CoreBench::kVmem, kLhs, lhs);
   bench.write(0, CoreBench::kVmem, kRhs, std::vector<float>(kSize * kSize, 1.0F));
   bench.write(0, CoreBench::kVmem, kSums, sums);
   bench.load(0, two_commands().image(), 0, 1);
   bench.start(0);
   bench.run();
-  ASSERT_EQ(bench.fault_record(0).code, 0);
+  ASSERT_EQ(bench.fault_record(0).code, code);
 }
 
 TEST(CoreValues, TheFirstNanAndInfinityOfACommandAreTold) {
@@ -125,7 +127,9 @@ TEST(CoreValues, AUnitThatDiffersIsToldWhenItsCommandIsDone) {
                    }});
   ValueSink values;
   bench.probes.add(values, {ProbeEvent::kAssertion});
-  run_with(bench, std::vector<float>(kSize * kSize), std::vector<float>(40));
+  run_with(bench, std::vector<float>(kSize * kSize), std::vector<float>(40),
+           TPU_FAULT_RTL_MISMATCH);
+  EXPECT_EQ(bench.fault_record(0).pc, 0U);
   EXPECT_THAT(values.differs, ElementsAre("differs.core0.mxu0"));
   EXPECT_THAT(values.cycles, ElementsAre(bench.traced(0, Queue::kMxu0).cycle));
 }

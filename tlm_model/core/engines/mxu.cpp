@@ -185,6 +185,8 @@ void Mxu::finish_command(Flight& flight) {
     probe().assertion([&] {
       return AssertionEvent{.cycle = flight.done_at, .core = context().core_id, .path = name()};
     });
+    fault_port->raise(fault_at(flight, TPU_FAULT_RTL_MISMATCH),
+                      "the Verilog does not agree with the result of this matmul");
   }
 }
 
