@@ -16,6 +16,7 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/stop_signals.hpp"
+#include "cli/sweep/campaign.hpp"
 #include "cli/sweep/child_processes.hpp"
 #include "cli/sweep/slurm_script.hpp"
 #include "cli/sweep/sweep_file.hpp"
@@ -129,19 +130,24 @@ class SweepRun {
         running_.erase(ended.id);
         return;
       }
-      const std::vector<std::byte> log = read_file(folder_.log(ended.id).string());
-      record.error = error_in({reinterpret_cast<const char*>(log.data()), log.size()});
-      record.state = RowState::kFailed;
-      if (record.error.empty() || WIFSIGNALED(ended.status)) {
+      record.error = error_in(SweepFolder::text(folder_.log(ended.id)));
+      const bool named = !record.error.empty() && !WIFSIGNALED(ended.status);
+      // An error behind a fault on purpose is a result.
+      record.state = named && sweep_.rows[ended.id].clean && fired(ended.id) ? RowState::kDone
+                                                                             : RowState::kFailed;
+      if (!named) {
         record.error = fmt::format("{}; its output: {}", how_it_ended(ended.status),
                                    folder_.log(ended.id).string());
       }
     }
     folder_.end(ended.id, record, running_.at(ended.id).stamp);
     running_.erase(ended.id);
-    say(ended.id, record.state == RowState::kDone
-                      ? fmt::format("done in {:.2f} s", ended.host_seconds)
-                      : "failed: " + record.error);
+    say(ended.id, record.error.empty() ? fmt::format("done in {:.2f} s", ended.host_seconds)
+                  : record.state == RowState::kDone ? "ended by its faults: " + record.error
+                                                    : "failed: " + record.error);
+  }
+  bool fired(size_t row) const {
+    return !parse_fault_log(SweepFolder::text(folder_.fault_log(row))).fired.empty();
   }
 
   void say(size_t row, const std::string& what) {
@@ -195,6 +201,13 @@ void conclude(const Sweep& sweep, const SweepFolder& folder, const JsonOutput& j
     json.write(table.json());
   }
   spec::print("table: {}\n", (folder.root() / "sweep.csv").string());
+  if (const Campaign* campaign = table.campaign()) {
+    spec::print("{}faults by kind and place: {}\n", campaign->text(),
+                (folder.root() / kCampaignPage).string());
+    for (const std::string& idle : campaign->idle_files()) {
+      spec::print(stderr, "tpuboard: {}\n", idle);
+    }
+  }
   const auto done = std::find_if(table.records().begin(), table.records().end(),
                                  [](const RowRecord& row) { return row.state == RowState::kDone; });
   if (done != table.records().end() && !table.unknown_figures().empty()) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "check/refuse.hpp"
 #include "cli/sweep/row_command.hpp"
@@ -20,6 +21,9 @@ namespace tpu::driver {
 namespace {
 
 constexpr size_t kMostRows = 10000;
+constexpr int64_t kLastSeed = int64_t{1} << 61;
+constexpr const char* kFaults = "faults";
+constexpr const char* kSeed = "fault-seed";
 
 // A key with one value of it.
 struct Setting {
@@ -83,6 +87,12 @@ class Reader {
         add_axis(setting.key);
       }
       add_row(common, own, name.value_or(""));
+    }
+    if (root_.contains("campaign")) {
+      if (sweep_.rows.empty()) {
+        add_row(common, {}, "");
+      }
+      add_faults();
     }
     if (sweep_.rows.empty()) {
       driver::refuse(fmt::format("{}: no rows; give [grid], [[zip]] or [[row]]", sweep_.file));
@@ -210,6 +220,80 @@ class Reader {
     sweep_.rows.push_back(std::move(row));
   }
 
+  // Behind each row, which has no faults, those that have them.
+  void add_faults() {
+    training::Section section = training::Section::of(root_, "campaign", sweep_.file);
+    const std::vector<std::string> files = section.texts("faults", true);
+    const int64_t seeds = section.number("seeds", false, {1, kMostRows}, 0);
+    const int64_t first = section.number("first_seed", false, {1, kLastSeed}, 1);
+    section.check_all();
+    const auto refuse_key = [&](const char* key, const std::string& text) {
+      driver::refuse(fmt::format("{}: campaign.{} {}", section.where(key), key, text));
+    };
+    if (sweep_.command == "bench") {
+      driver::refuse(
+          fmt::format("{}: [campaign] compares results, which tpuboard bench does not "
+                      "have; sweep.command must be \"train\" or \"run\"",
+                      sweep_.file));
+    }
+    if (files.empty()) {
+      refuse_key("faults", "must be a list of fault files");
+    }
+    for (const std::string& file : files) {
+      std::error_code none;
+      if (!std::filesystem::is_regular_file(std::filesystem::path(sweep_.folder) / file, none)) {
+        refuse_key("faults",
+                   fmt::format("names '{}', which is not a file in {}", file, sweep_.folder));
+      }
+    }
+    if (seeds == 0 && section.has("first_seed")) {
+      refuse_key("first_seed", "needs campaign.seeds; without it, a file has its own seed");
+    }
+    sweep_.campaign = true;
+    add_axis(kFaults);
+    if (seeds > 0) {
+      add_axis(kSeed);
+    }
+    const std::vector<SweepRow> clean = std::exchange(sweep_.rows, {});
+    for (const SweepRow& row : clean) {
+      for (const char* key : {kFaults, kSeed, "fault-log", "no-data"}) {
+        if (row.values.contains(key)) {
+          driver::refuse(fmt::format(
+              "{}: '{}' does not go with [campaign], which {}", sweep_.file, key,
+              key == std::string_view("no-data") ? "compares results" : "gives it to its rows"));
+        }
+      }
+      if (clean.size() * (files.size() * static_cast<size_t>(std::max<int64_t>(seeds, 1)) + 1) >
+          kMostRows) {
+        driver::refuse(fmt::format("{}: more than {} rows", sweep_.file, kMostRows));
+      }
+      const size_t at = sweep_.rows.size();
+      sweep_.rows.push_back(row);
+      sweep_.rows.back().name += row.name.empty() ? "clean" : " clean";
+      for (const std::string& file : files) {
+        SweepRow with = row;
+        with.clean = at;
+        set(with, kFaults, file, std::nullopt);
+        if (seeds == 0) {
+          sweep_.rows.push_back(std::move(with));
+          continue;
+        }
+        for (int64_t seed = first; seed < first + seeds; ++seed) {
+          sweep_.rows.push_back(with);
+          set(sweep_.rows.back(), kSeed, std::to_string(seed), static_cast<double>(seed));
+        }
+      }
+    }
+  }
+
+  static void set(SweepRow& row, const std::string& key, const std::string& value,
+                  std::optional<double> number) {
+    row.name += fmt::format("{}{}={}", row.name.empty() ? "" : " ", key, value);
+    row.values[key] = {value, number};
+    row.words.push_back("--" + key);
+    row.words.push_back(value);
+  }
+
   void check_rows() const {
     std::map<std::vector<std::string>, size_t> seen;
     for (size_t i = 0; i < sweep_.rows.size(); ++i) {
@@ -274,8 +358,8 @@ toml::table parsed(const std::string& path) {
 
 Sweep load_sweep(const std::string& path) {
   const toml::table root = parsed(path);
-  constexpr std::array<std::string_view, 6> kSections = {"sweep", "options", "grid",
-                                                         "zip",   "row",     "slurm"};
+  constexpr std::array<std::string_view, 7> kSections = {"sweep", "options",  "grid", "zip",
+                                                         "row",   "campaign", "slurm"};
   for (const auto& [key, node] : root) {
     if (std::find(kSections.begin(), kSections.end(), key.str()) == kSections.end()) {
       driver::refuse(fmt::format("{}: unknown section [{}]; known: {}",

@@ -20,6 +20,7 @@ struct SweepRow {
   std::string name;                          ///< the file's, or the values of its axes
   std::vector<std::string> words;            ///< behind the name of the command
   std::map<std::string, SweepValue> values;  ///< all that is given to it, by key
+  std::optional<size_t> clean;  ///< of one with faults: the row that is the same without them
 };
 
 struct Sweep {
@@ -30,6 +31,7 @@ struct Sweep {
   std::vector<std::string> figures;  ///< more of the command's JSON for the table, as "a.b"
   std::vector<std::pair<std::string, std::string>> slurm;  ///< options of sbatch
   std::vector<SweepRow> rows;
+  bool campaign = false;  ///< rows are classed by what their faults did (campaign.hpp)
 };
 
 /// Throws Error (InvalidArgument) that names file, line and key, and for a row that the command

@@ -96,6 +96,9 @@ std::vector<std::string> SweepFolder::words(size_t number) const {
   if (sweep_.command == "train") {
     words.insert(words.end(), {"--out", (row(number) / kOut).string()});
   }
+  if (sweep_.rows[number].clean) {
+    words.insert(words.end(), {"--fault-log", fault_log(number).string()});
+  }
   return words;
 }
 
@@ -122,6 +125,15 @@ RowRecord SweepFolder::read(size_t number) const {
   record.host_seconds = json.value("host_seconds", 0.0);
   record.cpu_seconds = json.value("cpu_seconds", 0.0);
   return record;
+}
+
+std::string SweepFolder::text(const fs::path& file) {
+  std::error_code none;
+  if (!fs::is_regular_file(file, none)) {
+    return {};
+  }
+  const std::vector<std::byte> bytes = read_file(file.string());
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 Json SweepFolder::figures(size_t number) const { return parsed(row(number) / kFigures); }
@@ -156,6 +168,7 @@ void SweepFolder::begin(size_t number) const {
                   {{"name", sweep_.rows[number].name}, {"words", words(number)}});
   fs::remove(folder / kRecord);
   fs::remove(folder / kFigures);
+  fs::remove(fault_log(number));
 }
 
 void SweepFolder::end(size_t number, const RowRecord& record, const std::string& stamp) const {

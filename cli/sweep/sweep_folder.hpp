@@ -4,6 +4,7 @@
 //   DIR/rows/ID/figures.json  what the command says by --json
 //   DIR/rows/ID/log.txt       what it prints
 //   DIR/rows/ID/out/          --out of `train`
+//   DIR/rows/ID/faults.log    --fault-log of a row with faults
 #pragma once
 
 #include <filesystem>
@@ -18,7 +19,7 @@ enum class RowState { kNotRun, kDone, kFailed };
 
 struct RowRecord {
   RowState state = RowState::kNotRun;
-  std::string error;  ///< of a failed one
+  std::string error;  ///< of a failed one, and of one that its faults have ended, which is done
   double host_seconds = 0;
   double cpu_seconds = 0;
 };
@@ -30,6 +31,9 @@ class SweepFolder {
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path row(size_t number) const;
   std::filesystem::path log(size_t number) const { return row(number) / "log.txt"; }
+  std::filesystem::path fault_log(size_t number) const { return row(number) / "faults.log"; }
+  /// Of a file that may not be there.
+  static std::string text(const std::filesystem::path& file);
   /// The command with its words, without the program in front.
   std::vector<std::string> words(size_t number) const;
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "cli/sweep/table_text.hpp"
 #include "file/files.hpp"
 #include "format/json_output.hpp"
 #include "report/line_plot.hpp"
@@ -17,7 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kErrorLength = 100;  // in the table
 constexpr const char* kPlots = "plots";
 constexpr int kGeneral = -1;  // digits of a figure of any size
 
@@ -56,23 +56,6 @@ Json number_json(double value) {
   return is_whole(value) ? Json(static_cast<int64_t>(value)) : Json(value);
 }
 
-// First line, not too long.
-std::string brief(const std::string& text) {
-  const std::string line = text.substr(0, text.find('\n'));
-  return line.size() <= kErrorLength ? line : line.substr(0, kErrorLength) + " ...";
-}
-
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) {
-    return text;
-  }
-  std::string quoted = "\"";
-  for (const char c : text) {
-    quoted += c == '"' ? "\"\"" : std::string(1, c);
-  }
-  return quoted + "\"";
-}
-
 const char* state_name(RowState state) {
   switch (state) {
     case RowState::kDone:
@@ -82,27 +65,6 @@ const char* state_name(RowState state) {
     default:
       return "not run";
   }
-}
-
-// Columns as wide as their widest cell; the last is as it is.
-std::string aligned(const std::vector<std::vector<std::string>>& lines, size_t numbers_from) {
-  std::vector<size_t> widths(lines[0].size(), 0);
-  for (const auto& line : lines) {
-    for (size_t i = 0; i < line.size(); ++i) {
-      widths[i] = std::max(widths[i], line[i].size());
-    }
-  }
-  std::string text;
-  for (const auto& line : lines) {
-    std::string out;
-    for (size_t i = 0; i + 1 < line.size(); ++i) {
-      out += i == 0 || i >= numbers_from ? fmt::format("{:>{}}  ", line[i], widths[i])
-                                         : fmt::format("{:<{}}  ", line[i], widths[i]);
-    }
-    out += line.back();
-    text += out.substr(0, out.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
 }
 
 }  // namespace
@@ -128,6 +90,9 @@ SweepTable::SweepTable(const Sweep& sweep, const SweepFolder& folder)
     read_figures(row);
   }
   keep_used_figures();
+  if (sweep.campaign) {
+    campaign_.emplace(sweep, folder, records_);
+  }
 }
 
 void SweepTable::read_figures(size_t row) {
@@ -182,6 +147,11 @@ std::string SweepTable::value(size_t row, const std::string& axis) const {
   return found == sweep_.rows[row].values.end() ? "-" : found->second.text;
 }
 
+std::string SweepTable::class_of(size_t row) const {
+  const auto found = campaign_ ? campaign_->of(row) : std::nullopt;
+  return found ? std::string(fault_class_name(*found)) : "-";
+}
+
 // The number, and behind it how it compares: 2.00x of a time is half of it.
 std::string SweepTable::cell(size_t row, const SweepFigure& figure) const {
   const auto own = numbers_[row].find(figure.key);
@@ -203,6 +173,9 @@ std::string SweepTable::cell(size_t row, const SweepFigure& figure) const {
 std::string SweepTable::text() const {
   std::vector<std::vector<std::string>> lines(1, {"row"});
   lines[0].insert(lines[0].end(), sweep_.axes.begin(), sweep_.axes.end());
+  if (campaign_) {
+    lines[0].emplace_back("class");
+  }
   for (const SweepFigure& figure : figures_) {
     lines[0].push_back(figure.title);
   }
@@ -212,16 +185,19 @@ std::string SweepTable::text() const {
     for (const std::string& axis : sweep_.axes) {
       line.push_back(value(row, axis));
     }
+    if (campaign_) {
+      line.push_back(class_of(row));
+    }
     for (const SweepFigure& figure : figures_) {
       line.push_back(cell(row, figure));
     }
     const RowRecord& record = records_[row];
-    line.push_back(record.state == RowState::kDone     ? ""
+    line.push_back(record.state == RowState::kDone     ? brief(record.error)
                    : record.state == RowState::kFailed ? "failed: " + brief(record.error)
                                                        : "not run");
     lines.push_back(line);
   }
-  return aligned(lines, 1 + sweep_.axes.size());
+  return aligned(lines, 1 + sweep_.axes.size() + (campaign_ ? 1 : 0));
 }
 
 std::string SweepTable::csv() const {
@@ -235,7 +211,7 @@ std::string SweepTable::csv() const {
   for (const SweepFigure& figure : figures_) {
     text += "," + csv_cell(figure.key + "_against_first");
   }
-  text += ",folder,error\n";
+  text += std::string(campaign_ ? ",class,happened" : "") + ",folder,error\n";
   for (size_t row = 0; row < records_.size(); ++row) {
     text += fmt::format("{},{},{}", row, csv_cell(sweep_.rows[row].name),
                         state_name(records_[row].state));
@@ -248,6 +224,9 @@ std::string SweepTable::csv() const {
         const auto found = json[part].find(figure.key);
         text += found == json[part].end() ? "," : "," + number_json(found->get<double>()).dump();
       }
+    }
+    if (campaign_) {
+      text += "," + class_of(row) + "," + csv_cell(campaign_->fired(row));
     }
     text += "," + csv_cell(folder_.row(row).string()) + "," + csv_cell(records_[row].error) + "\n";
   }
@@ -264,8 +243,12 @@ Json SweepTable::row_json(size_t row) const {
                {"values", Json::object()},
                {"figures", Json::object()},
                {"against_first", Json::object()}};
-  if (record.state == RowState::kFailed) {
+  if (!record.error.empty()) {
     json["error"] = record.error;
+  }
+  if (campaign_ && campaign_->of(row)) {
+    json["class"] = class_of(row);
+    json["happened"] = campaign_->fired(row);
   }
   for (const std::string& axis : sweep_.axes) {
     const auto found = sweep_.rows[row].values.find(axis);
@@ -295,6 +278,9 @@ Json SweepTable::json() const {
   json["rows"] = Json::array();
   for (size_t row = 0; row < records_.size(); ++row) {
     json["rows"].push_back(row_json(row));
+  }
+  if (campaign_) {
+    json["campaign"] = campaign_->json();
   }
   return json;
 }
@@ -394,6 +380,10 @@ void SweepTable::write() const {
   };
   write_text("sweep.csv", csv());
   write_json_file((folder_.root() / "sweep.json").string(), json());
+  if (campaign_) {
+    write_text("campaign.csv", campaign_->csv());
+    write_text(kCampaignPage, campaign_->page());
+  }
   make_folder(folder_.root() / kPlots);
   remove_plots(folder_.root() / kPlots);  // those of axes that are no more
   for (const auto& [name, svg] : plots()) {

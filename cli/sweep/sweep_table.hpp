@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/sweep/campaign.hpp"
 #include "cli/sweep/sweep_file.hpp"
 #include "cli/sweep/sweep_folder.hpp"
 
@@ -19,6 +21,8 @@ struct SweepFigure {
   int digits = 0;
   bool is_time = false;  ///< compared by ratio; others by difference
 };
+
+inline constexpr const char* kCampaignPage = "campaign.html";
 
 class SweepTable {
  public:
@@ -34,7 +38,10 @@ class SweepTable {
   /// File name -> SVG: each figure by each axis of numbers, or by row where there is none.
   std::map<std::string, std::string> plots() const;
 
-  /// sweep.csv, sweep.json and plots/.
+  /// What faults did; null: the sweep is not a campaign.
+  const Campaign* campaign() const { return campaign_ ? &*campaign_ : nullptr; }
+
+  /// sweep.csv, sweep.json and plots/; of a campaign also campaign.csv and campaign.html.
   void write() const;
 
  private:
@@ -45,6 +52,7 @@ class SweepTable {
   void keep_used_figures();
   std::string cell(size_t row, const SweepFigure& figure) const;
   std::string value(size_t row, const std::string& axis) const;
+  std::string class_of(size_t row) const;
   std::string plot(const SweepFigure& figure, const std::string& axis) const;
   std::vector<std::string> plot_axes() const;
 
@@ -54,6 +62,7 @@ class SweepTable {
   std::vector<Numbers> numbers_;
   std::vector<SweepFigure> figures_;
   std::vector<std::string> unknown_;
+  std::optional<Campaign> campaign_;
 };
 
 }  // namespace tpu::driver

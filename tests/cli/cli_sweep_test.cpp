@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/sweep/campaign.hpp"
 #include "cli/sweep/slurm_script.hpp"
 #include "cli/sweep/sweep_file.hpp"
 #include "cli/sweep/sweep_folder.hpp"
@@ -452,6 +453,104 @@ TEST(SweepLog, TheLastErrorIsFound) {
   EXPECT_EQ(error_in("all is well\n"), "");
   EXPECT_EQ(error_in("tpuboard: a note\nepoch 1\ntpuboard: it broke: tpuboard: x\nand\n"),
             "it broke: tpuboard: x\nand");
+}
+
+constexpr const char* kCampaign =
+    "[sweep]\ncommand = \"run\"\n[options]\nprogram = \"p.tpuexe\"\n[campaign]\n";
+
+TEST_F(CliSweep, ACampaignHasACleanRowBeforeThoseWithFaults) {
+  save("a.toml", "");
+  save("b.toml", "");
+  const Sweep alone = sweep(std::string(kCampaign) + "faults = [\"a.toml\"]\nseeds = 2\n");
+  ASSERT_EQ(alone.rows.size(), 3u);
+  EXPECT_EQ(alone.rows[0].name, "clean");
+  EXPECT_EQ(alone.rows[0].clean, std::nullopt);
+  EXPECT_EQ(alone.rows[2].name, "faults=a.toml fault-seed=2");
+  const Sweep own = sweep(std::string(kCampaign) + "faults = [\"a.toml\"]\n");
+  ASSERT_EQ(own.rows.size(), 2u);
+  EXPECT_THAT(own.rows[1].words, ElementsAre("p.tpuexe", "--faults", "a.toml"));
+  const Sweep read = sweep(std::string(kCampaign) +
+                           "faults = [\"a.toml\", \"b.toml\"]\nseeds = 2\nfirst_seed = 7\n[grid]\n"
+                           "launches = [1, 2]\n");
+  EXPECT_TRUE(read.campaign);
+  EXPECT_THAT(read.axes, ElementsAre("launches", "faults", "fault-seed"));
+  ASSERT_EQ(read.rows.size(), 10u);
+  EXPECT_EQ(read.rows[5].name, "launches=2 clean");
+  EXPECT_THAT(read.rows[5].words, ElementsAre("p.tpuexe", "--launches", "2"));
+  EXPECT_EQ(read.rows[9].clean, 5u);
+  EXPECT_THAT(read.rows[9].words, ElementsAre("p.tpuexe", "--launches", "2", "--faults", "b.toml",
+                                              "--fault-seed", "8"));
+  const SweepFolder folder(path("o"), read);
+  const std::vector<std::string> words = folder.words(9);
+  EXPECT_EQ(words.back(), folder.fault_log(9).string());
+  EXPECT_EQ(folder.words(5).back(), (folder.row(5) / "figures.json").string());
+}
+
+TEST_F(CliSweep, MistakesInACampaignAreNamed) {
+  save("a.toml", "");
+  const std::string good = std::string(kCampaign) + "faults = [\"a.toml\"]\nseeds = 2\n";
+  EXPECT_THAT(refusal(kCampaign), HasSubstr("campaign.faults is missing"));
+  EXPECT_THAT(refusal(std::string(kCampaign) + "faults = [\"a.toml\"]\nfirst_seed = 3\n"),
+              HasSubstr("s.toml:7: campaign.first_seed needs campaign.seeds"));
+  EXPECT_THAT(refusal(std::string(kCampaign) + "faults = []\nseeds = 2\n"),
+              HasSubstr("s.toml:6: campaign.faults must be a list of fault files"));
+  EXPECT_THAT(refusal(std::string(kCampaign) + "faults = [\"none.toml\"]\nseeds = 2\n"),
+              HasSubstr("s.toml:6: campaign.faults names 'none.toml', which is not a file in "));
+  EXPECT_THAT(refusal(good + "seed = 1\n"), HasSubstr("unknown key campaign.seed; known: "));
+  EXPECT_THAT(refusal(good + "[grid]\nfault-seed = [1]\n"),
+              HasSubstr("s.toml: 'fault-seed' does not go with [campaign]"));
+  EXPECT_THAT(refusal(good + "[grid]\nno-data = [true]\n"),
+              HasSubstr("'no-data' does not go with [campaign], which compares results"));
+  EXPECT_THAT(refusal("[sweep]\ncommand = \"bench\"\n[options]\nprogram = \"p.tpuexe\"\n"
+                      "[campaign]\nfaults = [\"a.toml\"]\nseeds = 2\n"),
+              HasSubstr("s.toml: [campaign] compares results, which tpuboard bench does not have"));
+}
+
+TEST(FaultClasses, ComeFromTheLogTheResultAndTheError) {
+  const std::string fired = "[12] fault hbm core 3: a bit flips in the word at 0x100\n";
+  const auto found = [](const std::string& log, const RowEnd& end) {
+    return fault_class(parse_fault_log(log), end, "d1");
+  };
+  const RowEnd same{.ok = true, .error = {}, .result = "d1", .replays = 0, .said = {}};
+  RowEnd replayed = same;
+  replayed.replays = 1;
+  RowEnd again = same;
+  again.said = "tpuboard: device 3: the control hart of this core died and was started again\n";
+  RowEnd other = same;
+  other.result = "d2";
+  const auto ended = [](const std::string& error) {
+    return RowEnd{.ok = false, .error = error, .result = {}, .replays = 0, .said = {}};
+  };
+  EXPECT_EQ(found("fault 1 (line 2: hbm in core 3, step 90) never came\n", same),
+            FaultClass::kNotFired);
+  EXPECT_EQ(found(fired, same), FaultClass::kMasked);
+  EXPECT_EQ(
+      found(fired + "[15] damage hbm core 3: the word at 0x100 is read, and corrected\n", same),
+      FaultClass::kCorrected);
+  EXPECT_EQ(
+      found("[1] fault pcie_poison chip 0: x\n[2] damage pcie_poison chip 0: a transfer\n", same),
+      FaultClass::kRecovered);
+  EXPECT_EQ(found("[1] fault mxu core 0: x\n[2] damage mxu core 0: bit 3 flips\n", same),
+            FaultClass::kMasked);
+  EXPECT_EQ(found(fired, replayed), FaultClass::kRecovered);
+  EXPECT_EQ(found(fired, again), FaultClass::kRecovered);
+  EXPECT_EQ(found(fired, other), FaultClass::kSilent);
+  EXPECT_EQ(found(fired, ended("DataLoss: HBM_ECC")), FaultClass::kDetected);
+  EXPECT_EQ(found(fired, ended("DeviceFault: WATCHDOG: the step does not end (pc 3, step 1)")),
+            FaultClass::kHang);
+  EXPECT_EQ(found(fired, ended("")), FaultClass::kCrash);
+  EXPECT_EQ(found("", ended("InvalidArgument: no such file")), std::nullopt);
+  EXPECT_EQ(fault_class(parse_fault_log(fired), same, ""), std::nullopt);
+}
+
+TEST(FaultClasses, ALogNamesKindsAndPlaces) {
+  const FaultLog log = parse_fault_log(
+      "[7] fault link_down link chip0 +x: the link goes down for 3 us\n"
+      "[9] damage link_down link chip0 +x: a transfer waits\n"
+      "fault 2 (line 9: hart_trap in core 1, step 4 + 3) never came\nnoise\n[ fault x\n");
+  EXPECT_THAT(log.fired, ElementsAre(FaultUnit("link_down", "link chip0 +x")));
+  EXPECT_EQ(log.met, log.fired);
+  EXPECT_THAT(log.never, ElementsAre(FaultUnit("hart_trap", "core 1")));
 }
 
 }  // namespace

@@ -57,9 +57,9 @@ class SweepProcess : public test::CommandLineFixture {
                    epochs + "\n");
   }
 
-  test::Result sweep(const std::string& more = "") const {
+  test::Result sweep(const std::string& more = "", const std::string& jobs = "2") const {
     return test::call(std::string(TPUBOARD) + " sweep " + path("s.toml") + " --out " + path("o") +
-                      " --jobs 2 " + more);
+                      " --jobs " + jobs + " " + more);
   }
   Json table() const { return Json::parse(std::ifstream(path("o/sweep.json"))); }
 
@@ -221,6 +221,51 @@ TEST_F(SweepProcess, AKilledSweepGoesOn) {
     }
   });
   expect_goes_on();
+}
+
+// Classes are those of the seeds, not of threads, and each says what its faults did.
+TEST_F(SweepProcess, ACampaignClassesItsRowsTheSameForAnyThreads) {
+  const auto fault = [&](const std::string& name, const std::string& text) {
+    save(name + ".toml", text);
+  };
+  const std::string entry = "[[fault]]\nwhere = \"core 1\"\nat = \"step 1\"\n";
+  fault("far", entry + "kind = \"hbm\"\naddress = \"random\"\n");
+  fault("one", entry + "kind = \"hbm\"\naddress = \"slot 1 + 64\"\n");
+  fault("two", entry + "kind = \"hbm\"\nbits = 2\naddress = \"slot 1 + 64\"\n");
+  fault("flip", "ecc = false\n" + entry + "kind = \"hbm\"\naddress = \"slot 1 + 64\"\n");
+  fault("hang", entry + "kind = \"core_hang\"\nunit = \"dma_in\"\n");
+  fault("never", "[[fault]]\nwhere = \"core 1\"\nat = \"step 900\"\nkind = \"hart_trap\"\n");
+  save("s.toml",
+       "[sweep]\ncommand = \"train\"\n[options]\nconfig = \"c.toml\"\n"
+       "set.mgmt.watchdog_us = 100\n[campaign]\nseeds = 1\nfaults = [\"far.toml\", \"one.toml\", "
+       "\"two.toml\", \"flip.toml\", \"hang.toml\", \"never.toml\"]\n"
+       "[[row]]\nwith.run.on_fault = \"stop\"\n[[row]]\nwith.run.on_fault = \"replay\"\n");
+  const test::Result first = sweep("", "1");
+  EXPECT_EQ(first.code, 0) << first.text;
+  EXPECT_THAT(first.text, HasSubstr("never.toml: no fault of this file happened in any row "
+                                    "(hart_trap core 1)"));
+  std::vector<std::string> classes;
+  const Json rows = table()["rows"];
+  for (const Json& row : rows) {
+    classes.push_back(row.value("class", "clean"));
+  }
+  EXPECT_THAT(classes,
+              ::testing::ElementsAre("clean", "masked", "corrected", "detected", "detected",
+                                     "detected", "not fired", "clean", "masked", "corrected",
+                                     "recovered", "detected", "recovered", "not fired"));
+  const auto bytes = [&](const char* name) { return read_file(path(name)); };
+  const auto counted = bytes("o/campaign.csv");
+  const std::string text(reinterpret_cast<const char*>(counted.data()), counted.size());
+  EXPECT_THAT(text, HasSubstr("\nhbm,core 1,0,2,2,1,3,0,0,0\n"));
+  EXPECT_THAT(text, HasSubstr("\nhart_trap,all,2,0,0,0,0,0,0,0\n"));
+  const auto page = bytes("o/campaign.html");
+  const Json before = table()["campaign"];
+  const test::Result again = sweep("--again");
+  EXPECT_EQ(again.code, 0) << again.text;
+  EXPECT_EQ(bytes("o/campaign.csv"), counted);
+  EXPECT_EQ(bytes("o/campaign.html"), page);
+  EXPECT_EQ(table()["campaign"], before);
+  EXPECT_THAT(sweep().text, ::testing::Not(HasSubstr("ended by its faults")));  // all complete
 }
 
 }  // namespace

@@ -53,9 +53,13 @@ Curve curve(const std::vector<FigureRow>& rows, const std::string& name) {
 
 }  // namespace
 
+std::string page_head(const std::string& title) {
+  return fmt::format(fmt::runtime(kHead), escaped(title));
+}
+
 std::string report_page(const std::string& title, const nlohmann::ordered_json& run,
                         const std::vector<FigureRow>& rows) {
-  std::string html = fmt::format(fmt::runtime(kHead), escaped(title)) + facts(run);
+  std::string html = page_head(title) + facts(run);
   // A figure of the evaluations stands with the one of the steps that has its name.
   const std::vector<std::string> names = names_of(rows);
   for (const std::string& name : names) {

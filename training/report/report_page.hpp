@@ -10,6 +10,9 @@
 
 namespace tpu::training {
 
+/// Of such a page, up to its heading.
+std::string page_head(const std::string& title);
+
 /// `run`: what run.json says.
 std::string report_page(const std::string& title, const nlohmann::ordered_json& run,
                         const std::vector<FigureRow>& rows);
