@@ -8,6 +8,7 @@
 #include "legalize/linalg/linalg.hpp"
 #include "legalize/rng.hpp"
 #include "partition/partition.hpp"
+#include "passes/barred_casts.hpp"
 #include "passes/barrier_order.hpp"
 #include "passes/canonicalise.hpp"
 #include "passes/cse.hpp"
@@ -74,6 +75,11 @@ const GraphPasses& compile_passes() {
                     simplify(m);
                   }
                 }});
+    all.append({"barred_casts", [](Module& m) {
+                  if (cast_in_front_of_barriers(m)) {
+                    simplify(m);
+                  }
+                }});
     all.append({"barrier_order", [](Module& m) { order_behind_barriers(m); }});
     all.append({"unroll", [](Module& m, PassLog& log) {
                   if (unroll_loops(m, &log)) {
@@ -102,9 +108,15 @@ GraphPasses compile_passes(const GraphOptions& options) {
   GraphPasses passes = compile_passes();
   // Nothing would run beside the gathers where kernels do not overlap.
   bool* const pipelined = options.rules.overlap_kernels ? options.pipelined : nullptr;
+  passes.replace({"barred_casts", [pipelined](Module& m) {
+                    if (pipelined != nullptr && cast_in_front_of_barriers(m)) {
+                      *pipelined = true;
+                      simplify(m);
+                    }
+                  }});
   passes.replace({"pipelined_gathers", [pipelined](Module& m) {
-                    if (pipelined != nullptr) {
-                      *pipelined = pipeline_gathers(m);
+                    if (pipelined != nullptr && pipeline_gathers(m)) {
+                      *pipelined = true;
                     }
                   }});
   // What is watched or kept is so in the graph of one core, before ops change their form.

@@ -52,14 +52,24 @@ class ExchangeOrder {
         exchanges.push_back(k);
       }
     }
+    const auto gathers =
+        std::ranges::stable_partition(exchanges, [](const Kernels& e) { return !is_gather(*e); });
     bool moved = false;
-    for (const Kernels& e : exchanges) {
+    for (auto e = exchanges.begin(); e != gathers.begin(); ++e) {
+      moved = hide(*e) || moved;
+    }
+    for (auto e = gathers.begin(); e != exchanges.begin();) {
+      moved = lower_again(*--e) || moved;
+    }
+    for (const Kernels& e : gathers) {  // beside what the additions of the others have left
       moved = hide(e) || moved;
     }
     return moved;
   }
 
  private:
+  static bool is_gather(const Kernel& e) { return e.ops[0]->kind == Kind::kAllGather; }
+
   bool hide(const Kernels& e) {
     if (bytes_of_all(e->writes) > (board_.hbm.gib_per_core << 30) / kLargeShare) {
       return false;
@@ -84,6 +94,25 @@ class ExchangeOrder {
     }
     const bool first = in_pieces_ && left > 0 && exchange_beside_product(e, left);
     return raised || lowered || first;
+  }
+
+  // Additions that others kept from going down, which have gone down themselves since: the last one
+  // goes first.
+  bool lower_again(const Kernels& e) {
+    const double taken = transfer_cycles(*e);
+    const Kernels reader = first_reader(e);
+    if (taken < kFixedCycles || reader == program_.kernels.end()) {
+      return false;
+    }
+    double left = kFixedCycles + taken;
+    for (auto k = std::next(e); k != reader; ++k) {
+      left += k->kind == KernelClass::kExchange ? transfer_cycles(*k) : -cycles(*k);
+    }
+    if (left <= 0 || !lower(e, reader, left)) {
+      return false;
+    }
+    e->as<ExchangePart>().overlaps = true;
+    return true;
   }
 
   // What is left is hidden by the product that reads the result or makes the operand. True if a
@@ -144,8 +173,10 @@ class ExchangeOrder {
                         [&](const Kernel& k) { return reads_one_of(k, e->writes); });
   }
 
-  // Towards what makes the operands, until `left` cycles are hidden.
+  // Towards what makes the operands, until `left` cycles are hidden. A gather passes additions of
+  // what other exchanges bring: weights come while gradients are added.
   bool raise(const Kernels& e, double& left) {
+    const bool gathers = is_gather(*e);
     Kernels at = e, top = e;  // behind other exchanges, unless there is work in front of them
     for (int readers = 0; left > 0 && top != program_.kernels.begin();) {
       const Kernels before = std::prev(top);
@@ -154,9 +185,10 @@ class ExchangeOrder {
           reads_replaced(*before, *e)) {
         break;
       }
-      const bool reads_exchange =
-          !exchange && std::ranges::any_of(before->reads,
-                                           [&](const Value* v) { return exchanged_.contains(v); });
+      const bool reads_exchange = !exchange && !(gathers && before->kind == KernelClass::kLoop) &&
+                                  std::ranges::any_of(before->reads, [&](const Value* v) {
+                                    return exchanged_.contains(v);
+                                  });
       if (reads_exchange && readers++ == kMostReaders) {
         break;
       }

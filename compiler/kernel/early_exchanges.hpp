@@ -13,7 +13,9 @@
 // the order of additions in each of them.
 // Small exchanges, which are mostly latency, stay.
 // Results of exchanges are alive longer. So that they stay few, an exchange passes at most one
-// kernel that reads the result of another one, and none if it is as large as kLargeShare of HBM.
+// kernel that reads the result of another one, and none if it is as large as kLargeShare of HBM. An
+// all_gather passes elementwise kernels that do so, too. It comes last: additions that went down
+// hide nothing where they were.
 #pragma once
 
 #include "kernel/kernels.hpp"

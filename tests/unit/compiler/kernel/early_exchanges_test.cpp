@@ -93,6 +93,21 @@ TEST(EarlyExchanges, PassOneReaderOfAnother) {
   EXPECT_EQ(order_of(m), "EEDEDEDD");
 }
 
+// As in the backward pass of FSDP: weights come while gradients of other layers are added.
+TEST(EarlyExchanges, GathersPassAdditionsOfWhatOthersBring) {
+  GraphBuilder b(kCores);
+  Value* x = b.arg(f32({1024, 1024}));
+  CollectiveAttrs split = all_cores(0);
+  split.split_count = kCores;
+  Value* sum = dot(b, x, x);
+  for (int i = 0; i < 2; ++i) {
+    sum = b.op(Kind::kAdd, {sum, b.op(Kind::kAllToAll, {sum}, sum->type, split)}, sum->type);
+  }
+  Module& m = b.done({dot(b, sum, gather(b, b.arg(f32({128, 1024}))))});
+  EXPECT_EQ(order_of(m, false), "DELELED");
+  EXPECT_EQ(order_of(m), "DEELELD");
+}
+
 // The weights of a layer that does not need the tokens of the experts.
 TEST(EarlyExchanges, PassExchangesThatWaitForProducts) {
   GraphBuilder b(kCores);
