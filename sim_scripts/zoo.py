@@ -67,8 +67,8 @@ def measure(name: str, args: argparse.Namespace, folder: Path) -> dict[str, Any]
         result["parameters"] = int(re.findall(r"(\d+) parameters", text)[0])
         _, result["compile"] = call([str(args.bin / "tpuc"), str(graph), "-o", str(program)], memory)
         result["executable_bytes"] = program.stat().st_size
-        _, result["run"] = call([str(args.bin / "tpuboard"), "run", str(program), "--no-data", "--json", str(values)],
-                                memory)
+        _, result["run"] = call([str(args.bin / "tpuboard"), "run", str(program), "--no-data", "--time-limit", "0",
+                                 "--json", str(values)], memory)
     except Failed as failed:
         return result | {"error": str(failed).replace(str(graph), name).splitlines()[0].rstrip(":")}
     run = json.loads(values.read_text(encoding="utf-8"))
