@@ -1,6 +1,7 @@
 #include "plan/in_place.hpp"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "plan/loop_plan.hpp"
 
@@ -67,6 +68,74 @@ bool reads_in_place(const Kernel& k, const Value* old, const Value* made, Epilog
   }
 }
 
+// Who makes, writes and reads some values of a program, in its order, so that a question for each
+// result takes the time of the kernels that it is about. `writers` have the value in `writes`,
+// `makers` compute it, as made_before() says.
+class Touching {
+ public:
+  struct Kernels {
+    std::vector<const Kernel*> makers, writers, readers;
+  };
+
+  // Of the results in `homes`, and of what these replace.
+  Touching(const KernelProgram& program, const std::vector<const Value*>& homes,
+           const Slots& slots) {
+    for (size_t r = 0; r < homes.size(); ++r) {
+      if (homes[r] != nullptr) {
+        of_.try_emplace(homes[r]);
+        of_.try_emplace(slots.results[r].replaces);
+      }
+    }
+    for (const Kernel& k : program.kernels) {
+      note_makers(k, k);
+      for (const Value* v : k.writes) {
+        note(v, k, &Kernels::writers);
+      }
+      for (const Value* v : k.reads) {
+        note(v, k, &Kernels::readers);
+      }
+    }
+  }
+
+  const Kernels& operator[](const Value* v) const { return of_.at(v); }
+
+ private:
+  void note(const Value* v, const Kernel& k, std::vector<const Kernel*> Kernels::*list) {
+    const auto it = of_.find(v);
+    if (it != of_.end() && ((it->second.*list).empty() || (it->second.*list).back() != &k)) {
+      (it->second.*list).push_back(&k);
+    }
+  }
+
+  // What `part`, which is `k` or works on its blocks, computes.
+  void note_makers(const Kernel& k, const Kernel& part) {
+    note(part.out, k, &Kernels::makers);
+    for (const Op* op : part.ops) {
+      if (!part.loop().recomputed.contains(op)) {
+        for (const auto& result : op->results) {
+          note(result.get(), k, &Kernels::makers);
+        }
+      }
+    }
+    for (const auto& loop : part.contract().after) {
+      note_makers(k, *loop);
+    }
+  }
+
+  std::unordered_map<const Value*, Kernels> of_;  // looked up only
+};
+
+// Of the kernels from the one that writes `made` first: readers of the old value are writers, too,
+// element by element.
+bool may_replace(const std::vector<const Kernel*>& writers,
+                 const std::vector<const Kernel*>& readers, const Value* made, const Value* old,
+                 Epilogues epilogues) {
+  return !writers.empty() && std::ranges::all_of(readers, [&](const Kernel* k) {
+    return k->order < writers.front()->order ||
+           (holds(k->writes, made) && reads_in_place(*k, old, made, epilogues));
+  });
+}
+
 }  // namespace
 
 bool is_operand(const Kernel& k, const Value* v) {
@@ -76,27 +145,36 @@ bool is_operand(const Kernel& k, const Value* v) {
 
 bool may_replace(const KernelProgram& program, const Value* made, const Value* old,
                  Epilogues epilogues) {
-  const auto maker = std::find_if(program.kernels.begin(), program.kernels.end(),
-                                  [&](const Kernel& k) { return holds(k.writes, made); });
-  if (maker == program.kernels.end()) {
-    return false;
+  std::vector<const Kernel*> writers, readers;
+  for (const Kernel& k : program.kernels) {
+    if (holds(k.writes, made)) {
+      writers.push_back(&k);
+    }
+    if (holds(k.reads, old)) {
+      readers.push_back(&k);
+    }
   }
-  // Readers of the old value from the first writer on must be writers too, element by element.
-  return std::all_of(maker, program.kernels.end(), [&](const Kernel& k) {
-    return !holds(k.reads, old) ||
-           (holds(k.writes, made) && reads_in_place(k, old, made, epilogues));
-  });
+  return may_replace(writers, readers, made, old, epilogues);
 }
 
 // A result lies in the slot of an argument: it may be written where it is made only if nobody reads
 // the argument afterwards; a loop kernel may read it element by element at the same time.
-static bool result_may_overwrite(const KernelProgram& kernels, const Value* result,
+static bool result_may_overwrite(const Touching& touching, const Value* result,
                                  const ResultPlace& place) {
-  return place.replaces == nullptr || may_replace(kernels, result, place.replaces);
+  return place.replaces == nullptr ||
+         may_replace(touching[result].writers, touching[place.replaces].readers, result,
+                     place.replaces, Epilogues::kApart);
 }
 
 std::vector<const Value*> place_results(const KernelProgram& kernels, const Slots& slots,
                                         Residency& memory) {
+  std::vector<const Value*> made(slots.results.size(), nullptr);
+  for (const Kernel& k : kernels.kernels) {
+    if (k.kind == KernelClass::kCopyOut) {
+      made[k.move().result] = k.reads[0];
+    }
+  }
+  const Touching touching(kernels, made, slots);
   std::vector<const Value*> homes(slots.results.size(), nullptr);
   for (const Kernel& k : kernels.kernels) {
     if (k.kind != KernelClass::kCopyOut) {
@@ -104,7 +182,7 @@ std::vector<const Value*> place_results(const KernelProgram& kernels, const Slot
     }
     Buffer& b = memory.at(k.reads[0]);
     const ResultPlace& place = slots.results[k.move().result];
-    if (b.slot < 0 && result_may_overwrite(kernels, k.reads[0], place)) {
+    if (b.slot < 0 && result_may_overwrite(touching, k.reads[0], place)) {
       b.slot = place.slot;
       b.offset = place.offset;
       b.must_store = true;
@@ -116,10 +194,13 @@ std::vector<const Value*> place_results(const KernelProgram& kernels, const Slot
 
 void revise_results(const KernelProgram& kernels, const Slots& slots, int order, Residency& memory,
                     std::vector<const Value*>& homes) {
+  const Touching touching(kernels, homes, slots);
   for (size_t r = 0; r < homes.size(); ++r) {
     const Value* v = homes[r];
-    if (v == nullptr || made_before(kernels, order, v) ||
-        result_may_overwrite(kernels, v, slots.results[r])) {
+    if (v == nullptr ||
+        std::ranges::any_of(touching[v].makers,
+                            [order](const Kernel* k) { return k->order < order; }) ||
+        result_may_overwrite(touching, v, slots.results[r])) {
       continue;
     }
     Buffer& b = memory.at(v);
