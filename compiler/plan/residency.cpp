@@ -300,8 +300,11 @@ void Residency::drop_dead() {
       b.scratch = false;
       b.in_hbm = false;
     }
-    // A result that has been read is not made again; carried values are, at every iteration.
-    const bool over = b.value->def != nullptr && !b.reads.empty() && !b.scratch;
+    // What is made once and has been read, as arguments of the program too, is done with; carried
+    // values are made again at every iteration.
+    const Region* owner = b.value->owner;
+    const bool once = b.value->def != nullptr || (owner != nullptr && owner->parent == nullptr);
+    const bool over = once && !b.reads.empty() && !b.scratch;
     if (over && reservations_ > 0) {
       buried_.push_back(&b);
     }
