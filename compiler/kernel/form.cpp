@@ -4,6 +4,7 @@
 // bucket.
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "kernel/fusion.hpp"
@@ -101,6 +102,7 @@ class RegionFusion : public Fusion {
     producers_.give(kernel.out);
     program_.kernels.push_front(std::move(kernel));
     renumber(program_, program_.kernels.begin());
+    note_loop(program_.kernels.front());
     producers_.forget_latest();
   }
   std::optional<NestAccess> view(const Value* v) override {
@@ -291,20 +293,17 @@ class RegionFusion : public Fusion {
     const size_t weight = generator ? kGeneratorWeight : 1;
     const int hidden = generator ? behind_contraction(program_, domain) : -1;
     pos = std::max(pos, hidden);
-    auto at = program_.kernels.end();
-    while (at != program_.kernels.begin() && std::prev(at)->order >= pos) {
-      --at;
-    }
-    for (; at != program_.kernels.end(); ++at) {
-      Kernel& k = *at;
-      if (k.kind != KernelClass::kLoop || loop_weight(k.ops) + weight > kMaxLoopWeight ||
-          Type{Elem::kF32, k.loop().domain}.count() != count || !has_room(k, *op) ||
+    std::vector<Joinable>& loops = loops_[count];
+    for (auto at = std::ranges::lower_bound(loops, pos, {}, order_of); at != loops.end(); ++at) {
+      Kernel& k = *at->kernel;
+      if (at->weight + weight > kMaxLoopWeight || !has_room(k, *op) ||
           (apart && !shares_value(k, *op)) || (op->kind == Kind::kReduce && hidden_.contains(&k))) {
         continue;
       }
       std::vector<const Op*> ops = k.ops;
       ops.push_back(op);
       if (joins(k, ops, domain)) {
+        at->weight = loop_weight(k.ops);
         if (k.order == hidden) {
           hidden_.insert(&k);
         }
@@ -482,8 +481,18 @@ class RegionFusion : public Fusion {
     }
     it = program_.kernels.insert(it, std::move(kernel));
     renumber(program_, it);
+    note_loop(*it);
     producers_.forget_latest();
     return &*it;
+  }
+
+  // The kernel has its place.
+  void note_loop(Kernel& k) {
+    if (k.kind == KernelClass::kLoop) {
+      std::vector<Joinable>& loops = loops_[Type{Elem::kF32, k.loop().domain}.count()];
+      loops.insert(std::ranges::upper_bound(loops, k.order, {}, order_of),
+                   {&k, loop_weight(k.ops)});
+    }
   }
 
   void place_reduce(const Op* op) {
@@ -563,6 +572,13 @@ class RegionFusion : public Fusion {
     find_buffers(program_);
   }
 
+  // A loop kernel, and the loop_weight() of its ops.
+  struct Joinable {
+    Kernel* kernel;
+    size_t weight;
+  };
+  static int order_of(const Joinable& j) { return j.kernel->order; }
+
   const Module& module_;
   const Region& region_;
   const ControlFacts& facts_;
@@ -571,6 +587,8 @@ class RegionFusion : public Fusion {
   NestContext context_;
   Uses uses_;
   KernelProgram program_;
+  // By elements: an op joins none of others. In the order of the program.
+  std::unordered_map<int64_t, std::vector<Joinable>> loops_;
   std::unique_ptr<Region> made_ops_ = std::make_unique<Region>();  // becomes the program's
   Producers producers_{region_, *made_ops_, context_};
   std::set<const Value*> copied_;
