@@ -5,6 +5,7 @@
 #include <climits>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "kernel/kernels.hpp"
 #include "program/estimate.hpp"
@@ -30,7 +31,18 @@ class Sharder {
  public:
   Sharder(KernelProgram& program, const Module& module, const spec::BoardParams& board,
           bool only_faster)
-      : program_(program), module_(module), board_(board), only_faster_(only_faster) {}
+      : program_(program), module_(module), board_(board), only_faster_(only_faster) {
+    for (Kernel& k : program.kernels) {
+      link(k, k.reads, readers_);
+      link(k, k.writes, writers_);
+    }
+    const std::vector<ArgInfo>& args = module.main->args;
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (args[i].alias_result >= 0) {
+        taken_[static_cast<size_t>(args[i].alias_result)] = static_cast<int>(i);
+      }
+    }
+  }
 
   ShardReport run() {
     std::vector<Kernel*> exchanges;
@@ -155,15 +167,31 @@ class Sharder {
            op->kind != Kind::kCase && !is_collective(op->kind);
   }
 
-  std::vector<Kernel*> readers(const Value* v) {
-    std::vector<Kernel*> out;
-    for (Kernel& k : program_.kernels) {
-      if (std::find(k.reads.begin(), k.reads.end(), v) != k.reads.end()) {
-        out.push_back(&k);
-      }
+  using Kernels = std::unordered_map<const Value*, std::vector<Kernel*>>;  // looked up only
+
+  static void link(Kernel& k, const std::vector<const Value*>& values, Kernels& to) {
+    for (const Value* v : values) {
+      to[v].push_back(&k);
     }
+  }
+
+  static void unlink(const Kernel& k, const std::vector<const Value*>& values, Kernels& from) {
+    for (const Value* v : values) {
+      std::erase(from.at(v), &k);
+    }
+  }
+
+  // In the order of the program.
+  static std::vector<Kernel*> listed(const Kernels& kernels, const Value* v) {
+    const auto it = kernels.find(v);
+    std::vector<Kernel*> out = it == kernels.end() ? std::vector<Kernel*>{} : it->second;
+    std::ranges::sort(out, {}, &Kernel::order);
+    out.erase(std::unique(out.begin(), out.end()), out.end());
     return out;
   }
+
+  std::vector<Kernel*> readers(const Value* v) const { return listed(readers_, v); }
+  std::vector<Kernel*> writers(const Value* v) const { return listed(writers_, v); }
 
   static bool writes(const Kernel& k, const Value* v) {
     return std::find(k.writes.begin(), k.writes.end(), v) != k.writes.end();
@@ -207,15 +235,10 @@ class Sharder {
   // The results that a value is, and the argument whose memory each takes over, or -1.
   std::vector<std::pair<size_t, int>> results_of(const Value* v) const {
     std::vector<std::pair<size_t, int>> out;
-    for (const Kernel& k : program_.kernels) {
-      if (k.kind == KernelClass::kCopyOut && k.reads[0] == v) {
-        int argument = -1;
-        for (size_t i = 0; i < module_.main->args.size(); ++i) {
-          if (module_.main->args[i].alias_result == static_cast<int>(k.move().result)) {
-            argument = static_cast<int>(i);
-          }
-        }
-        out.emplace_back(k.move().result, argument);
+    for (const Kernel* k : readers(v)) {
+      if (k->kind == KernelClass::kCopyOut) {
+        const auto taken = taken_.find(k->move().result);
+        out.emplace_back(k->move().result, taken == taken_.end() ? -1 : taken->second);
       }
     }
     return out;
@@ -333,10 +356,8 @@ class Sharder {
         if (!uniform(a.value)) {
           throw Refused{"an operand of the update is not the same on all cores"};
         }
-        for (const Kernel& p : program_.kernels) {
-          if (writes(p, a.value) && !c.has(&p)) {
-            c.move_to = std::max(c.move_to, p.order);
-          }
+        for (const Kernel* p : writers(a.value)) {
+          c.move_to = c.has(p) ? c.move_to : std::max(c.move_to, p->order);
         }
       }
     }
@@ -358,9 +379,9 @@ class Sharder {
         reads(w);
       }
     }
-    for (const Kernel& k : program_.kernels) {  // the rests of the same values come behind
-      if (k.kind == KernelClass::kAllReduce && !k.exchange().streamed && writes(k, c.sum)) {
-        first_reader = std::min(first_reader, k.order);
+    for (const Kernel* k : writers(c.sum)) {  // the rests of the same values come behind
+      if (k->kind == KernelClass::kAllReduce && !k->exchange().streamed) {
+        first_reader = std::min(first_reader, k->order);
       }
     }
     if (c.move_to >= first_reader) {
@@ -566,9 +587,9 @@ class Sharder {
     const auto follow = [&](const Kernel& k) { late.behind = std::max(late.behind, k.order); };
     for (const Kernel* k : c.kernels) {
       for (const NestAccess& a : k->loop().nest.accesses) {
-        for (const Kernel& p : program_.kernels) {
-          if (writes(p, a.value) && !c.has(&p)) {
-            follow(p);
+        for (const Kernel* p : writers(a.value)) {
+          if (!c.has(p)) {
+            follow(*p);
           }
         }
       }
@@ -629,6 +650,7 @@ class Sharder {
         std::ranges::find_if(list, [&](const Kernel& k) { return k.order > group.back()->behind; });
     exchange.order = group.back()->behind;
     const auto at = list.insert(next, std::move(exchange));
+    link(*at, at->reads, readers_);
     for (size_t i = 0; i < group.size(); ++i) {
       Candidate& c = group[i]->c;
       const Span span{i, 0, c.bytes};
@@ -668,9 +690,11 @@ class Sharder {
     }
     // Behind the values of the exchange, which are numbered.
     exchange.reads.insert(exchange.reads.end(), inputs_.begin(), inputs_.end());
+    link(exchange, inputs_, readers_);
     inputs_.clear();
     for (const auto* list : {&c.update.gathered, &c.update.sharded}) {
       exchange.writes.insert(exchange.writes.end(), list->begin(), list->end());
+      link(exchange, *list, writers_);
     }
     const int64_t size = c.unit();
     for (const Value* w : c.update.sharded) {
@@ -690,6 +714,8 @@ class Sharder {
       if (!c.has(&*it)) {
         ++it;
       } else if (rest == 0) {
+        unlink(*it, it->reads, readers_);
+        unlink(*it, it->writes, writers_);
         it = program_.kernels.erase(it);
       } else {
         start_at(*it, first);
@@ -710,6 +736,8 @@ class Sharder {
   std::vector<Late> late_;
   std::set<const Kernel*> late_kernels_;
   std::map<const Value*, bool> uniform_;  // for look-up only
+  Kernels readers_, writers_;
+  std::unordered_map<size_t, int> taken_;  // the argument whose memory a result takes over
 };
 
 }  // namespace
