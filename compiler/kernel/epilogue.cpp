@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_map>
 #include <utility>
 
 namespace tpu::compiler {
@@ -16,18 +17,33 @@ bool reduces_rows(const Nest& nest) {
   return nest.loops.size() == 2 && nest.loops[0].reduced && !nest.loops[1].reduced;
 }
 
+// The kernels that copy a value to results; looked up only.
+using Copies = std::unordered_multimap<const Value*, const Kernel*>;
+
+Copies copies_of(const KernelProgram& program) {
+  Copies copies;
+  for (const Kernel& k : program.kernels) {
+    if (k.kind == KernelClass::kCopyOut) {
+      copies.emplace(k.reads[0], &k);
+    }
+  }
+  return copies;
+}
+
 // A result that would take the place of an argument which the loop reads: the loop kernel alone
 // updates it in place.
-bool updates_argument(const KernelProgram& program, const Kernel& loop) {
-  return std::any_of(program.kernels.begin(), program.kernels.end(), [&](const Kernel& k) {
-    return k.kind == KernelClass::kCopyOut &&
-           std::find(loop.writes.begin(), loop.writes.end(), k.reads[0]) != loop.writes.end() &&
-           std::any_of(loop.reads.begin(), loop.reads.end(), [&](const Value* v) {
-             const bool taken = !k.move().results.empty() && v->def != nullptr &&
-                                v->def->kind == Kind::kDynamicSlice;
-             return taken ? v->type.count() == k.reads[0]->type.count()
-                          : v->def == nullptr && v->type == k.reads[0]->type;
-           });
+bool updates_argument(const Copies& copies, const Kernel& loop) {
+  const auto reads_place_of = [&](const Kernel& copy) {
+    return std::ranges::any_of(loop.reads, [&](const Value* v) {
+      const bool taken =
+          !copy.move().results.empty() && v->def != nullptr && v->def->kind == Kind::kDynamicSlice;
+      return taken ? v->type.count() == copy.reads[0]->type.count()
+                   : v->def == nullptr && v->type == copy.reads[0]->type;
+    });
+  };
+  return std::ranges::any_of(loop.writes, [&](const Value* v) {
+    const auto [first, last] = copies.equal_range(v);
+    return std::any_of(first, last, [&](const auto& copy) { return reads_place_of(*copy.second); });
   });
 }
 
@@ -38,11 +54,11 @@ bool reduces_columns(const Nest& nest) {
                       [](const Loop& l) { return l.reduced; });
 }
 
-bool fits(const KernelProgram& program, const Kernel& dot, const Kernel& loop) {
+bool fits(const Copies& copies, const Kernel& dot, const Kernel& loop) {
   const Nest& nest = loop.loop().nest;
   if (loop.kind != KernelClass::kLoop || nest.loops.size() > kCommandLoops ||
       nest.elements() != dot.out->type.count() || nest.elements() == 0 ||
-      updates_argument(program, loop)) {
+      updates_argument(copies, loop)) {
     return false;
   }
   const bool batches = !dot.contract().dot.batch.empty();
@@ -104,14 +120,14 @@ View of_rows(const Nest& nest) {
 
 // True if `loop` can work on the blocks of `dot` behind kernels that make `made`: on their
 // elements, or on the numbers that sums along rows have made. `columns`: of these sums.
-bool follows(const KernelProgram& program, const Kernel& dot, const Kernel& loop,
+bool follows(const Copies& copies, const Kernel& dot, const Kernel& loop,
              const std::vector<const Value*>& made, int64_t columns) {
   const Nest& nest = loop.loop().nest;
   const int64_t elements = nest.elements(), all = dot.out->type.count();
   const bool rows = columns > 1 && elements * columns == all;
   if (loop.kind != KernelClass::kLoop || loop.loop().first > 0 || nest.loops.empty() ||
       nest.loops.size() > kCommandLoops || elements == 0 || (elements != all && !rows) ||
-      updates_argument(program, loop)) {
+      updates_argument(copies, loop)) {
     return false;
   }
   if (nest.has_reduce && (rows || dot.contract().dot.batch.empty() || !reduces_columns(nest))) {
@@ -182,9 +198,10 @@ void join(Kernel& loop, const Kernel& dot, const EpilogueOptions& options) {
   loop.ops.insert(loop.ops.begin(), dot.ops.begin(), dot.ops.end());
 }
 
-bool join_first(KernelProgram& program, Place dot, const EpilogueOptions& options, PassLog* log) {
+bool join_first(KernelProgram& program, const Copies& copies, Place dot,
+                const EpilogueOptions& options, PassLog* log) {
   const Place loop = first_reader(program, dot, {dot->out});
-  if (loop == program.kernels.end() || !fits(program, *dot, *loop)) {
+  if (loop == program.kernels.end() || !fits(copies, *dot, *loop)) {
     if (log != nullptr && loop != program.kernels.end()) {
       log->gave_up(loop->kind == KernelClass::kLoop
                        ? "the loop kernel behind a contraction does not work block by block"
@@ -203,14 +220,14 @@ bool join_first(KernelProgram& program, Place dot, const EpilogueOptions& option
 }
 
 // The next kernels that work on the blocks, up to the first that need not read a large value again.
-std::vector<Place> next_epilogues(KernelProgram& program, Place dot,
+std::vector<Place> next_epilogues(KernelProgram& program, const Copies& copies, Place dot,
                                   const EpilogueOptions& options) {
   std::vector<Place> found;
   std::vector<const Value*> made = made_on_blocks(*dot), written = dot->writes;
   int64_t columns = summed_columns(*dot);
   for (Place last = dot; columns > 0;) {
     const Place loop = first_reader(program, last, written);
-    if (loop == program.kernels.end() || !follows(program, *dot, *loop, made, columns)) {
+    if (loop == program.kernels.end() || !follows(copies, *dot, *loop, made, columns)) {
       break;
     }
     found.push_back(loop);
@@ -246,8 +263,9 @@ void join_next(KernelProgram& program, const Kernel& dot, Kernel& loop,
   }
 }
 
-bool join_more(KernelProgram& program, Place dot, const EpilogueOptions& options) {
-  const std::vector<Place> loops = next_epilogues(program, dot, options);
+bool join_more(KernelProgram& program, const Copies& copies, Place dot,
+               const EpilogueOptions& options) {
+  const std::vector<Place> loops = next_epilogues(program, copies, dot, options);
   for (size_t i = 0; i < loops.size(); ++i) {
     const Place before = i == 0 ? dot : loops[i - 1];
     join_next(program, *before, *loops[i], options);
@@ -261,10 +279,11 @@ bool join_more(KernelProgram& program, Place dot, const EpilogueOptions& options
 }  // namespace
 
 void fuse_epilogues(KernelProgram& program, const EpilogueOptions& options, PassLog* log) {
+  const Copies copies = copies_of(program);
   for (auto k = program.kernels.begin(); k != program.kernels.end();) {
     const bool joined = k->kind == KernelClass::kContract &&
-                        (k->contract().after.empty() ? join_first(program, k, options, log)
-                                                     : join_more(program, k, options));
+                        (k->contract().after.empty() ? join_first(program, copies, k, options, log)
+                                                     : join_more(program, copies, k, options));
     k = joined ? program.kernels.erase(k) : std::next(k);
   }
   renumber(program);
