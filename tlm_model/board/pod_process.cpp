@@ -382,6 +382,15 @@ void PodProcess::handle(uint32_t from, PodFrame frame) {
   cut->take(message.key, std::move(message.body));
 }
 
+// Nothing of them is received before the run that their frames belong to.
+RankSet PodProcess::held_ranks() const {
+  RankSet held = 0;
+  for (uint32_t rank = 0; rank < held_.size(); ++rank) {
+    held |= held_[rank] ? rank_bit(rank) : 0;
+  }
+  return held;
+}
+
 // True: something has come.
 bool PodProcess::receive() {
   bool any = false;
@@ -442,7 +451,6 @@ PodClock::Step PodProcess::run_all(const Run& run) {
   std::optional<PodStatus> said;
   for (;;) {
     end_cycle();
-    stream_->wire().look();
     bool heard = receive();
     frozen = frozen || run.asked() || clock_.asked();
     const PodStatus mine = status(run, frozen);
@@ -459,8 +467,7 @@ PodClock::Step PodProcess::run_all(const Run& run) {
         break;
       case PodClock::Step::What::kStop:
         for (; !sent; sent = stream_->flush()) {
-          stream_->wire().wait(kNap);
-          stream_->wire().look();
+          stream_->wire().wait(kNap, kAllRanks);
           if (const std::string told = stream_->find_lost(); !told.empty()) {
             throw ToldLost(told);
           }
@@ -469,7 +476,7 @@ PodClock::Step PodProcess::run_all(const Run& run) {
       case PodClock::Step::What::kWait:
         if (!heard) {
           const auto before = Clock::now();
-          stream_->wire().wait(kNap);
+          stream_->wire().wait(kNap, step.from & ~held_ranks());
           waited_ += Clock::now() - before;
         }
         if (std::ranges::find(greeted_, false) != greeted_.end() &&

@@ -74,6 +74,7 @@ class PodProcess {
   [[noreturn]] void lose(const std::string& why);
   PodStatus status(const Run& run, bool frozen);
   void publish(const PodStatus& status);
+  RankSet held_ranks() const;
   bool receive();
   void handle(uint32_t from, PodFrame frame);
   void greet();

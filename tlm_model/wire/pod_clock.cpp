@@ -55,6 +55,22 @@ std::optional<uint64_t> PodClock::horizon() const {
   return least;
 }
 
+uint32_t PodClock::slowest() const {
+  uint32_t found = rank_;
+  for (uint32_t rank = 0; rank < others_.size(); ++rank) {
+    if (rank == rank_) {
+      continue;
+    }
+    if (!others_[rank]) {
+      return rank;
+    }
+    if (found == rank_ || others_[rank]->promise < others_[found]->promise) {
+      found = rank;
+    }
+  }
+  return found;
+}
+
 bool PodClock::asked() const {
   return std::ranges::any_of(others_, [](const std::optional<PodStatus>& other) {
     return other && has(*other, TPU_POD_WIRE_ASKED);
@@ -65,7 +81,7 @@ PodClock::Step PodClock::next(const PodStatus& mine, bool active) const {
   using What = Step::What;
   const std::optional<uint64_t> arrivals = horizon();
   if (!arrivals) {
-    return {};
+    return {.from = rank_bit(slowest())};
   }
   const uint64_t now = mine.done;
   bool together = true;
@@ -106,6 +122,9 @@ PodClock::Step PodClock::next(const PodStatus& mine, bool active) const {
       stop.early = true;
       return stop;
     }
+  }
+  if (*arrivals <= now + 1) {
+    return {.from = rank_bit(slowest())};
   }
   uint64_t to = std::min({*arrivals - 1, halt, mine.until});
   if (has(mine, TPU_POD_WIRE_FROZEN)) {

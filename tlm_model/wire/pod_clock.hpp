@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tpu/spec/pod_wire.h"
+#include "wire/wire.hpp"
 
 namespace tpu::model {
 
@@ -37,6 +38,8 @@ class PodClock {
     bool quiet = false;      // kStop: nothing is in flight
     bool interrupt = false;  // kStop: of a process
     bool early = false;      // kStop: asked for
+    // kWait: before one of these says more, nothing changes.
+    RankSet from = kAllRanks;
   };
 
   // Runs are counted from 1; statuses of the one before are forgotten.
@@ -47,6 +50,8 @@ class PodClock {
   bool hear(uint32_t from, const PodStatus& status);
   // The least promise of the others; nothing when one has not said anything in this run.
   std::optional<uint64_t> horizon() const;
+  // Who says the least: one of those that have not said anything, or has the least promise.
+  uint32_t slowest() const;
   // Somebody has asked for an early end.
   bool asked() const;
   // `mine` is what this process says of itself, the same that it has sent; `active`: something is

@@ -87,7 +87,6 @@ void PodStream::send_lost(const std::string& text, std::chrono::milliseconds lim
   // Who does not hear it, since the way there is gone, notices that.
   const auto end = std::chrono::steady_clock::now() + limit;
   for (;;) {
-    wire_->look();
     bool all = true;
     for (uint32_t to = 0; to < ranks(); ++to) {
       try {

@@ -27,8 +27,8 @@ constexpr int kTries = 50;  // before it sleeps
 
 struct Bell {
   alignas(kLine) std::atomic<uint32_t> count;
-  std::atomic<uint32_t> sleepers;
-  std::atomic<uint32_t> ended;  // its process sends nothing more
+  std::atomic<uint32_t> ended;   // its process sends nothing more
+  std::atomic<RankSet> awaited;  // its process sleeps until one of these rings; 0: it does not
 };
 
 struct Ring {
@@ -49,7 +49,8 @@ class ShmWire final : public Wire {
         ranks_(ranks),
         bells_(reinterpret_cast<Bell*>(memory.data())),
         rings_(reinterpret_cast<Ring*>(memory.data() + sizeof(Bell) * ranks)),
-        ends_(ranks) {}
+        ends_(ranks),
+        starved_(ranks) {}
 
   uint32_t rank() const override { return rank_; }
   uint32_t ranks() const override { return ranks_; }
@@ -62,6 +63,7 @@ class ShmWire final : public Wire {
       ring.starved.store(1, std::memory_order_seq_cst);
       room = room_of(ring, written);
     }
+    starved_[to] = room < bytes.size();
     const size_t count = std::min<uint64_t>(room, bytes.size());
     if (count != 0) {
       const size_t at = written % kRingBytes;
@@ -69,7 +71,7 @@ class ShmWire final : public Wire {
       std::memcpy(ring.bytes + at, bytes.data(), first);
       std::memcpy(ring.bytes, bytes.data() + first, count - first);
       ring.written.store(written + count, std::memory_order_seq_cst);
-      strike(bells_[to]);
+      strike(bells_[to], rank_bit(rank_));
     }
     return count;
   }
@@ -90,28 +92,36 @@ class ShmWire final : public Wire {
     std::memcpy(bytes.data(), ring.bytes + at, first);
     std::memcpy(bytes.data() + first, ring.bytes, count - first);
     ring.read.store(read + count, std::memory_order_seq_cst);
-    if (ring.starved.exchange(0, std::memory_order_seq_cst) != 0) {
-      strike(bells_[from]);
+    if (ring.starved.load(std::memory_order_seq_cst) != 0 &&
+        ring.starved.exchange(0, std::memory_order_seq_cst) != 0) {
+      strike(bells_[from], kAllRanks);
     }
     return count;
   }
 
-  void look() override { seen_ = bells_[rank_].count.load(std::memory_order_seq_cst); }
-
-  void wait(std::chrono::milliseconds limit) override {
-    Bell& bell = bells_[rank_];
+  // Who writes looks at `awaited` afterwards; who waits looks at the rings after setting it. So one
+  // of both sees the other.
+  void wait(std::chrono::milliseconds limit, RankSet from) override {
     for (int look = 0; look < kTries; ++look) {
-      if (bell.count.load(std::memory_order_acquire) != seen_) {
+      if (has_come(from)) {
         return;
       }
       __builtin_ia32_pause();
     }
-    bell.sleepers.store(1, std::memory_order_seq_cst);
+    Bell& bell = bells_[rank_];
+    const uint32_t seen = bell.count.load(std::memory_order_seq_cst);
+    // The own bit, which nobody strikes with, for room alone.
+    bell.awaited.store(from | rank_bit(rank_), std::memory_order_seq_cst);
+    if (has_come(from)) {
+      bell.awaited.store(0, std::memory_order_relaxed);
+      return;
+    }
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
     const timespec time{seconds.count(), std::chrono::nanoseconds(limit - seconds).count()};
-    const long woken = ::syscall(SYS_futex, &bell.count, FUTEX_WAIT, seen_, &time, nullptr, 0);
-    bell.sleepers.store(0, std::memory_order_relaxed);
-    if (woken != 0 && errno == ETIMEDOUT) {
+    const long woken = ::syscall(SYS_futex, &bell.count, FUTEX_WAIT, seen, &time, nullptr, 0);
+    const bool late = woken != 0 && errno == ETIMEDOUT;
+    bell.awaited.store(0, std::memory_order_relaxed);
+    if (late) {
       find_ended();
     }
   }
@@ -119,7 +129,7 @@ class ShmWire final : public Wire {
   void end() override {
     bells_[rank_].ended.store(1, std::memory_order_seq_cst);
     for (uint32_t rank = 0; rank < ranks_; ++rank) {
-      strike(bells_[rank]);
+      strike(bells_[rank], kAllRanks);
     }
   }
 
@@ -141,11 +151,29 @@ class ShmWire final : public Wire {
     return kRingBytes - used;
   }
 
-  static void strike(Bell& bell) {
-    bell.count.fetch_add(1, std::memory_order_seq_cst);
-    if (bell.sleepers.load(std::memory_order_seq_cst) != 0) {
+  static void strike(Bell& bell, RankSet who) {
+    if ((bell.awaited.load(std::memory_order_seq_cst) & who) != 0) {
+      bell.count.fetch_add(1, std::memory_order_seq_cst);
       ::syscall(SYS_futex, &bell.count, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
     }
+  }
+
+  // Bytes of one of them, or room.
+  bool has_come(RankSet from) const {
+    for (uint32_t rank = 0; rank < ranks_; ++rank) {
+      if (rank == rank_) {
+        continue;
+      }
+      const Ring& in = ring_of(rank, rank_);
+      if ((from & rank_bit(rank)) != 0 &&
+          in.written.load(std::memory_order_seq_cst) != in.read.load(std::memory_order_relaxed)) {
+        return true;
+      }
+      if (starved_[rank] && ring_of(rank_, rank).starved.load(std::memory_order_seq_cst) == 0) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // Nobody rings for a process that was killed.
@@ -170,7 +198,7 @@ class ShmWire final : public Wire {
                   ") has ended");
   }
 
-  Ring& ring_of(uint32_t from, uint32_t to) { return rings_[size_t{from} * ranks_ + to]; }
+  Ring& ring_of(uint32_t from, uint32_t to) const { return rings_[size_t{from} * ranks_ + to]; }
 
   const uint32_t rank_;
   const uint32_t ranks_;
@@ -178,7 +206,7 @@ class ShmWire final : public Wire {
   Ring* const rings_;
   std::vector<base::Descriptor> ends_;  // readable when the process has ended
   std::vector<int> pids_;
-  uint32_t seen_ = 0;
+  std::vector<bool> starved_;  // by rank: there was no room for all
 };
 
 }  // namespace

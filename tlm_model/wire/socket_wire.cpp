@@ -42,14 +42,14 @@ class SocketWire final : public Wire {
     return got < 0 ? 0 : static_cast<size_t>(got);
   }
 
-  void look() override {}
-
-  void wait(std::chrono::milliseconds limit) override {
+  void wait(std::chrono::milliseconds limit, RankSet from) override {
     std::vector<pollfd> all;
     for (size_t rank = 0; rank < sockets_.size(); ++rank) {
       if (sockets_[rank].valid()) {
+        const bool awaited = (from & rank_bit(static_cast<uint32_t>(rank))) != 0;
         all.push_back({sockets_[rank].number(),
-                       static_cast<short>(starved_[rank] ? POLLIN | POLLOUT : POLLIN), 0});
+                       static_cast<short>((awaited ? POLLIN : 0) | (starved_[rank] ? POLLOUT : 0)),
+                       0});
       }
     }
     ::poll(all.data(), all.size(), static_cast<int>(limit.count()));

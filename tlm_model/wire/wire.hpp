@@ -17,6 +17,11 @@ class PodLost : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A bit for each rank.
+using RankSet = uint64_t;
+inline constexpr RankSet kAllRanks = ~RankSet{0};
+constexpr RankSet rank_bit(uint32_t rank) { return RankSet{1} << rank; }
+
 class Wire {
  public:
   virtual ~Wire() = default;
@@ -27,11 +32,10 @@ class Wire {
   virtual size_t send(uint32_t to, std::span<const std::byte> bytes) = 0;
   // Bytes that have come, as many as fit; 0: none. Throws PodLost.
   virtual size_t receive(uint32_t from, std::span<std::byte> bytes) = 0;
-  // wait() comes back for everything that happens from here on.
-  virtual void look() = 0;
-  // Until bytes or room may have come, or the time is over. Throws PodLost for a process whose end
-  // is noticed.
-  virtual void wait(std::chrono::milliseconds limit) = 0;
+  // Until bytes of one of these ranks are there that were not received, or room may have come where
+  // send() found none, or the time is over. Who waits for one process is not woken by all. Throws
+  // PodLost for a process whose end is noticed.
+  virtual void wait(std::chrono::milliseconds limit, RankSet from) = 0;
   // Nothing more is sent: the others find the end behind what has been.
   virtual void end() = 0;
   // The number that a process has on its host, to name it and to notice its end.

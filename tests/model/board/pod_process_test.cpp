@@ -64,8 +64,7 @@ class UnluckyWire final : public Wire {
     }
     return got;
   }
-  void look() override { wire_->look(); }
-  void wait(std::chrono::milliseconds limit) override { wire_->wait(limit); }
+  void wait(std::chrono::milliseconds limit, RankSet from) override { wire_->wait(limit, from); }
   void end() override { wire_->end(); }
   void set_pid(uint32_t rank, int pid) override { wire_->set_pid(rank, pid); }
 

@@ -223,10 +223,9 @@ void end_without_room(const Pair& pair) {
       {
         PodFrame frame;
         for (int turn = 0; turn < 1000; ++turn) {
-          pair.b->wire().look();
           while (pair.b->next(0, frame)) {
           }
-          pair.b->wire().wait(milliseconds(5));
+          pair.b->wire().wait(milliseconds(5), kAllRanks);
         }
       },
       PodLost);
@@ -255,19 +254,17 @@ TEST(ShmWire, NoticesTheEndOfAProcess) {
   stream.wire().set_pid(1, child);
   PodFrame frame;
   while (!stream.next(1, frame)) {
-    stream.wire().look();
     if (stream.next(1, frame)) {
       break;
     }
-    stream.wire().wait(milliseconds(1000));
+    stream.wire().wait(milliseconds(1000), kAllRanks);
   }
   expect_frame(frame, 1, 10);
   ::kill(child, SIGKILL);
   bool lost = false;
   for (int turn = 0; turn < 1000 && !lost; ++turn) {
     try {
-      stream.wire().look();
-      stream.wire().wait(milliseconds(5));
+      stream.wire().wait(milliseconds(5), kAllRanks);
     } catch (const PodLost& error) {
       lost = true;
       EXPECT_THAT(error.what(), HasSubstr(std::to_string(child)));
