@@ -89,6 +89,7 @@ int tpuboard_main(int argc, const char* const* argv) {
   add_pod_command(app);
   add_objdump_command(app);
   add_serve_command(app);
+  add_serve_maker_command(app);
   add_bench_command(app);
   add_replay_command(app);
   add_report_command(app);

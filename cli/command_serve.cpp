@@ -64,6 +64,18 @@ void serve(ServeArguments& arguments) {
 
 }  // namespace
 
+// Not for people: processes of a pod are started by it.
+void add_serve_maker_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("serve-maker", "Have boards for the program that starts it");
+  command->group("");
+  command->callback([] {
+    if (const int code = serve_boards_of_maker(); code != 0) {
+      throw CLI::RuntimeError(code);
+    }
+  });
+}
+
 void add_serve_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "serve", "Have boards for programs in other processes and on other hosts (--connect)");

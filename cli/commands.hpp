@@ -18,6 +18,7 @@ void add_tpu_worker_command(CLI::App& app);
 void add_pod_command(CLI::App& app);
 void add_objdump_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
+void add_serve_maker_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_replay_command(CLI::App& app);
 void add_report_command(CLI::App& app);

@@ -21,6 +21,7 @@
 #include "program_cache.hpp"
 #include "runtime/process_runtime.hpp"
 #include "topology.hpp"
+#include "tpu/worker.hpp"
 
 namespace tpu::pjrt {
 namespace {
@@ -221,7 +222,10 @@ std::shared_ptr<const client::CompiledProgram> BoardServer::program(
 
 }  // namespace tpu::pjrt
 
-// What the program tpuboard_server calls.
+// What the program tpuboard_server calls: for the board that processes share, and for boards of a
+// pod in processes.
+extern "C" int tpuboard_serve_maker() { return tpu::driver::serve_boards_of_maker(); }
+
 extern "C" int tpuboard_serve(int socket, int processes, const char* folder) {
   try {
     tpu::pjrt::BoardServer server(tpu::pjrt::Descriptor(socket), processes, folder);

@@ -1,6 +1,6 @@
 """The library shows its three interfaces and nothing else: GetPjrtApi, tpu_* and the functions for TensorFlow.
 
-Beside them it shows sc_main for the SystemC library, and tpuboard_serve for the program tpuboard_server.
+Beside them it shows sc_main for the SystemC library, and two functions that the program tpuboard_server calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ TENSORFLOW_NAMES = ROOT / "tests/tensorflow/names.txt"
 def main() -> int:
     """Compares the symbols of the library with the functions of the header."""
     text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(encoding="utf-8"), flags=re.DOTALL)
-    wanted = set(re.findall(r"\b(tpu_\w+)\((?!\*)", text)) | {"GetPjrtApi", "sc_main", "tpuboard_serve"}
+    wanted = set(re.findall(r"\b(tpu_\w+)\((?!\*)", text))
+    wanted |= {"GetPjrtApi", "sc_main", "tpuboard_serve", "tpuboard_serve_maker"}
     wanted |= set(TENSORFLOW_NAMES.read_text(encoding="ascii").split())
     listed = subprocess.run(["nm", "-D", "--defined-only", sys.argv[1]], check=True, capture_output=True, text=True)
     shown = {line.split()[2].split("@")[0] for line in listed.stdout.splitlines()}

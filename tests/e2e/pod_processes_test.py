@@ -12,14 +12,17 @@ Usage: pod_processes_test.py --bin DIR --program NAME
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax_reference as reference
@@ -75,24 +78,33 @@ def check_latencies(tools: Path, folder: Path) -> list[str]:
     return [] if len(set(cycles.values())) == 1 else [f"short latencies: cycles {cycles}"]
 
 
+@contextlib.contextmanager
+def workers_of(tools: Path, folder: Path, board: str, kind: str, count: int, *options: str) -> Iterator[list[str]]:
+    """Workers that share a pod, at addresses of this kind: the options of a program that uses them."""
+    token = folder / "token"
+    workers, addresses = [], []
+    try:
+        for number in range(count):
+            listen = ["--listen", f"unix:{folder}/{number}"] if kind == "unix" else [
+                "--listen", "tcp:127.0.0.1:0", "--token", str(token)]
+            workers.append(subprocess.Popen([tools / "tpuboard", "serve", *listen, "--board", board, *options],
+                                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+            addresses.append(workers[-1].stdout.readline().strip())
+        yield ["--connect", ",".join(addresses), *(["--connect-token", str(token)] if kind == "tcp" else [])]
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.wait()
+
+
 def check_workers(tools: Path, folder: Path) -> list[str]:
     """What differs when workers that were there share the pod, over sockets and over shared memory."""
     board, exe, inputs = prepare(tools, folder, "mlp")
     expected = pods_test.determinism_test.figures(tools, exe, inputs, folder, ["--board", board])
-    token = folder / "token"
     wrong = []
     for kind in ("unix", "tcp"):
-        workers, addresses = [], []
-        for number in range(2):
-            listen = ["--listen", f"unix:{folder}/{number}"] if kind == "unix" else [
-                "--listen", "tcp:127.0.0.1:0", "--token", str(token)]
-            workers.append(subprocess.Popen([tools / "tpuboard", "serve", *listen, "--board", board],
-                                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
-            addresses.append(workers[-1].stdout.readline().strip())
-        connect = ["--connect", ",".join(addresses)]
-        connect += ["--connect-token", str(token)] if kind == "tcp" else []
-        options = ["--board", board, *connect]
-        try:
+        with workers_of(tools, folder, board, kind, 2) as connect:
+            options = ["--board", board, *connect]
             for threads in (1, 2):  # the second run finds the workers as the first one left them
                 path = folder / "figures.json"  # without --out-dir: folders belong to the workers
                 subprocess.run([tools / "tpuboard", "run", exe, *inputs, "--json", path, *options], check=True,
@@ -105,10 +117,6 @@ def check_workers(tools: Path, folder: Path) -> list[str]:
                                    text=True, check=False, timeout=SECONDS)
             if other.returncode == 0 or "the worker has" not in other.stderr:
                 wrong.append(f"{kind}: another board: {other.stderr}")
-        finally:
-            for worker in workers:
-                worker.terminate()
-                worker.wait()
     return wrong
 
 
@@ -136,8 +144,11 @@ def check_kills(tools: Path, folder: Path) -> list[str]:
     command = [str(tools / "tpuboard"), "run", str(exe), *inputs, "--out-dir", str(folder), "--board", board,
                "--processes", "4", "--launches", "1000000", "--progress", "0.05"]
     chance = random.Random(7)
+    temporary = folder / "tmp"
+    temporary.mkdir()
     for number in range(int(os.environ.get("TPUBOARD_TEST_KILLS", KILLS))):
-        run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "TMPDIR": str(temporary)})
         family: list[int] = []
         begin = time.monotonic()
         while len(family) < 5 and time.monotonic() - begin < SECONDS:  # one that listens, four with boards
@@ -160,8 +171,9 @@ def check_kills(tools: Path, folder: Path) -> list[str]:
         left = [pid for pid in family if lives(pid)]
         named = victim == run.pid or (run.returncode > 0 and "of the pod" in errors and str(victim) in errors)
         print(f"kill {number} of {'the program' if victim == run.pid else 'a worker'}: {errors.strip()[-300:]}")
-        if left or not named:
-            return [f"kill {number} of {victim}: code {run.returncode}, left {left}: {errors}"]
+        files = [*temporary.glob("tpuboard-pod-*"), *Path("/dev/shm").glob("*tpuboard*")]
+        if left or files or not named:
+            return [f"kill {number} of {victim}: code {run.returncode}, left {left}, {files}: {errors}"]
     return []
 
 
@@ -184,6 +196,15 @@ def check_rejected(tools: Path, folder: Path) -> list[str]:
                               check=False, timeout=SECONDS)
         if done.returncode == 0 or text not in done.stderr:
             wrong.append(f"{' '.join(options)}: code {done.returncode}: {done.stderr}")
+    # Processes are those of a program file, which has to be there.
+    program = folder / "bin" / "alone"
+    program.parent.mkdir()
+    shutil.copy(tools / "tpuboard", program)
+    for path, text in ((folder, "the program tpuboard, whose processes have the boards, is not there"), (tools, "")):
+        done = subprocess.run([program, "devices", "--board", "v3_32", "--processes", "2"], capture_output=True,
+                              text=True, env={**os.environ, "PATH": str(path)}, check=False, timeout=SECONDS)
+        if (done.returncode == 0) != (not text) or text not in done.stderr:
+            wrong.append(f"PATH={path}: code {done.returncode}: {done.stderr}")
     return wrong
 
 

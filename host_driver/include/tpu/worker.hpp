@@ -29,4 +29,8 @@ struct ServeOptions {
 /// Until SIGINT or SIGTERM. No other thread runs. Throws Error.
 void serve_boards(const ServeOptions& options);
 
+/// What a process does that OpenOptions::board_processes has started: descriptor 3 is a socket to
+/// the program, 4 a file with what to serve. Exit code; standard error says what is wrong.
+int serve_boards_of_maker();
+
 }  // namespace tpu::driver
