@@ -5,7 +5,9 @@ Each step sees all 800 examples, in an order that differs by step, which changes
 losses must be equal within 1e-4 at first, and the last must be lower than the first: a run whose boards do not exchange
 their gradients learns from a quarter of the batch. The network is a small variant of the example's.
 
-Usage: pod_training_test.py --bin DIR [--steps N]
+--spread: `train` and `bench` with the boards in several processes have the losses, digest and cycles of one process.
+
+Usage: pod_training_test.py --bin DIR [--steps N] [--spread]
 """
 
 from __future__ import annotations
@@ -22,10 +24,13 @@ os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=32"
 
 import convnet_step_test as convnet
 import jax_reference as reference
+import pod_processes_test as processes_test
 
+import jax
 import numpy as np
 
 BOARD, CORES, BATCH = "v3_32", 32, 800
+SPREAD_STEPS = 2
 FIRST, MOST_OFF, MOST_OFF_LATER = 8, 1e-4, 2e-2  # of the losses; later what relu decides has changed here and there
 
 CONFIG = """
@@ -54,19 +59,54 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     return images, labels
 
 
-def train(tools: Path, folder: Path, graph: bytes, state: list[np.ndarray], steps: int) -> dict:
-    """run.json of the board's run."""
-    (folder / "step.mlirbc").write_bytes(graph)
+def prepare(tools: Path, folder: Path, steps: int) -> tuple[jax.export.Exported, list[np.ndarray], list[np.ndarray]]:
+    """The step, the first state and the batch; in the folder what trains it: a configuration, and step.tpuexe."""
+    images, labels = digits()
+    program = convnet.model.export_train_step(CORES, "cpu", shapes=convnet.SHAPES, image=convnet.IMAGE, batch=BATCH)
+    state = convnet.first_state(convnet.SHAPES)
+    np.save(folder / "images.npy", images)
+    np.save(folder / "labels.npy", labels)
+    (folder / "step.mlirbc").write_bytes(program.mlir_module_serialized)
     subprocess.run([tools / "tpuc", folder / "step.mlirbc", "--board", BOARD, "-o", folder / "step.tpuexe"], check=True)
     leaves = [folder / f"leaf{i}.npy" for i in range(len(state))]
     for path, leaf in zip(leaves, state, strict=True):
         np.save(path, leaf)
-    config = folder / "train.toml"
-    config.write_text(CONFIG.format(folder=folder, leaves=", ".join(f'"file:{leaf}"' for leaf in leaves), batch=BATCH,
-                                    steps=steps))
-    subprocess.run([tools / "tpuboard", "train", config, "--board", BOARD, "--out", folder / "out"], check=True,
-                   stdout=subprocess.DEVNULL)
+    (folder / "train.toml").write_text(CONFIG.format(
+        folder=folder, leaves=", ".join(f'"file:{leaf}"' for leaf in leaves), batch=BATCH, steps=steps))
+    return program, state, [images, labels]
+
+
+def train(tools: Path, folder: Path, *options: str) -> dict:
+    """run.json of the board's run."""
+    subprocess.run([tools / "tpuboard", "train", folder / "train.toml", "--board", BOARD, "--out", folder / "out",
+                    *options], check=True, stdout=subprocess.DEVNULL)
     return json.loads((folder / "out" / "run.json").read_text())
+
+
+def check_spread(tools: Path, folder: Path) -> list[str]:
+    """What differs between runs whose boards are in 1, 2 and 4 processes."""
+    prepare(tools, folder, SPREAD_STEPS)
+    found = {}
+    for processes, threads in ((1, 1), (1, 8), (2, 1), (4, 1), (4, 8)):
+        options = ["--processes", str(processes), "--threads", str(threads)]
+        found[" ".join(options)] = train(tools, folder, *options)
+    for count in (2, 4):
+        with processes_test.workers_of(tools, folder, BOARD, "tcp", count, "--threads", "1") as connect:
+            found[f"tcp, {count} workers"] = train(tools, folder, *connect)
+    wrong = []
+    expected = found["--processes 1 --threads 1"]
+    for run, figures in found.items():
+        print(f"train {run}: {figures['sim_cycles']} cycles, {figures['digest']}, losses {figures['losses']}")
+        if any(figures[key] != expected[key] or not expected[key] for key in ("sim_cycles", "digest", "losses")):
+            wrong.append(f"train {run}: {figures['sim_cycles']} cycles, {figures['digest']}")
+    times = {}
+    for processes in (1, 4):
+        subprocess.run([tools / "tpuboard", "bench", folder / "step.tpuexe", "--board", BOARD, "--launches", "3",
+                        "--processes", str(processes), "--json", folder / "bench.json"], check=True,
+                       stdout=subprocess.DEVNULL)
+        times[processes] = json.loads((folder / "bench.json").read_text())["sim_us_per_launch"]["value"]
+    print(f"bench: {times} us")
+    return wrong if len(set(times.values())) == 1 else [*wrong, f"bench: {times} us"]
 
 
 def main() -> int:
@@ -74,20 +114,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--spread", action="store_true")
     args = parser.parse_args()
-    images, labels = digits()
-    program = convnet.model.export_train_step(CORES, "cpu", shapes=convnet.SHAPES, image=convnet.IMAGE, batch=BATCH)
-    state = convnet.first_state(convnet.SHAPES)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        np.save(folder / "images.npy", images)
-        np.save(folder / "labels.npy", labels)
-        run = train(args.bin, folder, program.mlir_module_serialized, state, args.steps)
+        if args.spread:
+            wrong = check_spread(args.bin, folder)
+            for problem in wrong:
+                print(f"FAILED {problem}", file=sys.stderr)
+            return 1 if wrong else 0
+        program, state, batch = prepare(args.bin, folder, args.steps)
+        run = train(args.bin, folder)
     ours = run["losses"]
     theirs = []
     step = reference.runner(program, round_dots=True)
     for _ in range(args.steps):
-        *state, loss = step([*state, images, labels])
+        *state, loss = step([*state, *batch])
         theirs.append(float(loss))
     print(f"board {ours}\nJAX   {theirs}")
     off = [abs(a / b - 1) for a, b in zip(ours, theirs, strict=True)]
