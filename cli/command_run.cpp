@@ -265,7 +265,9 @@ void run(const RunArguments& arguments) {
   if (!arguments.out_dir.empty()) {
     make_folder(arguments.out_dir);
     lock.emplace(arguments.out_dir);
-    options.sim.tile_folder = arguments.out_dir;
+    if (options.connect.empty()) {
+      options.sim.tile_folder = arguments.out_dir;  // a worker's folders are its own
+    }
   }
   std::vector<std::byte> image =
       goes_on(arguments) ? std::vector<std::byte>() : program_bytes(arguments.program, options);

@@ -380,7 +380,9 @@ void train(const TrainArguments& arguments) {
   }
   make_folder(arguments.out);
   const FolderLock lock(arguments.out);  // two runs would write over each other's checkpoints
-  options.sim.tile_folder = arguments.out;
+  if (options.connect.empty()) {
+    options.sim.tile_folder = arguments.out;  // a worker's folders are its own
+  }
   const fs::path folder = checkpoint_folder(arguments.out, config);
   RunCheckpoints checkpoints(folder, config.checkpoints);
   std::optional<Checkpoint> from;
