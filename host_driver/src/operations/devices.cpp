@@ -40,9 +40,12 @@ bool Devices::partly_failed() const {
   const auto failed = [](uint16_t status) {
     return status != kStatusOpen && status != TPU_STATUS_OK;
   };
+  const auto counts = [&](const Command& command) {
+    return command.op && command.op->launch() &&
+           std::any_of(command.op->status.begin(), command.op->status.end(), failed);
+  };
   return std::any_of(all_.begin(), all_.end(), [&](const Device& device) TPU_REQUIRES(board_lock) {
-    const Operation* launch = device.first_launch();
-    return launch != nullptr && std::any_of(launch->status.begin(), launch->status.end(), failed);
+    return device.ring.first(counts) != nullptr;
   });
 }
 

@@ -80,19 +80,24 @@ TEST_F(RecoveryTest, WhatWasFlushedIsSentAgainInTheOldOrderWithTheNextEpoch) {
 
 // Else a read of its results would come back with what was there before.
 TEST_F(RecoveryTest, WhatWasFlushedBehindALaunchWaitsForAllOfItsCores) {
+  const auto before = gang();
   const auto launch = gang();
   const auto behind = fill(0);
+  report(0);
   fail(0, TPU_STATUS_FLUSHED);
   report(0, TPU_STATUS_FLUSHED);
   int runs = 0;
-  run = [&] {  // core 1 hears of it later
+  run = [&] {  // core 1 has another launch to end before
     if (++runs == 2) {
+      report(1);
+    } else if (runs == 3) {
       fail(1, TPU_STATUS_FLUSHED);
     }
     return true;
   };
   recovery.recover();
-  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(runs, 3);
+  EXPECT_FALSE(before->event->failed());
   ASSERT_EQ(cores.devices[0].ring.open(), 2u);
   EXPECT_EQ(cores.oldest(0)->op, launch);
   report(0);
