@@ -148,10 +148,11 @@ TEST_F(HostCalls, UnknownRequestIsAFaultOfTheLaunch) {
 TEST_F(HostCalls, AbortEndsAnOpenCall) {
   start();
   call(0);
+  const uint32_t ticket = host_.cpl_head;
   device_.abort(kLaunch, MockDevice::kCore, TPU_GSYNC_CODE_HOST);
   settle();
   EXPECT_EQ(taken().at(seq_).status, TPU_STATUS_ABORTED);
-  answer(host_.cpl_head - 1);
+  answer(ticket);
   EXPECT_EQ(answers(), 0U);
 }
 
