@@ -2,6 +2,7 @@
 #include "command/links.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tpu::spec {
 
@@ -90,8 +91,7 @@ uint64_t Links::data_latency(uint32_t from, uint32_t to) const {
 }
 
 uint64_t Links::control_latency(uint32_t from, uint32_t to) const {
-  const uint32_t count = hops(from, to);
-  return control_hop_cycles_ * (count == 0 ? 1 : count);
+  return control_cycles(hops(from, to));
 }
 
 // Moves `chip` to the place of `end` in one ring.
@@ -121,9 +121,54 @@ Links::Way Links::way(uint32_t from, uint32_t to) const {
   return way;
 }
 
+// None: the end of a line, or a ring of one chip.
+std::optional<uint32_t> Links::chip_behind(const Hop& hop) const {
+  const Ring& ring = rings_[hop.y ? 1 : 0];
+  const uint32_t place = hop.chip / ring.stride % ring.size;
+  const bool last = place == (hop.up ? ring.size - 1 : 0);
+  if (ring.size == 1 || (last && !ring.closed)) {
+    return std::nullopt;
+  }
+  const uint32_t next = (place + (hop.up ? 1 : ring.size - 1)) % ring.size;
+  return hop.chip - place * ring.stride + next * ring.stride;
+}
+
+// Breadth first, links of a chip in the order +x, -x, +y, -y.
+std::optional<Links::Way> Links::way_around(uint32_t from, uint32_t to,
+                                            const std::function<bool(const Hop&)>& down) const {
+  const uint32_t first = chip_of(from);
+  const uint32_t last = chip_of(to);
+  std::vector<std::optional<Hop>> into(routers_.size());  // by chip: the link that leads there
+  std::vector<uint32_t> reached = {first};
+  for (size_t i = 0; i < reached.size() && reached[i] != last; ++i) {
+    for (const auto& [y, up] : {std::pair(false, true), std::pair(false, false),
+                                std::pair(true, true), std::pair(true, false)}) {
+      const Hop hop{.chip = reached[i], .y = y, .up = up};
+      const auto next = chip_behind(hop);
+      if (next && *next != first && !into[*next] &&
+          board_of_chip_[*next] == board_of_chip_[first] && !down(hop)) {
+        into[*next] = hop;
+        reached.push_back(*next);
+      }
+    }
+  }
+  Way way;
+  for (uint32_t at = last; at != first; at = way.hop[way.count++].chip) {
+    if (!into[at] || way.count == Way::kMost) {
+      return std::nullopt;
+    }
+    way.hop[way.count] = *into[at];
+  }
+  std::reverse(way.hop.begin(), way.hop.begin() + way.count);
+  return way;
+}
+
 void Links::add_path(uint32_t from, uint32_t to, Transfer& transfer) const {
+  add_way(way(from, to), from, to, transfer);
+}
+
+void Links::add_way(const Way& between, uint32_t from, uint32_t to, Transfer& transfer) const {
   transfer.add(out_port_[from]);
-  const Way between = way(from, to);
   const uint32_t board = board_of(from);
   for (uint32_t i = 0; i < between.count; ++i) {
     if (!whole_ && board_of_chip_[between.hop[i].chip] != board) {

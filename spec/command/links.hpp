@@ -13,6 +13,8 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -69,6 +71,14 @@ class Links {
   // Two HBMs, each for the cores of a chip at once, the ports, and the links on the way.
   static_assert(4 + 2 + Way::kMost <= Transfer::kMaxResources);
   Way way(uint32_t from, uint32_t to) const;
+  /// A shortest way over links of one board that are not `down`, or none; of several the same one
+  /// always.
+  std::optional<Way> way_around(uint32_t from, uint32_t to,
+                                const std::function<bool(const Hop&)>& down) const;
+  /// The same as of the ways above: what a transfer passes on `way`, and its cycles.
+  void add_way(const Way& way, uint32_t from, uint32_t to, Transfer& transfer) const;
+  uint64_t data_latency(const Way& way) const { return data_cycles(way.count); }
+  uint64_t control_latency(const Way& way) const { return control_cycles(way.count); }
   /// Everything that a transfer from one core to another passes. With the way cut, what it passes
   /// in the sender's board; the others have sections.
   void add_path(uint32_t from, uint32_t to, Transfer& transfer) const;
@@ -104,6 +114,10 @@ class Links {
   void make_chip(const BoardParams& board, uint32_t chip, BandwidthShare& share);
   void fold_ports(const Fold& fold);
   uint64_t data_cycles(uint32_t hops) const;
+  uint64_t control_cycles(uint32_t hops) const {
+    return control_hop_cycles_ * (hops == 0 ? 1 : hops);
+  }
+  std::optional<uint32_t> chip_behind(const Hop& hop) const;
   void go_round(bool y, uint32_t& chip, uint32_t end, Way& way) const;
 
   const uint32_t cores_;

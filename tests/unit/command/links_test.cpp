@@ -34,6 +34,32 @@ TEST_F(LinksTest, WaysGoByXThenY) {
   EXPECT_TRUE(far.hop[1].y);
 }
 
+TEST_F(LinksTest, AWayGoesRoundLinksThatAreDown) {
+  const auto x_of_0 = [this](const Links::Hop& hop) {
+    return hop.chip == 0 && links.link(hop) == links.link({.chip = 0});
+  };
+  const auto way = links.way_around(0, 2, x_of_0);  // chip 0 to chip 1
+  ASSERT_TRUE(way.has_value());
+  ASSERT_EQ(way->count, 3U);  // by chips 2 and 3
+  EXPECT_EQ(way->hop[0].chip, 0U);
+  EXPECT_TRUE(way->hop[0].y);
+  EXPECT_EQ(way->hop[1].chip, 2U);
+  EXPECT_FALSE(way->hop[1].y);
+  EXPECT_EQ(way->hop[2].chip, 3U);
+  EXPECT_TRUE(way->hop[2].y);
+  EXPECT_EQ(links.data_latency(*way),
+            links.data_latency(0, 2) + 2 * cycles_from_ns(board, board.ici.extra_hop_ns));
+  EXPECT_EQ(links.control_latency(*way), 3 * links.control_latency(0, 2));
+  Transfer transfer;
+  transfer.set_bytes(1 << 20);
+  links.add_way(*way, 0, 2, transfer);
+  EXPECT_EQ(links.way_around(2, 0, x_of_0)->count, 1U);  // the other direction works
+  EXPECT_EQ(links.way_around(0, 1, x_of_0)->count, 0U);
+  const auto all_of_0 = [](const Links::Hop& hop) { return hop.chip == 0; };
+  EXPECT_FALSE(links.way_around(0, 2, all_of_0).has_value());
+  EXPECT_TRUE(links.way_around(2, 4, all_of_0).has_value());  // chip 1 to chip 2 by chip 3
+}
+
 TEST_F(LinksTest, LatencyGrowsWithTheHops) {
   const uint64_t hop = cycles_from_ns(board, board.ici.hop_ns);
   EXPECT_EQ(links.data_latency(0, 1), cycles_from_ns(board, board.ici.local_ns));
