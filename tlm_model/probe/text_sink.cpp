@@ -40,4 +40,9 @@ void TextSink::hart(const HartEvent& event) {
   }
 }
 
+void TextSink::upset(const UpsetEvent& event) {
+  file_.write(fmt::format("{} {} {} {} {}: {}\n", event.cycle, event.core,
+                          event.fires ? "fault" : "damage", event.kind, event.place, event.text));
+}
+
 }  // namespace tpu::model

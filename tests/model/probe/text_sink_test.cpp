@@ -70,6 +70,28 @@ TEST(TextSink, WritesALineForACommandAMarkAndAWordOfFirmware) {
             "92 3 hart word=0x0a000005\n");
 }
 
+TEST(TextSink, WritesFaultsOnPurposeAndTheirDamage) {
+  const std::string path = ::testing::TempDir() + "/trace_faults.txt";
+  TextSink sink(path);
+  ProbeSet probes;
+  sink.listen(probes);
+  for (const bool fires : {true, false}) {
+    probes.tell<UpsetEvent>(kAllCores, ProbeEvent::kUpset, &ProbeSink::upset, [&] {
+      return UpsetEvent{.cycle = fires ? 8U : 9U,
+                        .core = 3,
+                        .fires = fires,
+                        .kind = "vmem",
+                        .place = "core 3",
+                        .text = fires ? "a bit flips" : "the word is read"};
+    });
+  }
+  EXPECT_EQ(sink.finish(), "");
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(),
+            "8 3 fault vmem core 3: a bit flips\n9 3 damage vmem core 3: the word is read\n");
+}
+
 TEST(TextSink, AFullDiskIsToldAtTheEnd) {
   if (!std::filesystem::exists("/dev/full")) {
     GTEST_SKIP() << "this system has no /dev/full";
