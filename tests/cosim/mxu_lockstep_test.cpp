@@ -64,6 +64,28 @@ TEST(MxuLockstep, SamplesByTileNumberAlone) {
   EXPECT_EQ(owned.out, expected);
 }
 
+// Bits that flip on purpose: the fast engine is the unit that fails, and its memory has the result.
+TEST(MxuLockstep, FindsAResultWhoseBitsFlip) {
+  for (const char* kind : {"lockstep", "lockstep:1/2"}) {
+    std::vector<MxuMismatch> found;
+    MxuEngineOptions options{.kind = kind, .simd = "auto", .shape = {}, .lockstep = {}};
+    options.lockstep.on_mismatch = [&found](const MxuMismatch& m) { found.push_back(m); };
+    options.lockstep.dump_prefix = temp("upset");
+    const auto engine = make_mxu_engine(options);
+    OwnedJob owned = test::packed_job({3, 300, 300}, 1, Values::kNormal);
+    std::vector<uint32_t> expected = owned.out;
+    MxuScalarEngine({}).run(owned.on(expected));
+    engine->run_upset(owned.job, {.result = 2 * 300 + 200 + 5 * 900, .mask = 1U << 30});
+    ASSERT_EQ(found.size(), 1U) << kind;
+    EXPECT_EQ(found[0].n_tile, 1U);
+    EXPECT_EQ(found[0].row, 2U);
+    EXPECT_EQ(found[0].col, 72U);
+    EXPECT_TRUE(found[0].whole_command);
+    expected[2 * 300 + 200] ^= 1U << 30;
+    EXPECT_EQ(owned.out, expected);
+  }
+}
+
 // Drops the product of one K step in tiles that have it, in the last row.
 class FaultyEngine final : public MxuEngine {
  public:

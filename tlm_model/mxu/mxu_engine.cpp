@@ -30,6 +30,17 @@ constexpr int64_t kPartColumnGranule = 64;
 
 }  // namespace
 
+void mxu_flip(const MxuJob& job, const MxuUpset& upset) {
+  const auto results = static_cast<uint64_t>(job.total_rows() * job.n());
+  const auto index = static_cast<int64_t>(upset.result % results);
+  uint8_t* const at = job.out + nest_offset(index / job.n(), job.m_count, job.m_out_stride) +
+                      nest_offset(index % job.n(), job.n_count, job.n_out_stride);
+  uint32_t bits;
+  std::memcpy(&bits, at, sizeof bits);
+  bits ^= upset.mask;
+  std::memcpy(at, &bits, sizeof bits);
+}
+
 void MxuEngine::run_together(std::span<const MxuJob> jobs) {
   for (const MxuJob& job : jobs) {
     run(job);

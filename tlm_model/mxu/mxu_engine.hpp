@@ -71,6 +71,15 @@ int64_t nest_offset(int64_t index, const std::array<int64_t, kLevels>& count,
   return offset;
 }
 
+// Bits that flip in one result of a job: a fault on purpose. `result`: any number, taken modulo the
+// number of results, which count row by row.
+struct MxuUpset {
+  uint64_t result = 0;
+  uint32_t mask = 0;
+};
+// Flips them in memory, where the job has left its results.
+void mxu_flip(const MxuJob& job, const MxuUpset& upset);
+
 class MxuEngine {
  public:
   virtual ~MxuEngine() = default;
@@ -79,6 +88,12 @@ class MxuEngine {
   // overlap, if their outputs do not. Throws std::runtime_error when the engine cannot run (shape,
   // host, files).
   virtual void run(const MxuJob& job) = 0;
+
+  // The same, with bits of a result that flip before anybody looks at it.
+  virtual void run_upset(const MxuJob& job, const MxuUpset& upset) {
+    run(job);
+    mxu_flip(job, upset);
+  }
 
   // Like run() for each of `jobs`, of which each has the same rhs as the first (mxu_same_rhs):
   // an engine may bring it into its own order once for all.

@@ -32,7 +32,7 @@ MxuLockstepCounts MxuLockstepEngine::counts() const {
   return counts_;
 }
 
-void MxuLockstepEngine::run(const MxuJob& job) {
+void MxuLockstepEngine::run_checked(const MxuJob& job, const MxuUpset* upset) {
   const std::lock_guard lock(run_mutex_);
   const std::vector<MxuTile> tiles = mxu_tiles(job, rtl_.shape());
   uint64_t first_ordinal = 0;
@@ -44,6 +44,9 @@ void MxuLockstepEngine::run(const MxuJob& job) {
   // The running values that enter must be read before the command overwrites them.
   std::vector<Column> columns = entering(job, tiles, first_ordinal);
   fast_->run(job);
+  if (upset != nullptr) {
+    mxu_flip(job, *upset);
+  }
   if (options_.one_in == 1) {
     check_command(job, tiles, std::move(columns), first_ordinal);
     return;

@@ -56,7 +56,9 @@ class MxuLockstepEngine final : public MxuEngine {
   MxuLockstepEngine(std::unique_ptr<MxuEngine> fast, std::unique_ptr<RtlArray> array,
                     MxuLockstepOptions options);
 
-  void run(const MxuJob& job) override;
+  void run(const MxuJob& job) override { run_checked(job, nullptr); }
+  // The fast engine is the one whose bits flip.
+  void run_upset(const MxuJob& job, const MxuUpset& upset) override { run_checked(job, &upset); }
   const char* name() const override { return "lockstep"; }
   bool splittable() const override { return false; }
 
@@ -68,6 +70,7 @@ class MxuLockstepEngine final : public MxuEngine {
   void set_port_observer(MxuPortObserver observer) { rtl_.set_port_observer(std::move(observer)); }
 
  private:
+  void run_checked(const MxuJob& job, const MxuUpset* upset);
   // A column of tiles that accumulate on each other, and the running values that enter the first.
   struct Column {
     int64_t n_tile;
