@@ -2,8 +2,8 @@
 // what the user is told, and that all else lives on.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
+#include <csignal>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -11,89 +11,17 @@
 
 #include "asm/assembler.hpp"
 #include "board/board_loader.hpp"
+#include "exe/executable.hpp"
 #include "tests/driver/copy_program.hpp"
-#include "tests/driver/program_builder.hpp"
+#include "tests/driver/faulty_board.hpp"
 #include "tpu/tpu.hpp"
 
 namespace tpu::driver {
 namespace {
 
-using test::copy_program;
-using test::counting;
-
-constexpr int kDevice = 3;
-
-std::string fault(const std::string& kind, const std::string& where, const std::string& rest) {
-  return "[[fault]]\nkind = \"" + kind + "\"\nwhere = \"" + where + "\"\n" + rest + "\n";
-}
-
-class SimFaults : public ::testing::Test {
- protected:
-  void TearDown() override {
-    if (open_) {
-      board_.close();
-    }
-  }
-
-  void open(const std::string& faults) {
-    const std::string path = ::testing::TempDir() + "faults_" + name() + ".toml";
-    std::ofstream(path) << faults;
-    OpenOptions options;
-    options.sim.faults_path = path;
-    options.sim.fault_log_path = log_path();
-    board_ = Board::open(options);
-    open_ = true;
-  }
-  // The log, when the board is closed.
-  std::string close() {
-    board_.close();
-    open_ = false;
-    std::stringstream text;
-    text << std::ifstream(log_path()).rdbuf();
-    return text.str();
-  }
-  Executable load() {
-    const auto exe = compiler::assemble(copy_program(), "test.s", spec::load_board("v3_8"));
-    return board_.load(exe::write_executable(exe), kDevice);
-  }
-  void expect_copies(const Executable& copy, const Array& argument) {
-    EXPECT_EQ(copy.run({argument}).outputs[0].to_host().bytes, sent_.bytes);
-  }
-  std::shared_ptr<const Error> expect_error(const Executable& copy, const Array& argument,
-                                            ErrorCode code, const std::string& part) {
-    auto error = copy.run({argument}).done.wait_for_error();
-    EXPECT_NE(error, nullptr) << part;
-    if (error) {
-      EXPECT_EQ(error->code(), code) << error->what();
-      EXPECT_NE(error->message().find(part), std::string::npos) << error->what();
-    }
-    return error;
-  }
-  // The fault is of core 3 and its second launch; the launches around it are right.
-  void expect_only_second_launch_fails(const std::string& kind, const std::string& part) {
-    open(fault(kind, "core 3", "at = \"launch 2\""));
-    const Executable copy = load();
-    const Array argument = copy.put(0, sent_);
-    expect_copies(copy, argument);
-    expect_error(copy, argument, ErrorCode::kDeviceFault, part);
-    expect_copies(copy, argument);
-  }
-  uint64_t tally(const std::string& kind, uint64_t spec::FaultTally::*of) {
-    const BoardCounters counters = board_.peek();
-    const auto found = std::ranges::find(counters.faults, kind, &spec::FaultTally::kind);
-    return found == counters.faults.end() ? 0 : (*found).*of;
-  }
-
-  const HostArray sent_ = counting(DType::kI32, {1024});
-  Board board_;
-
- private:
-  static std::string name() {
-    return ::testing::UnitTest::GetInstance()->current_test_info()->name();
-  }
-  static std::string log_path() { return ::testing::TempDir() + "faults_" + name() + ".log"; }
-  bool open_ = false;
-};
+using test::fault;
+using test::kFaultyDevice;
+using test::SimFaults;
 
 TEST_F(SimFaults, OneBitOfHbmIsCorrectedAndCounted) {
   open(fault("hbm", "core 3", "at = \"launch 2\"\naddress = \"slot 0 + 256\""));
@@ -117,7 +45,7 @@ TEST_F(SimFaults, TwoBitsOfHbmFailWhoReadsThemAndAWriteHeals) {
   const auto error = expect_error(copy, argument, ErrorCode::kDataLoss, "argument 0 'x'");
   ASSERT_NE(error, nullptr);
   EXPECT_NE(error->message().find("HBM_ECC"), std::string::npos) << error->what();
-  EXPECT_EQ(error->place().device, kDevice);
+  EXPECT_EQ(error->place().device, kFaultyDevice);
   expect_copies(copy, other);  // others go on
   expect_error(copy, argument, ErrorCode::kDataLoss, "HBM_ECC");
   EXPECT_THROW(argument.to_host(), Error);  // the copy to the host reads it as well
@@ -222,14 +150,23 @@ go:
 class SimLinkFaults : public SimFaults {
  protected:
   void open_link(const std::string& kind, const std::string& rest) {
-    open(fault(kind, "link chip0 +x", "at = \"launch 2\"\n" + rest));
+    open_links(fault(kind, "link chip0 +x", "at = \"launch 2\"\n" + rest));
+  }
+  void open_links(const std::string& faults, const char* commands = kExchange) {
+    open(faults);
     const auto exe =
         compiler::assemble(std::string(".program \"exchange\"\n.partitions 2 cores=[0,2]\n") +
-                               test::kCopySlots + kExchange,
+                               test::kCopySlots + commands,
                            "test.s", spec::load_board("v3_8"));
     exchange_ = board_.load(exe::write_executable(exe));
     argument_ = exchange_.put(0, sent_);
   }
+  // Nothing leaves chip 0.
+  static std::string no_way() {
+    return fault("link_down", "link chip0 +x", "at = \"launch 2\"") +
+           fault("link_down", "link chip0 +y", "at = \"launch 2\"");
+  }
+
   Executable exchange_;
   Array argument_;
 };
@@ -253,13 +190,75 @@ TEST_F(SimLinkFaults, TransfersWaitForALinkThatComesBack) {
   EXPECT_NE(close().find("damage link_down link chip0 +x: the link is back"), std::string::npos);
 }
 
-TEST_F(SimLinkFaults, ALinkThatIsDownForGoodFailsWhoNeedsIt) {
+TEST_F(SimLinkFaults, TransfersGoRoundALinkThatIsDownForGood) {
   open_link("link_down", "");
+  for (int launch = 0; launch < 4; ++launch) {
+    expect_copies(exchange_, argument_);
+  }
+  EXPECT_GE(tally("link_down", &spec::FaultTally::seen), 1U);
+  const std::string log = close();
+  EXPECT_NE(log.find("damage link_down link chip0 +x: transfers from chip 0 to chip 1 go round it, "
+                     "over 3 links"),
+            std::string::npos)
+      << log;
+}
+
+TEST_F(SimLinkFaults, WithoutAnotherWayALinkThatIsDownFailsWhoNeedsIt) {
+  open_links(no_way());
   const Executable copy = load();
   expect_copies(exchange_, argument_);
   expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "LINK_DOWN");
   expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "from chip 0 to chip 1");
   expect_copies(copy, copy.put(0, sent_));
+}
+
+// Each replica tells the other one by a signal alone that it has begun.
+constexpr const char* kGreeting = R"(
+  rid r1
+  li r2, 0
+  bne r1, r0, go
+  li r2, 2
+go:
+  dma_remote.nop signal=1:1:r2
+  dma_in.dma wait=1:1:take signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  dma_out.dma wait=0:1:take signal=3:1 src=vmem+0 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  swait r3, r0, 1
+  halt
+)";
+
+TEST_F(SimLinkFaults, SignalsWaitForALinkToo) {
+  open_links(fault("link_down", "link chip0 +x", "at = \"launch 2\"\nfor = \"20 us\""), kGreeting);
+  for (int launch = 0; launch < 3; ++launch) {
+    expect_copies(exchange_, argument_);
+  }
+  EXPECT_NE(close().find("damage link_down link chip0 +x: a transfer waits"), std::string::npos);
+}
+
+TEST_F(SimLinkFaults, SignalsThatHaveNoWayFail) {
+  open_links(no_way(), kGreeting);
+  expect_copies(exchange_, argument_);
+  expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "LINK_DOWN");
+}
+
+TEST_F(SimLinkFaults, CopiesBetweenCoresGoRound) {
+  open_link("link_down", "");
+  expect_copies(exchange_, argument_);
+  expect_copies(exchange_, argument_);
+  EXPECT_EQ(board_.copy(argument_.parts()[0], 2).to_host().bytes, sent_.bytes);
+}
+
+TEST_F(SimLinkFaults, CopiesBetweenCoresThatHaveNoWayFail) {
+  open_links(no_way());
+  expect_copies(exchange_, argument_);
+  expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "LINK_DOWN");
+  const auto error = board_.copy(argument_.parts()[0], 2).ready().wait_for_error();
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->code(), ErrorCode::kDeviceFault);
+  EXPECT_NE(error->message().find("copy from TPU:0 to TPU:2: the device answers LINK_DOWN: links "
+                                  "are down, and no way leads to the chip of the other device"),
+            std::string::npos)
+      << error->what();
+  EXPECT_EQ(board_.copy(argument_.parts()[0], 1).to_host().bytes, sent_.bytes);
 }
 
 TEST_F(SimFaults, WhatNeverCameIsSaidAtTheEnd) {
@@ -273,6 +272,102 @@ TEST_F(SimFaults, WhatNeverCameIsSaidAtTheEnd) {
   EXPECT_NE(log.find("fault 2 (line 6: core_hang in core 0, step 77) never came"),
             std::string::npos)
       << log;
+}
+
+TEST_F(SimFaults, TheFileIsReadWhenTheBoardOpens) {
+  open(fault("ring_command", "core 3", "at = \"launch 2\""));
+  const Executable copy = load();
+  const Array argument = copy.put(0, sent_);
+  expect_copies(copy, argument);
+  std::ofstream(faults_path()) << "this is no longer a fault file";
+  expect_copies(copy, argument);
+  expect_copies(copy, argument);
+  EXPECT_EQ(tally("ring_command", &spec::FaultTally::seen), 1U);
+}
+
+// The driver reads the record of the launch that hangs.
+TEST_F(SimFaults, AReadThatTimesOutIsRepeated) {
+  open(fault("pcie_timeout", "chip 1", "at = \"launch 2\"") +
+       fault("core_hang", "core 3", "at = \"launch 2\"\nunit = \"dma_out\""));
+  const Executable copy = load();
+  const Array argument = copy.put(0, sent_);
+  expect_copies(copy, argument);
+  expect_error(copy, argument, ErrorCode::kDeviceFault, "dma_out");
+  EXPECT_EQ(tally("pcie_timeout", &spec::FaultTally::seen), 1U);
+  expect_copies(copy, argument);
+  EXPECT_NE(close().find("damage pcie_timeout chip 1: a read of a register gets no answer"),
+            std::string::npos);
+}
+
+// As a chip that has gone.
+TEST_F(SimFaults, ReadsThatTimeOutThreeTimesAreBelieved) {
+  std::string faults = fault("core_hang", "core 3", "at = \"launch 2\"\nunit = \"dma_out\"");
+  for (const char* cycles : {"1", "2", "3"}) {
+    faults += fault("pcie_timeout", "chip 1", std::string("at = \"launch 2 + ") + cycles + "\"");
+  }
+  open(faults);
+  const Executable copy = load();
+  const Array argument = copy.put(0, sent_);
+  expect_copies(copy, argument);
+  expect_error(copy, argument, ErrorCode::kUnavailable, "chip 1 has gone");
+  const std::string log = close();
+  const std::string line = "damage pcie_timeout chip 1: a read of a register gets no answer";
+  const size_t first = log.find(line), second = log.find(line, first + 1);
+  EXPECT_NE(log.find(line, second + 1), std::string::npos) << log;
+}
+
+TEST_F(SimFaults, ABitOfTheHartsCodeIsATrapOrNothing) {
+  // An instruction of the main loop, that all launches pass.
+  open(fault("tcm", "core 3", "at = \"launch 2\"\naddress = \"0x10\"\nbit = 0"));
+  const Executable copy = load();
+  const Array argument = copy.put(0, sent_);
+  expect_copies(copy, argument);
+  copy.run({argument}).done.wait_for_error();
+  copy.run({argument}).done.wait_for_error();
+  expect_copies(copy, argument);
+  EXPECT_EQ(tally("tcm", &spec::FaultTally::fired), 1U);
+  EXPECT_NE(close().find("fault tcm core 3: a bit flips in the byte at "), std::string::npos);
+}
+
+TEST_F(SimFaults, ABoardWithAFaultFileHasNoSnapshots) {
+  open(fault("hart_hang", "core 3", "at = \"launch 2000\""));
+  try {
+    board_.save_snapshot(::testing::TempDir() + "faults.snapshot");
+    ADD_FAILURE() << "a snapshot was saved";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("a board with faults on purpose has no snapshots"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(SimFaults, ABoardThatDiesIsUnavailable) {
+  open(fault("board_dies", "board 0", "at = \"launch 2\""));
+  const Executable copy = load();
+  const Array argument = copy.put(0, sent_);
+  expect_copies(copy, argument);
+  expect_error(copy, argument, ErrorCode::kUnavailable, "has gone");
+  EXPECT_THROW(copy.put(0, sent_), Error);
+}
+
+using SimFaultsDeathTest = SimFaults;
+
+TEST_F(SimFaultsDeathTest, AHostThatDiesEndsItsProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        open(fault("host_dies", "board 0", "at = \"launch 2\""));
+        const Executable copy = load();
+        const Array argument = copy.put(0, sent_);
+        expect_copies(copy, argument);
+        expect_copies(copy, argument);
+      },
+      ::testing::KilledBySignal(SIGKILL), "");
+  std::stringstream text;
+  text << std::ifstream(log_path()).rdbuf();
+  EXPECT_NE(text.str().find("fault host_dies board 0: the process that has the board ends"),
+            std::string::npos)
+      << text.str();
 }
 
 TEST_F(SimFaults, RatesDrawTheSameFaultsForASeed) {

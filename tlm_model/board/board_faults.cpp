@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -20,6 +23,41 @@ uint64_t wide(const FaultWords& words) { return uint64_t{words[1]} << 32 | words
 
 std::string engine_name(uint32_t engine) {
   return engine < spec::kQueueNames.size() ? std::string(spec::kQueueNames[engine]) : "sequencer";
+}
+
+constexpr const char* kNoData = "nothing: this run computes no data";
+
+std::string read_text(uint64_t address, bool corrected) {
+  return fmt::format("the word at {:#x} is read, {}", address,
+                     corrected ? "and corrected" : "and cannot be corrected");
+}
+
+// Which bits of a word flip.
+uint32_t flip_mask(const FaultEntry& entry, const FaultWords& words) {
+  const uint32_t first = entry.bit.value_or(words[2] % 32);
+  return 1U << first | (entry.bits == 1 ? 0U : 1U << (first + 1 + words[3] % 31) % 32);
+}
+
+// "bit 3 flips" of so many as the mask has.
+std::string flips_text(uint32_t mask) {
+  const int low = std::countr_zero(mask);
+  const uint32_t rest = mask & (mask - 1);
+  return rest == 0 ? fmt::format("bit {} flips", low)
+                   : fmt::format("bits {} and {} flip", low, std::countr_zero(rest));
+}
+
+std::string flips_text(const FaultEntry& entry) {
+  return entry.bits == 1 ? "a bit flips" : "two bits flip";
+}
+
+// Of the processes of a pod, each writes its own, with the number of its first chip in the name.
+std::string log_path(const spec::SimOptions& sim, const std::vector<Chip*>& chips) {
+  if (sim.fault_log_path.empty()) {
+    return "-";
+  }
+  const bool all = std::ranges::find(chips, nullptr) == chips.end();
+  const auto first = std::ranges::find_if(chips, [](const Chip* chip) { return chip != nullptr; });
+  return all ? sim.fault_log_path : fmt::format("{}.chip{}", sim.fault_log_path, (*first)->index());
 }
 
 // Where in its slots the launch of a core holds byte `at` of all of them together.
@@ -44,21 +82,28 @@ std::optional<uint64_t> place_in_slots(const Core& core, uint64_t random) {
 }  // namespace
 
 BoardFaults::BoardFaults(const spec::SimOptions& sim, const spec::BoardParams& params,
-                         const std::vector<Chip*>& chips, std::vector<Ici*> networks,
-                         const ProbeSet& probes, const LaunchPrograms& programs)
+                         FaultScript script, const std::vector<Chip*>& chips,
+                         std::vector<Ici*> networks, const ProbeSet& probes,
+                         const LaunchPrograms& programs)
     : params_(params),
       chips_(chips),
       networks_(std::move(networks)),
       cores_per_chip_(static_cast<size_t>(params.board.cores_per_chip)),
-      injector_("faults", load_fault_script(sim.faults_path, sim.fault_seed, params),
-                sim.fault_log_path.empty() ? "-" : sim.fault_log_path,
-                static_cast<uint32_t>(cores_per_chip_), *this, probes, programs) {
+      no_data_(sim.no_data),
+      injector_(
+          "faults", std::move(script), log_path(sim, chips), static_cast<uint32_t>(cores_per_chip_),
+          *this, [this](const FaultEntry& entry) { return chips_[entry.chip] != nullptr; }, probes,
+          programs) {
   for (Chip* chip : chips_) {
+    if (chip == nullptr) {
+      continue;
+    }
     if (!injector_.ecc()) {
       chip->pcie().switch_ecc_off();
     }
     for (size_t core = 0; core < chip->cores(); ++core) {
       watch_hbm(*chip, core);
+      watch_sram(*chip, core);
     }
   }
 }
@@ -67,26 +112,36 @@ void BoardFaults::watch_hbm(Chip& chip, size_t core) {
   const uint32_t id = chip.core(core).core_id();
   chip.hbm(core).watch([this, &chip, core, id](uint64_t address, bool corrected) {
     chip.pcie().ecc_read(core, address, corrected);
-    injector_.met(FaultKind::kHbm, id,
-                  fmt::format("the word at {:#x} is read, {}", address,
-                              corrected ? "and corrected" : "and cannot be corrected"));
+    injector_.met(FaultKind::kHbm, id, read_text(address, corrected));
   });
 }
 
-Chip& BoardFaults::chip_of(const FaultEntry& entry) {
-  return *chips_[fault_home(entry.kind) == FaultHome::kCore ? entry.unit / cores_per_chip_
-                                                            : fault_chip(entry.kind, entry.unit)];
+void BoardFaults::watch_sram(Chip& chip, size_t core) {
+  const uint32_t id = chip.core(core).core_id();
+  chip.core(core).faulty().sram.watch(
+      [this, &chip, core, id](const SramDamage::Word& word, bool corrected) {
+        chip.pcie().ecc_read(core, {}, corrected);
+        injector_.met(word.memory == ProbeMemory::kVmem ? FaultKind::kVmem : FaultKind::kSmem, id,
+                      read_text(word.address, corrected));
+      });
 }
 
-std::string BoardFaults::upset(const FaultEntry& entry, const FaultWords& words) {
+Chip& BoardFaults::chip_of(const FaultEntry& entry) { return *chips_[entry.chip]; }
+
+std::string BoardFaults::upset(const FaultEntry& entry, const FaultWords& words, uint64_t command) {
   Chip& chip = chip_of(entry);
   switch (entry.kind) {
     case FaultKind::kHbm:
       return upset_hbm(entry, words);
+    case FaultKind::kVmem:
+    case FaultKind::kSmem:
+      return upset_sram(entry, words);
     case FaultKind::kTcm:
       return upset_tcm(entry, words);
+    case FaultKind::kMxu:
+      return upset_mxu(entry, words, command);
     case FaultKind::kCoreHang:
-      chip.core(core_of(entry)).hang(entry.engine);
+      chip.core(core_of(entry)).faulty().hung[entry.engine] = true;
       return engine_name(entry.engine) + " stops";
     case FaultKind::kHartTrap:
       chip.mgmt(core_of(entry)).hart_unit().derail();
@@ -113,6 +168,10 @@ std::string BoardFaults::upset(const FaultEntry& entry, const FaultWords& words)
       return upset_link(entry);
     case FaultKind::kLinkDown:
       return take_link_down(entry);
+    case FaultKind::kBoardDies:
+      return end_board(entry);
+    case FaultKind::kHostDies:
+      return "the process that has the board ends";
   }
   return {};
 }
@@ -120,10 +179,9 @@ std::string BoardFaults::upset(const FaultEntry& entry, const FaultWords& words)
 LinkFaults::Link BoardFaults::link_of(const FaultEntry& entry) const {
   namespace page = spec::chip_page;
   const uint32_t link = entry.unit % kLinksPerChip;
-  const uint32_t chip = fault_chip(entry.kind, entry.unit);
-  return networks_[chip]->link({.chip = chip,
-                                .y = link == page::kLinkPlusY || link == page::kLinkMinusY,
-                                .up = link == page::kLinkPlusX || link == page::kLinkPlusY});
+  return networks_[entry.chip]->link({.chip = entry.chip,
+                                      .y = link == page::kLinkPlusY || link == page::kLinkMinusY,
+                                      .up = link == page::kLinkPlusX || link == page::kLinkPlusY});
 }
 
 // A window is sent again when the answer to it has come back.
@@ -146,10 +204,14 @@ std::string BoardFaults::take_link_down(const FaultEntry& entry) {
   const uint64_t cycles = entry.microseconds * static_cast<uint64_t>(params_.core.clock_mhz);
   const bool comes_back = cycles != 0;
   faults_of(entry).take_down(
-      link_of(entry), comes_back ? now_cycles() + cycles : kNever, [this, entry, comes_back] {
-        injector_.met(entry.kind, entry.unit,
-                      comes_back ? "a transfer waits until the link is back"
-                                 : "a transfer needs the link, which is down");
+      link_of(entry), comes_back ? now_cycles() + cycles : kNever,
+      [this, entry, comes_back](const std::optional<LinkFaults::Detour>& detour) {
+        injector_.met(
+            entry.kind, entry.unit,
+            detour ? fmt::format("transfers from chip {} to chip {} go round it, over {} links",
+                                 detour->from_chip, detour->to_chip, detour->hops)
+            : comes_back ? "a transfer waits until the link is back"
+                         : "a transfer needs the link, which is down, and has no other way");
       });
   const uint32_t link = entry.unit % kLinksPerChip;
   chip_of(entry).pcie().link_changes(link, true);
@@ -161,6 +223,24 @@ std::string BoardFaults::take_link_down(const FaultEntry& entry) {
     injector_.met(entry.kind, entry.unit, "the link is back");
   });
   return fmt::format("the link goes down for {} us", entry.microseconds);
+}
+
+// Its chips leave the bus, and nothing on it goes on.
+std::string BoardFaults::end_board(const FaultEntry& entry) {
+  for (Chip* chip : chips_) {
+    if (chip == nullptr ||
+        spec::board_of_chip(params_, chip->index()) != static_cast<int64_t>(entry.unit)) {
+      continue;
+    }
+    chip->pcie().remove();
+    for (size_t core = 0; core < chip->cores(); ++core) {
+      chip->mgmt(core).hart_unit().hang();
+      for (size_t unit = 0; unit < kUnits; ++unit) {
+        chip->core(core).faulty().hung[unit] = true;
+      }
+    }
+  }
+  return "all chips of the board leave the bus, and its cores stop";
 }
 
 std::string BoardFaults::upset_hbm(const FaultEntry& entry, const FaultWords& words) {
@@ -192,21 +272,79 @@ std::string BoardFaults::upset_hbm(const FaultEntry& entry, const FaultWords& wo
       break;
     }
   }
-  address -= address % HbmDamage::kWordBytes;
+  address -= address % BitDamage::kWordBytes;
   if (chip.pcie().ecc_on()) {
     hbm.damage()->add(address, entry.bits);
-    return fmt::format("{} flip{} in the word at {:#x}", entry.bits == 1 ? "a bit" : "two bits",
-                       entry.bits == 1 ? "s" : "", address);
+    return fmt::format("{} in the word at {:#x}", flips_text(entry), address);
+  }
+  if (no_data_) {
+    return kNoData;
   }
   uint32_t word = 0;
   const std::span<uint8_t> bytes(reinterpret_cast<uint8_t*>(&word), sizeof word);
+  const uint32_t mask = flip_mask(entry, words);
   hbm.read(address, bytes);
-  const uint32_t first = words[2] % 32;
-  word ^= 1U << first;
-  word ^= entry.bits == 1 ? 0U : 1U << (first + 1 + words[3] % 31) % 32;
+  word ^= mask;
   hbm.write(address, bytes);
-  return fmt::format("{} flip{} in the word at {:#x}, without ECC",
-                     entry.bits == 1 ? "a bit" : "two bits", entry.bits == 1 ? "s" : "", address);
+  return fmt::format("{} in the word at {:#x}, without ECC", flips_text(mask), address);
+}
+
+// Contents change between commands: what has started is done with them.
+std::string BoardFaults::upset_sram(const FaultEntry& entry, const FaultWords& words) {
+  Chip& chip = chip_of(entry);
+  Core& core = chip.core(core_of(entry));
+  const bool in_vmem = entry.kind == FaultKind::kVmem;
+  const ProbeMemory memory = in_vmem ? ProbeMemory::kVmem : ProbeMemory::kSmem;
+  const uint64_t bytes = (in_vmem ? core.vmem() : core.smem()).bytes();
+  uint64_t address = entry.address.kind == FaultAddress::Kind::kRandom ? wide(words) % bytes
+                                                                       : entry.address.offset;
+  address -= address % BitDamage::kWordBytes;
+  if (chip.pcie().ecc_on()) {
+    core.faulty().sram.of(memory).add(address, entry.bits);
+    return fmt::format("{} in the word at {:#x}", flips_text(entry), address);
+  }
+  if (no_data_) {
+    return kNoData;
+  }
+  for (Chip* each : chips_) {
+    for (size_t i = 0; each != nullptr && i < each->cores(); ++i) {
+      each->core(i).settle_data();
+    }
+  }
+  const uint32_t mask = flip_mask(entry, words);
+  LocalMemory& of = in_vmem ? core.vmem() : core.smem();
+  uint32_t word = 0;
+  of.read(address, std::span(reinterpret_cast<uint8_t*>(&word), sizeof word));
+  word ^= mask;
+  std::memcpy(of.data() + address, &word, sizeof word);
+  return fmt::format("{} in the word at {:#x}, without ECC", flips_text(mask), address);
+}
+
+std::string BoardFaults::upset_mxu(const FaultEntry& entry, const FaultWords& words,
+                                   uint64_t command) {
+  if (no_data_) {
+    return kNoData;
+  }
+  Core& core = chip_of(entry).core(core_of(entry));
+  const size_t index = entry.engine - static_cast<size_t>(spec::kMxuQueues[0]);
+  const uint32_t mask = flip_mask(entry, words);
+  core.mxu(index).upset(
+      {.sequence = command,
+       .commands = entry.commands,
+       .of = {.result = wide(words), .mask = mask},
+       .told = [this, unit = entry.unit, engine = entry.engine](const DecodedCommand& of,
+                                                                const MxuUpset& upset) {
+         const MxuJob& job = std::get<MatmulPlan>(of.plan).job;
+         const uint64_t result = upset.result % static_cast<uint64_t>(job.total_rows() * job.n());
+         injector_.met(FaultKind::kMxu, unit,
+                       fmt::format("{} in row {}, column {} of a result of {}, op {}, word {}",
+                                   flips_text(upset.mask), result / static_cast<uint64_t>(job.n()),
+                                   result % static_cast<uint64_t>(job.n()), engine_name(engine),
+                                   of.op_id, of.pc));
+       }});
+  const std::string next =
+      entry.commands == 1 ? "result" : fmt::format("{} results", entry.commands);
+  return fmt::format("the next {} of {} will be wrong", next, engine_name(entry.engine));
 }
 
 std::string BoardFaults::upset_tcm(const FaultEntry& entry, const FaultWords& words) {
@@ -219,7 +357,7 @@ std::string BoardFaults::upset_tcm(const FaultEntry& entry, const FaultWords& wo
   Hart& hart = chip_of(entry).mgmt(core_of(entry)).hart_unit().hart();
   uint8_t byte = 0;
   hart.read_memory(address, std::span(&byte, 1));
-  byte = static_cast<uint8_t>(byte ^ 1U << words[2] % 8);
+  byte = static_cast<uint8_t>(byte ^ 1U << entry.bit.value_or(words[2] % 8));
   hart.write_memory(address, std::span<const uint8_t>(&byte, 1));
   return fmt::format("a bit flips in the byte at {:#010x} of the control hart", address);
 }

@@ -15,10 +15,10 @@ namespace tpu::model {
 
 class BoardFaults : public FaultTargets {
  public:
-  // `chips`, `probes` and `programs` outlive it; `networks`: by chip, those of their boards. Throws
-  // std::runtime_error for a fault file that does not fit to the board, and for a log that cannot
-  // be written.
-  BoardFaults(const spec::SimOptions& sim, const spec::BoardParams& params,
+  // `chips`: of the pod, by number; null for those of other processes, which let their own faults
+  // happen. `chips`, `probes` and `programs` outlive it; `networks`: by chip, those of their
+  // boards. Throws std::runtime_error for a log that cannot be written.
+  BoardFaults(const spec::SimOptions& sim, const spec::BoardParams& params, FaultScript script,
               const std::vector<Chip*>& chips, std::vector<Ici*> networks, const ProbeSet& probes,
               const LaunchPrograms& programs);
 
@@ -28,7 +28,9 @@ class BoardFaults : public FaultTargets {
   std::string finish() { return injector_.finish(); }
 
  private:
-  std::string upset(const FaultEntry& entry, const FaultWords& words) override;
+  std::string upset(const FaultEntry& entry, const FaultWords& words, uint64_t command) override;
+  std::string upset_sram(const FaultEntry& entry, const FaultWords& words);
+  std::string upset_mxu(const FaultEntry& entry, const FaultWords& words, uint64_t command);
   std::string upset_hbm(const FaultEntry& entry, const FaultWords& words);
   std::string upset_tcm(const FaultEntry& entry, const FaultWords& words);
   std::string upset_ring(const FaultEntry& entry, const FaultWords& words);
@@ -36,12 +38,13 @@ class BoardFaults : public FaultTargets {
                          const char* what);
   std::string upset_link(const FaultEntry& entry);
   std::string take_link_down(const FaultEntry& entry);
+  std::string end_board(const FaultEntry& entry);
   LinkFaults::Link link_of(const FaultEntry& entry) const;
   LinkFaults& faults_of(const FaultEntry& entry) {
-    return networks_[fault_chip(entry.kind, entry.unit)]->faults(
-        static_cast<uint32_t>(cores_per_chip_));
+    return networks_[entry.chip]->faults(static_cast<uint32_t>(cores_per_chip_));
   }
   void watch_hbm(Chip& chip, size_t core);
+  void watch_sram(Chip& chip, size_t core);
   Chip& chip_of(const FaultEntry& entry);
   size_t core_of(const FaultEntry& entry) const { return entry.unit % cores_per_chip_; }
 
@@ -49,6 +52,7 @@ class BoardFaults : public FaultTargets {
   const std::vector<Chip*>& chips_;
   const std::vector<Ici*> networks_;
   const size_t cores_per_chip_;
+  const bool no_data_;
   FaultInjector injector_;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "board/append_line.hpp"
 #include "board/board_loader.hpp"
+#include "faults/fault_script.hpp"
 #include "file/crc32c.hpp"
 #include "kernel/cycles.hpp"
 #include "sim/option_names.hpp"
@@ -72,20 +74,24 @@ Pod::Pod(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& 
   if (gdb != nullptr) {
     gdb_ = std::make_unique<GdbStub>(*gdb, options_.sim.gdb_wait);
   }
-  make_boards(memory, rom);
+  std::optional<FaultScript> script;
   if (!options_.sim.faults_path.empty()) {
-    if (process_ != nullptr || fold_) {
+    if (fold_) {
       throw std::runtime_error(
-          "SimOptions::faults_path: a pod in several processes, or folded to one board, has no "
-          "faults on purpose; use one process and all boards");
+          "SimOptions::faults_path: a pod that is folded to one board has no faults on purpose; "
+          "use all boards");
     }
+    script = load_fault_script(options_.sim.faults_path, options_.sim.fault_seed, options_.params);
+  }
+  make_boards(memory, rom, script ? script->digest : 0);
+  if (script) {
     std::vector<Ici*> networks;
-    for (uint32_t chip = 0; chip < chips_.size(); ++chip) {
-      const auto board = static_cast<size_t>(spec::board_of_chip(options_.params, chip));
-      networks.push_back(&boards_[board]->ici());
+    for (uint32_t chip = 0; chip < places_.size(); ++chip) {
+      Board& board = *boards_[static_cast<size_t>(spec::board_of_chip(options_.params, chip))];
+      networks.push_back(places_[chip] != nullptr ? &board.ici() : nullptr);
     }
-    faults_ = std::make_unique<BoardFaults>(options_.sim, options_.params, chips_,
-                                            std::move(networks), probes_, programs);
+    faults_ = std::make_unique<BoardFaults>(options_.sim, options_.params, std::move(*script),
+                                            places_, std::move(networks), probes_, programs);
     sinks_.add_listener([this](ProbeSet& probes) { faults_->listen(probes); });
   }
   if (gdb_ != nullptr) {
@@ -109,7 +115,7 @@ CoreServices Pod::services_on(FluidShare& fluid) {
           .make_mxu = [this](const std::string& path) { return mxu_select_->make(path); }};
 }
 
-void Pod::make_boards(HostMemory& memory, std::span<const uint8_t> rom) {
+void Pod::make_boards(HostMemory& memory, std::span<const uint8_t> rom, uint32_t faults) {
   const spec::BoardParams& params = options_.params;
   const auto count = static_cast<uint32_t>(spec::board_count(params));
   Fabric fabric;
@@ -129,7 +135,7 @@ void Pod::make_boards(HostMemory& memory, std::span<const uint8_t> rom) {
   const Board::Shared shared{params, pages_, console_, memory, rom};
   places_.resize(static_cast<size_t>(spec::chip_count(params)));
   if (options_.others != nullptr) {
-    make_process(links);
+    make_process(links, faults);
   }
   while (!is_here(static_cast<uint32_t>(first_here_))) {
     ++first_here_;
@@ -159,7 +165,7 @@ void Pod::make_boards(HostMemory& memory, std::span<const uint8_t> rom) {
 }
 
 // What changes cycles is equal in all processes of a pod.
-void Pod::make_process(std::shared_ptr<const spec::Links> links) {
+void Pod::make_process(std::shared_ptr<const spec::Links> links, uint32_t faults) {
   const spec::BoardParams& params = options_.params;
   if (links == nullptr) {
     throw std::runtime_error("a board alone cannot be spread over processes");
@@ -169,6 +175,7 @@ void Pod::make_process(std::shared_ptr<const spec::Links> links) {
   hello.schedule_seed = options_.sim.schedule_seed;
   hello.no_data = options_.sim.no_data ? 1 : 0;
   hello.rom = rom_crc_;
+  hello.faults = faults;
   hello.build = spec::crc32c(std::as_bytes(std::span(std::string_view(TPU_VERSION))));
   process_ =
       std::make_unique<PodProcess>(options_.others, std::move(links), params, hello, activity_);

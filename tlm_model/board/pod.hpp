@@ -80,10 +80,11 @@ class Pod : public sc_core::sc_module {
   std::vector<Mxu*> all_mxus();
   std::vector<spec::UnitWait> waits() const;
   CoreServices services_on(FluidShare& fluid);
-  void make_boards(HostMemory& memory, std::span<const uint8_t> rom);
+  // `faults`: digest of the fault file; 0: none.
+  void make_boards(HostMemory& memory, std::span<const uint8_t> rom, uint32_t faults);
   bool is_here(uint32_t board) const { return process_ == nullptr || process_->has(board); }
   const Fabric& fabric() const { return boards_[first_here_]->fabric(); }
-  void make_process(std::shared_ptr<const spec::Links> links);
+  void make_process(std::shared_ptr<const spec::Links> links, uint32_t faults);
   void settle();
   bool read_memory(const spec::MemoryRange& range, std::span<uint8_t> data);
   void add_core_stats(Chip& chip, size_t index, BoardStats& stats) const;

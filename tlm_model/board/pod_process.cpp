@@ -300,6 +300,7 @@ void PodProcess::check_hello(uint32_t from, const PodFrame& frame) {
   differs("the boot ROM (checksum)", hello_.rom, other.rom);
   differs("SimOptions::no_data", hello_.no_data, other.no_data);
   differs("SimOptions::schedule_seed", hello_.schedule_seed, other.schedule_seed);
+  differs("the fault file and its seed (checksum)", hello_.faults, other.faults);
   stream_->wire().set_pid(from, static_cast<int>(other.pid));
   greeted_[from] = true;
 }

@@ -12,21 +12,16 @@ namespace tpu::model {
 
 namespace {
 
-void write_runs(const RemoteWrite& write, const RemotePlace& place, uint64_t base,
-                std::span<const uint8_t> data) {
+// Calls `visit` with the offset of each run of the write, in their order.
+template <class Visit>
+void visit_runs(const RemoteWrite& write, const Visit& visit) {
   std::array<uint64_t, RemoteWrite::kMaxLevels> index{};
   for (int64_t level = 0; level >= 0;) {
     int64_t offset = 0;
     for (size_t l = 0; l < write.levels; ++l) {
       offset += static_cast<int64_t>(index[l]) * write.stride[l];
     }
-    const std::span<const uint8_t> run = data.first(write.run_bytes);
-    if (place.hbm != nullptr) {
-      place.hbm->write(base + static_cast<uint64_t>(offset), run);
-    } else {
-      std::memcpy(place.memory + offset, run.data(), run.size());
-    }
-    data = data.subspan(run.size());
+    visit(offset);
     for (level = static_cast<int64_t>(write.levels) - 1; level >= 0; --level) {
       const auto l = static_cast<size_t>(level);
       if (++index[l] < write.count[l]) {
@@ -35,6 +30,19 @@ void write_runs(const RemoteWrite& write, const RemotePlace& place, uint64_t bas
       index[l] = 0;
     }
   }
+}
+
+void write_runs(const RemoteWrite& write, const RemotePlace& place, uint64_t base,
+                std::span<const uint8_t> data) {
+  visit_runs(write, [&](int64_t offset) {
+    const std::span<const uint8_t> run = data.first(write.run_bytes);
+    if (place.hbm != nullptr) {
+      place.hbm->write(base + static_cast<uint64_t>(offset), run);
+    } else {
+      std::memcpy(place.memory + offset, run.data(), run.size());
+    }
+    data = data.subspan(run.size());
+  });
 }
 
 }  // namespace
@@ -87,7 +95,8 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
                  .steps = &services.steps,
                  .fold = services.fold,
                  .smem_unknown = services.no_data ? &smem_unknown_ : nullptr,
-                 .hung = &hung_[kSequencerUnit],
+                 .hung = &faulty_.hung[kSequencerUnit],
+                 .sram = &faulty_.sram,
                  .gang_work = [this] { return gang_work(); },
                  .ask_boards = [this](const CutIf::Told& told) { return ask_boards(told); }});
   remote_export(static_cast<RemoteIf&>(*this));
@@ -125,7 +134,8 @@ void Core::make_engines(const CoreServices& services) {
                               .equal_writes = services.equal_writes,
                               .probe = probe_,
                               .launch = launch_,
-                              .hung = hung_,
+                              .hung = faulty_.hung,
+                              .sram = faulty_.sram,
                               .no_data = services.no_data,
                               .schedule_seed = services.schedule_seed};
   const auto slot_of = [](spec::Queue queue) { return static_cast<size_t>(queue); };
@@ -223,6 +233,12 @@ RemoteAnswer Core::place_remote(const RemoteWrite& write, RemotePlace* place) {
     place->hbm = hbm_port.operator->();
   } else {
     place->memory = memory.data() + answer.base;
+    if (faulty_.sram.any()) {
+      visit_runs(write, [&](int64_t offset) {
+        faulty_.sram.written(space == spec::Space::kVmem ? ProbeMemory::kVmem : ProbeMemory::kSmem,
+                             answer.base + static_cast<uint64_t>(offset), write.run_bytes);
+      });
+    }
     if (space == spec::Space::kVmem) {
       // A core that writes to itself may read there, or turn out to change nothing.
       const bool whole = write.from_core != write.to_core &&
@@ -313,6 +329,12 @@ bool Core::ask_boards(const CutIf::Told& told) {
     });
   });
   return answers->missing != 0;
+}
+
+void Core::settle_data() {
+  for (Engine* engine : engines_) {
+    engine->settle_data();
+  }
 }
 
 bool Core::quiet() const {

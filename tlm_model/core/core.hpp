@@ -23,6 +23,7 @@
 #include "core/semaphores.hpp"
 #include "core/sequencer.hpp"
 #include "core/slots.hpp"
+#include "core/sram_damage.hpp"
 #include "core/unknown_words.hpp"
 #include "kernel/cycles.hpp"
 #include "kernel/local_memory.hpp"
@@ -77,13 +78,23 @@ class Core : public sc_core::sc_module, private RemoteIf {
   Mxu& mxu(size_t index) { return *mxus_[index]; }
   size_t mxus() const { return mxus_.size(); }
 
-  // Faults on purpose: a queue of the core, or its sequencer (kSequencerUnit), stops.
-  void hang(size_t unit) { hung_[unit] = true; }
+  // Faults on purpose: queues of the core, or its sequencer (kSequencerUnit), that stop; damaged
+  // words of VMEM and SMEM, which ECC looks at.
+  struct Faulty {
+    HungUnits hung{};
+    SramDamage sram;
+  };
+  Faulty& faulty() { return faulty_; }
+  // What started commands do to data is done when this returns.
+  void settle_data();
   // Where a slot of the present launch lies in HBM; none, if it has no such slot.
   uint32_t slot_count() const { return launch_.slot_count; }
   Slots::Range slot(uint32_t index) const { return slots_->resolve(launch_, index); }
 
-  void reset() { seq_->reset(); }
+  void reset() {
+    seq_->reset();
+    faulty_.sram.written(ProbeMemory::kSmem, 0, smem_->bytes());
+  }
   uint32_t core_id() const { return core_id_; }
 
   // Debug port: all counters of spec/regs/perf.toml at this cycle.
@@ -135,7 +146,7 @@ class Core : public sc_core::sc_module, private RemoteIf {
   const spec::BoardParams params_;
   CoreProbe probe_;
   LaunchState launch_;
-  HungUnits hung_{};
+  Faulty faulty_;
   UnknownWords smem_unknown_;
   ResourceId local_bandwidth_;
 

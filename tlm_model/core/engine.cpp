@@ -156,10 +156,18 @@ void Engine::write_vmem(const Operand& operand, uint64_t base, bool whole) {
   context_.copies.write(first, first + operand_length(operand), whole);
 }
 
-void Engine::tell_access(const Flight& flight, std::span<const AccessRange> extents,
+bool Engine::tell_access(const Flight& flight, std::span<const AccessRange> extents,
                          const std::function<void(const RangeVisitor&)>& walk) {
   probe().access(
       {.cycle = flight.start, .source = source(flight.queued), .extents = extents, .walk = walk});
+  if (!context_.sram.any()) {
+    return true;
+  }
+  const SramDamage::Bad bad = context_.sram.touch(context_.core_id, walk);
+  if (bad) {
+    fault_port->raise(sram_fault(fault_at(flight, 0), *bad), sram_fault_text(*bad));
+  }
+  return !bad;
 }
 
 void Engine::tell_non_finite(const Flight& flight, const NonFiniteScan& scan) const {
@@ -203,7 +211,12 @@ void Engine::begin(Flight& flight, uint64_t now, uint64_t earliest) {
     fault_port->raise(info, command.bad_text);
     ok = false;
   } else if (command.opcode == spec::Opcode::kNop || command.empty) {
-    flight.done_at = now + std::max<uint64_t>(1, signals_.latency(flight.queued));
+    const LinkPassage links = signals_.pass_links(flight.queued);
+    ok = !links.lost;
+    if (links.lost) {
+      raise_link_fault(*fault_port.operator->(), fault_at(flight, 0), links);
+    }
+    flight.done_at = now + std::max<uint64_t>(1, signals_.latency(flight.queued) + links.extra);
   } else {
     ok = start_command(flight);
   }

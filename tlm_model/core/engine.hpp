@@ -100,8 +100,9 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   ptrdiff_t read_vmem(Flight& flight, const Operand& operand, uint64_t base);
   // And before all bytes around the operand are written, or (not `whole`) some of them.
   void write_vmem(const Operand& operand, uint64_t base, bool whole);
-  // Tells the probe what the command touches; only when somebody wants to know.
-  void tell_access(const Flight& flight, std::span<const AccessRange> extents,
+  // Tells probe and ECC what the command touches; only when one of them wants to know
+  // (EngineContext::wants_access). False after a fault: it reads what ECC cannot correct.
+  bool tell_access(const Flight& flight, std::span<const AccessRange> extents,
                    const std::function<void(const RangeVisitor&)>& walk);
   // Tells the probe what a scan of its results has found.
   void tell_non_finite(const Flight& flight, const NonFiniteScan& scan) const;

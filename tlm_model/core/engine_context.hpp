@@ -8,6 +8,7 @@
 #include "core/equal_writes.hpp"
 #include "core/ports.hpp"
 #include "core/program.hpp"
+#include "core/sram_damage.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/job_pool.hpp"
 #include "probe/core_probe.hpp"
@@ -29,8 +30,12 @@ struct EngineContext {
   CoreProbe& probe;
   const LaunchState& launch;
   HungUnits& hung;
+  SramDamage& sram;
   bool no_data;
   uint64_t schedule_seed;  // 0: commands start as soon as they can
+
+  // A sink wants to know what commands touch, or ECC has to look at it.
+  bool wants_access() const { return probe.wants(ProbeEvent::kAccess) || sram.any(); }
 };
 
 inline ProbeSource command_source(const EngineContext& context, int unit,

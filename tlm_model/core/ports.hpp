@@ -62,6 +62,8 @@ class CommandQueueIf : public virtual sc_core::sc_interface {
   virtual void stop() = 0;
   // Permits commands again, after stop().
   virtual void resume() = 0;
+  // What started commands do to data is done when this returns; their time is as ever.
+  virtual void settle_data() {}
 };
 
 class SemaphoreIf : public virtual sc_core::sc_interface {

@@ -355,15 +355,15 @@ bool Sequencer::execute_memory(const spec::ScalarInsn& insn) {
     fault_port->raise(info, "scalar access outside of SMEM");
     return false;
   }
-  if (probe_.wants(ProbeEvent::kAccess)) {
-    tell_access(access);
+  if ((probe_.wants(ProbeEvent::kAccess) || parts_.sram->any()) && !tell_access(access)) {
+    return false;
   }
   time_ += static_cast<uint64_t>(access.write ? 1 : params_.core.smem_load_cycles);
   scalar_.perform(insn, access);
   return true;
 }
 
-void Sequencer::tell_access(const ScalarUnit::Access& access) {
+bool Sequencer::tell_access(const ScalarUnit::Access& access) {
   const AccessRange range{.owner = core_id_,
                           .memory = ProbeMemory::kSmem,
                           .low = access.address,
@@ -374,6 +374,11 @@ void Sequencer::tell_access(const ScalarUnit::Access& access) {
   };
   probe_.access(
       {.cycle = now_cycles(), .source = source(), .extents = std::span(&range, 1), .walk = walk});
+  const SramDamage::Bad bad = parts_.sram->any() ? parts_.sram->touch(range) : std::nullopt;
+  if (bad) {
+    fault_port->raise(sram_fault(fault_here(0, 0), *bad), sram_fault_text(*bad));
+  }
+  return !bad;
 }
 
 void Sequencer::stall(Stall why, uint32_t index, uint32_t wanted) {

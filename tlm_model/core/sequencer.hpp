@@ -28,6 +28,7 @@
 #include "core/sequencer_registers.hpp"
 #include "core/sequencer_stall.hpp"
 #include "core/slots.hpp"
+#include "core/sram_damage.hpp"
 #include "core/unknown_words.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/hbm_if.hpp"
@@ -52,6 +53,7 @@ struct SequencerParts {
   const spec::Fold* fold;      // null: of a board that stands for itself
   UnknownWords* smem_unknown;  // no-data runs, else null
   bool* hung;                  // executes nothing until its launch is stopped
+  SramDamage* sram;
   GangWatch::Work gang_work;
   GangWatch::Ask ask_boards;
 };
@@ -133,7 +135,8 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
   ProbeSource source() const;
   WaitEvent wait_event(bool begin) const;
   ProgramEvent program_event(bool begin, bool complete) const;
-  void tell_access(const ScalarUnit::Access& access);
+  // False after a fault.
+  bool tell_access(const ScalarUnit::Access& access);
   FaultInfo fault_here(uint16_t code, uint32_t detail) const;
 
   const uint32_t core_id_;

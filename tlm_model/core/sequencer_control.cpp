@@ -92,13 +92,13 @@ bool Sequencer::load_program() {
                   "slot " + std::to_string(bad) + " of the slot table is invalid", bad);
   }
   const auto broken = [&](uint64_t bytes) {
-    HbmDamage* const damage = hbm_port->damage();
+    BitDamage* const damage = hbm_port->damage();
     const auto lost = damage != nullptr ? damage->read(address, bytes) : std::nullopt;
     if (lost) {
       FaultInfo info;
       info.code = TPU_FAULT_HBM_ECC;
       info.address = *lost;
-      info.length = HbmDamage::kWordBytes;
+      info.length = BitDamage::kWordBytes;
       info.slot = launch_.slot_count;
       fault_port->raise(info, "ECC cannot correct the word at " + std::to_string(*lost) +
                                   " of HBM, which belongs to the program");

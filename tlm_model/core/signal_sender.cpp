@@ -8,6 +8,13 @@
 
 namespace tpu::model {
 
+void raise_link_fault(FaultIf& faults, FaultInfo info, const LinkPassage& links) {
+  info.code = TPU_FAULT_LINK_DOWN;
+  info.detail = links.from_chip | links.to_chip << 16;
+  faults.raise(info, "the link from chip " + std::to_string(links.from_chip) + " to chip " +
+                         std::to_string(links.to_chip) + ", which it passes, is down");
+}
+
 uint32_t SignalSender::latency(const QueuedCommand& queued) const {
   uint64_t latency = 0;
   for (size_t i = 0; i < queued.command->signal.size(); ++i) {
@@ -17,6 +24,21 @@ uint32_t SignalSender::latency(const QueuedCommand& queued) const {
     }
   }
   return static_cast<uint32_t>(latency);
+}
+
+LinkPassage SignalSender::pass_links(const QueuedCommand& queued) {
+  LinkPassage all;
+  for (size_t i = 0; i < queued.command->signal.size() && !all.lost; ++i) {
+    const spec::Signal& signal = queued.command->signal[i];
+    const uint32_t peer = queued.signal_peer[i];
+    if (signal.valid() && signal.remote() && peer < ici_->cores()) {
+      const LinkPassage one = ici_->pass_links(context_.core_id, peer);
+      const uint64_t extra = std::max(all.extra, one.extra);
+      all = one;
+      all.extra = extra;
+    }
+  }
+  return all;
 }
 
 void SignalSender::send(const QueuedCommand& queued, uint64_t done_at) {

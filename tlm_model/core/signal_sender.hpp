@@ -14,6 +14,9 @@ namespace tpu::model {
 
 using SignalIciPort = sc_core::sc_port<IciIf, 1, sc_core::SC_ZERO_OR_MORE_BOUND>;
 
+// Of a command (`info`) on whose way a link is lost.
+void raise_link_fault(FaultIf& faults, FaultInfo info, const LinkPassage& links);
+
 class SignalSender {
  public:
   // All outlive it.
@@ -29,6 +32,8 @@ class SignalSender {
   RemoteSignal leave(const QueuedCommand& queued, size_t index, uint64_t done_at);
   // Time that a command without data takes to reach the farthest core it signals.
   uint32_t latency(const QueuedCommand& queued) const;
+  // How links that fail on purpose treat its signals.
+  LinkPassage pass_links(const QueuedCommand& queued);
   // The receiver of what the command sends no longer takes it.
   void raise_peer_ended(const QueuedCommand& queued, const std::string& what);
   FaultInfo peer_ended(const QueuedCommand& queued) const;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "exe/executable.hpp"
 #include "kernel/cycles.hpp"
@@ -21,6 +22,7 @@ bool is_rate(const FaultTime& time) {
 
 FaultInjector::FaultInjector(sc_core::sc_module_name name, FaultScript script,
                              const std::string& log, uint32_t cores_per_chip, FaultTargets& targets,
+                             const std::function<bool(const FaultEntry&)>& here,
                              const ProbeSet& probes, const LaunchPrograms& programs)
     : sc_module(name),
       script_(std::move(script)),
@@ -36,7 +38,9 @@ FaultInjector::FaultInjector(sc_core::sc_module_name name, FaultScript script,
   dont_initialize();
   for (size_t i = 0; i < states_.size(); ++i) {
     const FaultTime& time = script_.entries[i].time;
-    if (time.kind == FaultTime::Kind::kCycle) {
+    states_[i].here = here(script_.entries[i]);
+    states_[i].done = !states_[i].here;
+    if (states_[i].here && time.kind == FaultTime::Kind::kCycle) {
       schedule(i, time.number);
     }
   }
@@ -49,7 +53,7 @@ void FaultInjector::listen(ProbeSet& probes) {
   };
   const bool ops = any(FaultTime::Kind::kOp);
   if (ops) {
-    probes.add(*this, {ProbeEvent::kStart});
+    probes.add(*this, {ProbeEvent::kIssue, ProbeEvent::kStart});
   }
   if (ops || !std::ranges::all_of(script_.entries, [](const FaultEntry& each) {
         return each.time.kind == FaultTime::Kind::kCycle;
@@ -59,9 +63,15 @@ void FaultInjector::listen(ProbeSet& probes) {
 }
 
 bool FaultInjector::on_core(const FaultEntry& entry, uint32_t core) const {
-  return fault_home(entry.kind) == FaultHome::kCore
-             ? entry.unit == core
-             : fault_chip(entry.kind, entry.unit) == core / cores_per_chip_;
+  const uint32_t chip = core / cores_per_chip_;
+  switch (fault_home(entry.kind)) {
+    case FaultHome::kCore:
+      return entry.unit == core;
+    case FaultHome::kBoard:
+      return script_.boards[chip] == entry.unit;
+    default:
+      return entry.chip == chip;
+  }
 }
 
 void FaultInjector::program(const ProgramEvent& event) {
@@ -108,20 +118,33 @@ void FaultInjector::begin(size_t index, const ProgramEvent& event) {
   }
 }
 
-void FaultInjector::start(const StartEvent& event) {
-  std::shared_ptr<const exe::ExecutableT> program;
+// Whether a command is the one that an entry with the name of an op waits for.
+bool FaultInjector::is_time(size_t index, const ProbeSource& source) {
+  const FaultEntry& entry = script_.entries[index];
+  if (states_[index].done || entry.time.kind != FaultTime::Kind::kOp ||
+      !on_core(entry, source.core) ||
+      (entry.kind == FaultKind::kMxu && source.unit != entry.engine)) {
+    return false;
+  }
+  const auto program = programs_.of(launches_[source.core]);
+  return program != nullptr && source.op_id < program->ops.size() &&
+         program->ops[source.op_id]->name == entry.time.op &&
+         ++states_[index].count == entry.time.number;
+}
+
+// A matrix unit has to know before the command starts.
+void FaultInjector::issue(const IssueEvent& event) {
   for (size_t i = 0; i < states_.size(); ++i) {
-    const FaultEntry& entry = script_.entries[i];
-    if (states_[i].done || entry.time.kind != FaultTime::Kind::kOp ||
-        !on_core(entry, event.source.core)) {
-      continue;
+    if (script_.entries[i].kind == FaultKind::kMxu && is_time(i, event.source)) {
+      states_[i].done = true;
+      fire(i, event.source.sequence);
     }
-    if (program == nullptr) {
-      program = programs_.of(launches_[event.source.core]);
-    }
-    if (program != nullptr && event.source.op_id < program->ops.size() &&
-        program->ops[event.source.op_id]->name == entry.time.op &&
-        ++states_[i].count == entry.time.number) {
+  }
+}
+
+void FaultInjector::start(const StartEvent& event) {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (script_.entries[i].kind != FaultKind::kMxu && is_time(i, event.source)) {
       schedule(i, event.cycle);
     }
   }
@@ -158,21 +181,31 @@ void FaultInjector::due_method() {
   }
 }
 
-void FaultInjector::fire(size_t index) {
+void FaultInjector::fire(size_t index, uint64_t command) {
   const FaultEntry& entry = script_.entries[index];
   State& state = states_[index];
   ++state.fired;
-  const std::string text =
-      targets_.upset(entry, fault_draw(script_.seed, entry, is_rate(entry.time) ? state.count : 0));
+  const std::string text = targets_.upset(
+      entry, fault_draw(script_.seed, entry, is_rate(entry.time) ? state.count : 0), command);
   tell(entry.kind, entry.unit, true, text);
+  if (entry.kind == FaultKind::kHostDies) {
+    static_cast<void>(log_.finish());
+    std::raise(SIGKILL);
+  }
 }
 
 void FaultInjector::met(FaultKind kind, uint32_t unit, const std::string& text) {
   tell(kind, unit, false, text);
 }
 
+// The core of a unit, or the first one of its chip.
 uint32_t FaultInjector::first_core(FaultKind kind, uint32_t unit) const {
-  return fault_home(kind) == FaultHome::kCore ? unit : fault_chip(kind, unit) * cores_per_chip_;
+  const auto same = [&](const FaultEntry& entry) {
+    return entry.kind == kind && entry.unit == unit;
+  };
+  return fault_home(kind) == FaultHome::kCore
+             ? unit
+             : std::ranges::find_if(script_.entries, same)->chip * cores_per_chip_;
 }
 
 void FaultInjector::tell(FaultKind kind, uint32_t unit, bool fires, const std::string& text) {
@@ -205,7 +238,7 @@ std::vector<spec::FaultTally> FaultInjector::tallies() const {
 std::string FaultInjector::finish() {
   for (size_t i = 0; i < states_.size(); ++i) {
     const FaultEntry& entry = script_.entries[i];
-    if (states_[i].fired == 0) {
+    if (states_[i].here && states_[i].fired == 0) {
       log_.write(fmt::format("fault {} (line {}: {} in {}, {}) never came\n", entry.number,
                              entry.line, fault_kind_name(entry.kind), fault_place(entry),
                              entry.when));

@@ -26,17 +26,19 @@ using FaultWords = std::array<uint32_t, 4>;
 class FaultTargets {
  public:
   virtual ~FaultTargets() = default;
-  // Lets it happen now; what it does, for people. `words`: random.
-  virtual std::string upset(const FaultEntry& entry, const FaultWords& words) = 0;
+  // Lets it happen now; what it does, for people. `words`: random. `command`: number of the command
+  // of its core (ProbeSource::sequence) that it is of; 0: of none.
+  virtual std::string upset(const FaultEntry& entry, const FaultWords& words, uint64_t command) = 0;
 };
 
 class FaultInjector : public sc_core::sc_module, public ProbeSink {
  public:
   SC_HAS_PROCESS(FaultInjector);
-  // `log`: path, "-" for standard error. `probes` and `programs` outlive it. Throws
-  // std::runtime_error when the log cannot be written.
+  // `log`: path, "-" for standard error. `here`: whether an entry is of this process. `probes` and
+  // `programs` outlive it. Throws std::runtime_error when the log cannot be written.
   FaultInjector(sc_core::sc_module_name name, FaultScript script, const std::string& log,
-                uint32_t cores_per_chip, FaultTargets& targets, const ProbeSet& probes,
+                uint32_t cores_per_chip, FaultTargets& targets,
+                const std::function<bool(const FaultEntry&)>& here, const ProbeSet& probes,
                 const LaunchPrograms& programs);
 
   bool ecc() const { return script_.ecc; }
@@ -50,11 +52,13 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
   std::string finish();
 
   void program(const ProgramEvent& event) override;
+  void issue(const IssueEvent& event) override;
   void start(const StartEvent& event) override;
 
  private:
   struct State {
-    bool done = false;   // happened, or waits in `due_`
+    bool here = true;
+    bool done = false;   // happened, or waits in `due_`, or is of another process
     uint64_t count = 0;  // draws; of an op its commands
     uint64_t last = 0;   // of a rate: step + 1 or launch that was drawn for last
     uint64_t fired = 0;
@@ -64,7 +68,8 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
   void due_method();
   void schedule(size_t entry, uint64_t cycle);
   void at(uint64_t cycle, std::function<void()> work);
-  void fire(size_t index);
+  void fire(size_t index, uint64_t command = 0);
+  bool is_time(size_t index, const ProbeSource& source);
   void begin(size_t index, const ProgramEvent& event);
   bool on_core(const FaultEntry& entry, uint32_t core) const;
   uint32_t first_core(FaultKind kind, uint32_t unit) const;

@@ -10,11 +10,13 @@
 #include <cmath>
 #include <optional>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
 #include "board/board_loader.hpp"
 #include "check/near_names.hpp"
+#include "file/crc32c.hpp"
 #include "file/whole_file.hpp"
 #include "probe/events.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
@@ -29,8 +31,7 @@ constexpr uint64_t kMostCycles = uint64_t{1} << 62;
 constexpr uint64_t kTcmBytes = uint64_t{TPU_HART_ITCM_BYTES} + TPU_HART_DTCM_BYTES;
 
 // Kinds of docs/faults.md that this version does not have.
-constexpr std::array<std::string_view, 6> kUnbuilt = {"vmem",       "smem",      "mxu",
-                                                      "board_dies", "host_dies", "rtl_mismatch"};
+constexpr std::array<std::string_view, 1> kUnbuilt = {"rtl_mismatch"};
 
 // Of an entry of the file, and where to find it.
 struct Source {
@@ -102,7 +103,13 @@ FaultKind read_kind(const Source& source, const std::string& name) {
                             name, spec::near_names(name, names)));
 }
 
-bool has_address(FaultKind kind) { return kind == FaultKind::kHbm || kind == FaultKind::kTcm; }
+bool has_address(FaultKind kind) {
+  return kind == FaultKind::kHbm || kind == FaultKind::kVmem || kind == FaultKind::kSmem ||
+         kind == FaultKind::kTcm;
+}
+
+// Of words of 32 bits, or of bytes (TCM).
+bool flips_bits(FaultKind kind) { return has_address(kind) || kind == FaultKind::kMxu; }
 
 // "link chip1 +x": the link that leaves the chip in that direction.
 uint32_t read_link(const Source& source, FaultKind kind, const std::string& text) {
@@ -129,14 +136,43 @@ uint32_t read_link(const Source& source, FaultKind kind, const std::string& text
   return static_cast<uint32_t>(chip) * kLinksPerChip + direction;
 }
 
+// Its name in files, and how many the pod has.
+std::pair<const char*, int64_t> home_of(FaultHome home, const spec::BoardParams& params) {
+  switch (home) {
+    case FaultHome::kCore:
+      return {"core", spec::core_count(params)};
+    case FaultHome::kBoard:
+      return {"board", spec::board_count(params)};
+    default:
+      return {"chip", spec::chip_count(params)};
+  }
+}
+
+// The chip that has the unit of an entry.
+uint32_t chip_of(const FaultEntry& entry, const spec::BoardParams& params) {
+  switch (fault_home(entry.kind)) {
+    case FaultHome::kCore:
+      return entry.unit / static_cast<uint32_t>(params.board.cores_per_chip);
+    case FaultHome::kChip:
+      return entry.unit;
+    case FaultHome::kLink:
+      return entry.unit / kLinksPerChip;
+    case FaultHome::kBoard:
+      break;
+  }
+  uint32_t chip = 0;
+  while (spec::board_of_chip(params, chip) != static_cast<int64_t>(entry.unit)) {
+    ++chip;
+  }
+  return chip;
+}
+
 uint32_t read_unit(const Source& source, FaultKind kind, const std::string& text) {
   if (fault_home(kind) == FaultHome::kLink) {
     return read_link(source, kind, text);
   }
-  const bool chip = fault_home(kind) == FaultHome::kChip;
-  const char* const home = chip ? "chip" : "core";
-  const auto count = static_cast<uint64_t>(chip ? spec::chip_count(source.params)
-                                                : spec::core_count(source.params));
+  const auto [home, number_of] = home_of(fault_home(kind), source.params);
+  const auto count = static_cast<uint64_t>(number_of);
   Words words(text);
   const auto number = words.take(home) ? words.number() : std::nullopt;
   if (!number || !words.empty()) {
@@ -144,7 +180,7 @@ uint32_t read_unit(const Source& source, FaultKind kind, const std::string& text
                               text, fault_kind_name(kind), home, home));
   }
   if (*number >= count) {
-    source.refuse(fmt::format("where = \"{}\": the board has no such {}; it has {}s 0 to {}", text,
+    source.refuse(fmt::format("where = \"{}\": there is no such {}; there are {}s 0 to {}", text,
                               home, home, count - 1));
   }
   return static_cast<uint32_t>(*number);
@@ -153,8 +189,15 @@ uint32_t read_unit(const Source& source, FaultKind kind, const std::string& text
 [[noreturn]] void refuse_time(const Source& source, const std::string& text) {
   source.refuse(fmt::format(
       "at = \"{}\": expected \"cycle N\", \"step N\", \"step N + CYCLES\", \"launch N\", "
-      "\"launch N + CYCLES\", \"op NAME\" or \"op NAME #K\"",
+      "\"launch N + CYCLES\", \"op NAME\" or \"op NAME #K\"; numbers may be ranges, \"2..9\"",
       text));
+}
+
+// "5" or "2..9".
+std::optional<FaultTime::Number> read_range(Words& words) {
+  const auto first = words.number();
+  const auto last = first && words.take("..") ? words.number() : first;
+  return last && *first <= *last ? std::optional<FaultTime::Number>({*first, *last}) : std::nullopt;
 }
 
 FaultTime read_time(const Source& source, const std::string& text) {
@@ -180,13 +223,13 @@ FaultTime read_time(const Source& source, const std::string& text) {
   time.kind = cycle  ? FaultTime::Kind::kCycle
               : step ? FaultTime::Kind::kStep
                      : FaultTime::Kind::kLaunch;
-  const auto number = words.number();
-  const auto cycles = !cycle && words.take("+") ? words.number() : std::optional<uint64_t>(0);
+  const auto number = read_range(words);
+  const auto cycles = !cycle && words.take("+") ? read_range(words) : FaultTime::Number();
   if (!number || !cycles || !words.empty()) {
     refuse_time(source, text);
   }
-  time.number = *number;
-  time.cycles = *cycles;
+  time.number_range = *number;
+  time.cycles_range = *cycles;
   return time;
 }
 
@@ -212,8 +255,30 @@ FaultTime read_rate(const Source& source, const std::string& text) {
 }
 
 uint64_t memory_bytes(const Source& source, FaultKind kind) {
-  return kind == FaultKind::kTcm ? kTcmBytes
-                                 : static_cast<uint64_t>(source.params.hbm.gib_per_core) << 30;
+  const auto& core = source.params.core;
+  switch (kind) {
+    case FaultKind::kTcm:
+      return kTcmBytes;
+    case FaultKind::kVmem:
+      return static_cast<uint64_t>(core.vmem_kib) << 10;
+    case FaultKind::kSmem:
+      return static_cast<uint64_t>(core.smem_kib) << 10;
+    default:
+      return static_cast<uint64_t>(source.params.hbm.gib_per_core) << 30;
+  }
+}
+
+const char* memory_name(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kTcm:
+      return "ITCM and, behind it, DTCM";
+    case FaultKind::kVmem:
+      return "the core's VMEM";
+    case FaultKind::kSmem:
+      return "the core's SMEM";
+    default:
+      return "the core's HBM";
+  }
 }
 
 FaultAddress read_address(const Source& source, FaultKind kind, const std::string& text) {
@@ -231,10 +296,9 @@ FaultAddress read_address(const Source& source, FaultKind kind, const std::strin
   const auto first = words.number();
   const auto offset = slot && first && words.take("+") ? words.number() : first;
   if (!first || !offset || !words.empty()) {
-    source.refuse(fmt::format("address = \"{}\": expected {}", text,
-                              hbm ? "\"random\", \"random slot\", \"slot N\", \"slot N + OFFSET\" "
-                                    "or an offset in the core's HBM"
-                                  : "\"random\" or an offset in ITCM and, behind it, DTCM"));
+    source.refuse(fmt::format("address = \"{}\": expected \"random\"{} or an offset in {}", text,
+                              hbm ? ", \"random slot\", \"slot N\", \"slot N + OFFSET\"" : "",
+                              memory_name(kind)));
   }
   if (slot) {
     address.kind = FaultAddress::Kind::kSlot;
@@ -271,6 +335,24 @@ uint32_t read_engine(const Source& source, const std::string& name) {
     source.refuse(fmt::format("unit = \"{}\": a core has {}", name, fmt::join(names, ", ")));
   }
   return static_cast<uint32_t>(kSequencerUnit);
+}
+
+// Of a fault in a matrix unit: a queue. "random": the seed chooses it later.
+constexpr uint32_t kRandomEngine = UINT32_MAX;
+
+uint32_t read_mxu(const Source& source, const std::string& name) {
+  const auto mxus = static_cast<size_t>(source.params.core.mxus);
+  for (size_t i = 0; i < mxus; ++i) {
+    const auto queue = static_cast<size_t>(spec::kMxuQueues[i]);
+    if (name == spec::kQueueNames[queue]) {
+      return static_cast<uint32_t>(queue);
+    }
+  }
+  if (name != "random") {
+    source.refuse(fmt::format("unit = \"{}\": expected \"random\" or a matrix unit, mxu0 to mxu{}",
+                              name, mxus - 1));
+  }
+  return kRandomEngine;
 }
 
 // "20 us"; 0 without a text.
@@ -339,6 +421,28 @@ class Keys {
   std::set<std::string> known_;
 };
 
+// How many bits flip, and which.
+void read_bits(const Source& source, Keys& keys, FaultEntry& entry) {
+  const bool byte = entry.kind == FaultKind::kTcm;
+  const int64_t bits = byte ? 1 : keys.integer("bits").value_or(1);
+  if (bits != 1 && bits != 2) {
+    source.refuse(fmt::format("bits = {}: expected 1 (ECC corrects it) or 2 (it cannot)", bits));
+  }
+  entry.bits = static_cast<uint32_t>(bits);
+  const auto bit = keys.integer("bit");
+  if (!bit) {
+    return;
+  }
+  const int64_t most = byte ? 7 : 31;
+  if (*bit < 0 || *bit > most) {
+    source.refuse(fmt::format("bit = {}: expected 0 to {}", *bit, most));
+  }
+  if (bits != 1) {
+    source.refuse("'bit' names the one bit that flips, and contradicts bits = 2");
+  }
+  entry.bit = static_cast<uint32_t>(*bit);
+}
+
 FaultEntry read_entry(const Source& source, const toml::table& table) {
   Keys keys(source, table);
   FaultEntry entry;
@@ -346,6 +450,7 @@ FaultEntry read_entry(const Source& source, const toml::table& table) {
   entry.line = source.line;
   entry.kind = read_kind(source, keys.need("kind"));
   entry.unit = read_unit(source, entry.kind, keys.need("where"));
+  entry.chip = chip_of(entry, source.params);
   const auto at = keys.text("at");
   const auto rate = keys.text("rate");
   if (at.has_value() == rate.has_value()) {
@@ -354,12 +459,16 @@ FaultEntry read_entry(const Source& source, const toml::table& table) {
   }
   entry.time = at ? read_time(source, *at) : read_rate(source, *rate);
   entry.when = at ? *at : *rate;
-  if (entry.kind == FaultKind::kHbm) {
-    const int64_t bits = keys.integer("bits").value_or(1);
-    if (bits != 1 && bits != 2) {
-      source.refuse(fmt::format("bits = {}: expected 1 (ECC corrects it) or 2 (it cannot)", bits));
+  if (flips_bits(entry.kind)) {
+    read_bits(source, keys, entry);
+  }
+  if (entry.kind == FaultKind::kMxu) {
+    entry.engine = read_mxu(source, keys.text("unit").value_or("random"));
+    const int64_t commands = keys.integer("commands").value_or(1);
+    if (commands < 1) {
+      source.refuse(fmt::format("commands = {}: expected 1 or more", commands));
     }
-    entry.bits = static_cast<uint32_t>(bits);
+    entry.commands = static_cast<uint64_t>(commands);
   }
   if (has_address(entry.kind)) {
     entry.address = read_address(source, entry.kind, keys.text("address").value_or("random"));
@@ -391,15 +500,35 @@ FaultEntry read_entry(const Source& source, const toml::table& table) {
   return entry;
 }
 
+// What ranges and "random" leave open.
+void draw_open(FaultScript& script, size_t mxus) {
+  constexpr uint64_t kOfTimes = UINT64_MAX;  // no draw of what an entry does has this count
+  for (FaultEntry& entry : script.entries) {
+    const std::array<uint32_t, 4> words = fault_draw(script.seed, entry, kOfTimes);
+    const auto one_of = [](const FaultTime::Number& range, uint64_t random) {
+      return range.first + random % (range.last - range.first + 1);
+    };
+    if (entry.kind == FaultKind::kMxu && entry.engine == kRandomEngine) {
+      entry.engine = static_cast<uint32_t>(spec::kMxuQueues[words[3] % mxus]);
+    }
+    FaultTime& time = entry.time;
+    if (time.kind != FaultTime::Kind::kOp) {
+      time.number = one_of(time.number_range, words[0]);
+      time.cycles = one_of(time.cycles_range, uint64_t{words[1]} << 32 | words[2]);
+    }
+  }
+}
+
 void refuse_twins(const FaultScript& script, const std::string& file) {
   for (size_t i = 0; i < script.entries.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       const FaultEntry& a = script.entries[j];
       const FaultEntry& b = script.entries[i];
       const bool gone =
-          a.kind == b.kind && (a.kind == FaultKind::kPcieDown ||
-                               (a.kind == FaultKind::kLinkDown && a.microseconds == 0));
-      if (a.kind == b.kind && a.unit == b.unit && a.engine == b.engine && !has_address(a.kind) &&
+          a.kind == b.kind &&
+          (a.kind == FaultKind::kPcieDown || fault_home(a.kind) == FaultHome::kBoard ||
+           (a.kind == FaultKind::kLinkDown && a.microseconds == 0));
+      if (a.kind == b.kind && a.unit == b.unit && a.engine == b.engine && !flips_bits(a.kind) &&
           (gone || a.when == b.when)) {
         throw std::runtime_error(
             fmt::format("{}:{}: fault {} is the same as fault {} in line {}; remove one of them",
@@ -421,6 +550,9 @@ FaultScript parse_fault_script(const std::string& text, const std::string& file,
         fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
   }
   FaultScript script;
+  for (int64_t chip = 0; chip < spec::chip_count(params); ++chip) {
+    script.boards.push_back(static_cast<uint32_t>(spec::board_of_chip(params, chip)));
+  }
   for (const auto& [key, node] : root) {
     const auto refuse = [&, at = node.source().begin.line](const std::string& what) {
       throw std::runtime_error(fmt::format("{}:{}: {}", file, at, what));
@@ -460,6 +592,9 @@ FaultScript parse_fault_script(const std::string& text, const std::string& file,
   }
   refuse_twins(script, file);
   script.seed = seed != 0 ? seed : script.seed;
+  const std::string whole = fmt::format("{}\n{}", script.seed, text);
+  script.digest = std::max(spec::crc32c(std::as_bytes(std::span(whole))), 1U);
+  draw_open(script, static_cast<size_t>(params.core.mxus));
   return script;
 }
 

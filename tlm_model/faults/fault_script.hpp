@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 
 namespace tpu::model {
 
+// A new kind is the last one: draws depend on the number.
 enum class FaultKind : uint8_t {
   kHbm,
   kTcm,
@@ -26,21 +28,33 @@ enum class FaultKind : uint8_t {
   kRingCompletion,
   kLinkCorrupt,
   kLinkDown,
+  kMxu,
+  kVmem,
+  kSmem,
+  kBoardDies,
+  kHostDies,
 };
-inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kLinkDown) + 1;
+inline constexpr size_t kFaultKinds = static_cast<size_t>(FaultKind::kHostDies) + 1;
 
 // As in the file: "hbm".
 std::string_view fault_kind_name(FaultKind kind);
 
-enum class FaultHome : uint8_t { kCore, kChip, kLink };
+enum class FaultHome : uint8_t { kCore, kChip, kLink, kBoard };
 FaultHome fault_home(FaultKind kind);
 
 // When an entry happens. All but rates happen once.
 struct FaultTime {
+  // "5", or "2..9": one of them, which the seed chooses.
+  struct Number {
+    uint64_t first = 0;
+    uint64_t last = 0;
+  };
   enum class Kind : uint8_t { kCycle, kStep, kLaunch, kOp, kRatePerStep, kRatePerLaunch };
   Kind kind = Kind::kCycle;
   uint64_t number = 0;  // cycle, step, launch id; of an op: its nth command, from 1
   uint64_t cycles = 0;  // behind that
+  Number number_range{};
+  Number cycles_range{};
   std::string op{};
   double rate = 0;
 };
@@ -57,11 +71,14 @@ struct FaultEntry {
   FaultKind kind = FaultKind::kHbm;
   uint32_t number = 0;  // in the file, from 1
   uint32_t line = 0;
-  uint32_t unit = 0;    // core, chip, or kLinksPerChip * chip + link (spec/regs/chip_page.toml)
-  uint32_t engine = 0;  // kCoreHang: spec::Queue, or kSequencerUnit
+  uint32_t unit = 0;    // core, chip, kLinksPerChip * chip + link (spec/regs/chip_page.toml), board
+  uint32_t chip = 0;    // that has it; of a board the first
+  uint32_t engine = 0;  // kCoreHang: spec::Queue, or kSequencerUnit; kMxu: spec::Queue
   uint32_t bits = 1;
-  uint64_t repeats = 1;       // kLinkCorrupt: windows
-  uint64_t microseconds = 0;  // kLinkDown: until it comes back; 0: never
+  std::optional<uint32_t> bit{};  // which one; none: any
+  uint64_t commands = 1;          // kMxu: that have a wrong result
+  uint64_t repeats = 1;           // kLinkCorrupt: windows
+  uint64_t microseconds = 0;      // kLinkDown: until it comes back; 0: never
   FaultTime time{};
   FaultAddress address{};
   std::string when{};  // as in the file
@@ -69,22 +86,19 @@ struct FaultEntry {
 
 struct FaultScript {
   uint64_t seed = 0;
-  bool ecc = true;  // of HBM
+  bool ecc = true;      // of HBM, VMEM and SMEM
+  uint32_t digest = 0;  // of the text and the seed: equal for equal faults; not 0
   std::vector<FaultEntry> entries;
+  std::vector<uint32_t> boards;  // by chip
 };
 
 inline constexpr uint32_t kLinksPerChip = 4;
 inline constexpr std::array<std::string_view, kLinksPerChip> kLinkNames = {"+x", "-x", "+y", "-y"};
 
-// The unit of an entry: "core 3", "chip 1", "link chip1 +x".
+// The unit of an entry: "core 3", "chip 1", "link chip1 +x", "board 0".
 std::string fault_place(FaultKind kind, uint32_t unit);
 inline std::string fault_place(const FaultEntry& entry) {
   return fault_place(entry.kind, entry.unit);
-}
-
-// Of a unit that is a chip or leaves one.
-inline uint32_t fault_chip(FaultKind kind, uint32_t unit) {
-  return fault_home(kind) == FaultHome::kLink ? unit / kLinksPerChip : unit;
 }
 
 // Four random words for one draw of an entry; `count` numbers its draws. Depends on nothing else.

@@ -8,7 +8,7 @@ namespace {
 constexpr std::array<std::string_view, kFaultKinds> kNames = {
     "hbm",         "tcm",           "core_hang", "hart_trap",    "hart_hang",       "pcie_timeout",
     "pcie_poison", "pcie_lost_msi", "pcie_down", "ring_command", "ring_completion", "link_corrupt",
-    "link_down"};
+    "link_down",   "mxu",           "vmem",      "smem",         "board_dies",      "host_dies"};
 
 }  // namespace
 
@@ -24,6 +24,9 @@ FaultHome fault_home(FaultKind kind) {
     case FaultKind::kLinkCorrupt:
     case FaultKind::kLinkDown:
       return FaultHome::kLink;
+    case FaultKind::kBoardDies:
+    case FaultKind::kHostDies:
+      return FaultHome::kBoard;
     default:
       return FaultHome::kCore;
   }
@@ -35,6 +38,8 @@ std::string fault_place(FaultKind kind, uint32_t unit) {
       return "core " + std::to_string(unit);
     case FaultHome::kChip:
       return "chip " + std::to_string(unit);
+    case FaultHome::kBoard:
+      return "board " + std::to_string(unit);
     case FaultHome::kLink:
       break;
   }

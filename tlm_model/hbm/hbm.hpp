@@ -1,6 +1,6 @@
 // HBM of a chip: one bank of contents a core, one bandwidth shared by all that the chip's cores and
 // host DMA move. Time lies in the flows (kernel/fluid_share); the sockets and HbmIf move bytes at
-// once. ECC is there where bits can flip (kernel/hbm_damage.hpp). Not modelled: DRAM pages,
+// once. ECC is there where bits can flip (kernel/bit_damage.hpp). Not modelled: DRAM pages,
 // refresh.
 #pragma once
 
@@ -53,9 +53,9 @@ class HbmBank : public sc_core::sc_module, public HbmIf {
   }
   void release(PageSet& set) override { store_.release(set); }
   uint64_t version(uint64_t address) const override { return store_.version(address); }
-  HbmDamage* damage() override { return damage_.get(); }
+  BitDamage* damage() override { return damage_.get(); }
   // Bits can flip from here on.
-  void watch(HbmDamage::Read read) { damage_ = std::make_unique<HbmDamage>(std::move(read)); }
+  void watch(BitDamage::Read read) { damage_ = std::make_unique<BitDamage>(std::move(read)); }
   void visit_state(spec::Archive& archive, PageNumbers& numbers) {
     store_.visit_state(archive, numbers);
   }
@@ -70,7 +70,7 @@ class HbmBank : public sc_core::sc_module, public HbmIf {
   unsigned transport_dbg_mem(tlm::tlm_generic_payload& txn);
 
   HbmStore store_;
-  std::unique_ptr<HbmDamage> damage_;  // null without a fault file
+  std::unique_ptr<BitDamage> damage_;  // null without a fault file
   const ResourceId bandwidth_;
 };
 

@@ -2,6 +2,7 @@
 #include "ici/ici.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace tpu::model {
 
@@ -28,12 +29,26 @@ LinkFaults& Ici::faults(uint32_t cores_per_chip) {
   return *faults_;
 }
 
+spec::Links::Way Ici::way(uint32_t from, uint32_t to) const {
+  const auto lost = [this](const spec::Links::Hop& hop) { return faults_->lost(link(hop)); };
+  const spec::Links::Way usual = links_->way(from, to);
+  const std::span<const spec::Links::Hop> hops(usual.hop.data(), usual.count);
+  if (links_->cut(from, to) || std::ranges::none_of(hops, lost)) {
+    return usual;
+  }
+  return links_->way_around(from, to, lost).value_or(usual);
+}
+
 LinkPassage Ici::pass_faulty(uint32_t from, uint32_t to) {
   LinkPassage passage;
-  const spec::Links::Way way = links_->way(from, to);
-  for (uint32_t i = 0; i < way.count; ++i) {
-    const uint32_t next = i + 1 < way.count ? way.hop[i + 1].chip : faults_->chip_of(to);
-    faults_->pass(link(way.hop[i]), next, passage);
+  const spec::Links::Way usual = links_->way(from, to);
+  const spec::Links::Way used = way(from, to);
+  for (uint32_t i = 0; i < used.count; ++i) {
+    const uint32_t next = i + 1 < used.count ? used.hop[i + 1].chip : faults_->chip_of(to);
+    faults_->pass(link(used.hop[i]), next, passage);
+  }
+  for (uint32_t i = 0; i < usual.count && used.hop != usual.hop; ++i) {
+    faults_->go_round(link(usual.hop[i]), faults_->chip_of(from), faults_->chip_of(to), used.count);
   }
   return passage;
 }

@@ -31,13 +31,13 @@ class Ici : public sc_core::sc_module, public IciIf {
 
   uint32_t cores() const override { return links_->cores(); }
   void add_path(uint32_t from, uint32_t to, Flow& flow) const override {
-    links_->add_path(from, to, flow);
+    lost_any() ? links_->add_way(way(from, to), from, to, flow) : links_->add_path(from, to, flow);
   }
   uint64_t data_latency(uint32_t from, uint32_t to) const override {
-    return links_->data_latency(from, to);
+    return lost_any() ? links_->data_latency(way(from, to)) : links_->data_latency(from, to);
   }
   uint64_t control_latency(uint32_t from, uint32_t to) const override {
-    return links_->control_latency(from, to);
+    return lost_any() ? links_->control_latency(way(from, to)) : links_->control_latency(from, to);
   }
   uint64_t gang_latency(uint32_t from, uint32_t to) const override;
   RemoteIf& peer(uint32_t core) override { return *peers_[core]; }
@@ -60,6 +60,9 @@ class Ici : public sc_core::sc_module, public IciIf {
 
  private:
   LinkPassage pass_faulty(uint32_t from, uint32_t to);
+  bool lost_any() const { return faults_ != nullptr && faults_->lost_any(); }
+  // Round the links that are down for good, where links of the board allow it.
+  spec::Links::Way way(uint32_t from, uint32_t to) const;
 
   std::unique_ptr<LinkFaults> faults_;  // null without a fault file
   const uint32_t board_ = 0;

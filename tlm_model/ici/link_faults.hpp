@@ -2,9 +2,12 @@
 // that are down. Only boards with a fault file have this.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -25,10 +28,34 @@ class LinkFaults {
   void corrupt(const Link& link, uint64_t cycles, std::function<void()> told) {
     corrupt_[link].push_back({cycles, std::move(told)});
   }
-  // No data pass until that cycle (kNever: for good): transfers wait for it, or fail. `told` for
-  // each that does.
-  void take_down(const Link& link, uint64_t until, std::function<void()> told) {
-    down_[link] = {until, std::move(told)};
+  // No data pass until that cycle (kNever: for good): transfers wait for it, or go round, or fail.
+  // `told` for each that waits or fails, and once for each two chips between which they go round.
+  struct Detour {
+    uint32_t from_chip = 0;
+    uint32_t to_chip = 0;
+    uint32_t hops = 0;
+  };
+  using Told = std::function<void(const std::optional<Detour>& detour)>;
+  void take_down(const Link& link, uint64_t until, Told told) {
+    if (lost(link)) {
+      return;
+    }
+    lost_ += until == kNever ? 1 : 0;
+    down_[link] = {until, std::move(told), {}};
+  }
+  // Links are down for good.
+  bool lost_any() const { return lost_ != 0; }
+  bool lost(const Link& link) const {
+    const auto found = down_.find(link);
+    return found != down_.end() && found->second.until == kNever;
+  }
+  // A transfer between two chips takes another way, of so many links, than over the link.
+  void go_round(const Link& link, uint32_t from_chip, uint32_t to_chip, uint32_t hops) {
+    const auto found = down_.find(link);
+    if (found != down_.end() && found->second.until == kNever &&
+        found->second.detours.insert({from_chip, to_chip}).second) {
+      found->second.told(Detour{from_chip, to_chip, hops});
+    }
   }
 
   // A transfer begins that passes the link to `next`, a chip.
@@ -51,7 +78,7 @@ class LinkFaults {
       down_.erase(found);
       return;
     }
-    down.told();
+    down.told({});
     if (down.until == kNever) {
       passage.lost = true;
       passage.from_chip = link.first;
@@ -68,11 +95,13 @@ class LinkFaults {
   };
   struct Down {
     uint64_t until;
-    std::function<void()> told;
+    Told told;
+    std::set<std::pair<uint32_t, uint32_t>> detours;  // that are told
   };
   const uint32_t cores_per_chip_;
   std::map<Link, std::vector<Repeat>> corrupt_;
   std::map<Link, Down> down_;
+  size_t lost_ = 0;  // links of down_
 };
 
 }  // namespace tpu::model

@@ -6,8 +6,8 @@
 #include <span>
 #include <systemc>
 
+#include "kernel/bit_damage.hpp"
 #include "kernel/fluid_share.hpp"
-#include "kernel/hbm_damage.hpp"
 #include "kernel/page_set.hpp"
 
 namespace tpu::model {
@@ -32,7 +32,7 @@ class HbmIf : public virtual sc_core::sc_interface {
   virtual uint64_t version(uint64_t address) const = 0;
   // Null without a fault file. Reads and writes through pinned pages are told by who pins them, all
   // other writes tell themselves.
-  virtual HbmDamage* damage() { return nullptr; }
+  virtual BitDamage* damage() { return nullptr; }
 };
 
 }  // namespace tpu::model

@@ -251,8 +251,7 @@ uint32_t HostDma::run(Context& context) {
       if (!reads_well(context.host, context.bytes)) {
         return hostdma::kErrHbmEcc;
       }
-      run_d2d(context);
-      return hostdma::kErrNone;
+      return run_d2d(context);
     default:
       return hostdma::kErrRange;
   }
@@ -346,7 +345,7 @@ void HostDma::take(const Context& context, std::span<const std::byte> data) {
 
 // ECC looks at what is read of the HBM of this core.
 bool HostDma::reads_well(uint64_t address, uint64_t bytes) {
-  HbmDamage* const damage = fabric_.hbm[core_]->damage();
+  BitDamage* const damage = fabric_.hbm[core_]->damage();
   return damage == nullptr || !damage->read(address, bytes);
 }
 
@@ -456,13 +455,22 @@ void HostDma::run_fill(const Context& context) {
   }
 }
 
-void HostDma::run_d2d(const Context& context) {
+uint32_t HostDma::run_d2d(const Context& context) {
   HbmIf& source = *fabric_.hbm[core_];
   const uint32_t to = peer(context.start);
   const uint32_t generation = context.generation;
+  if (to != core_) {
+    const LinkPassage links = fabric_.ici->pass_links(core_, to);
+    if (links.lost) {
+      return hostdma::kErrLinkDown;
+    }
+    if (links.extra != 0) {
+      wait(from_cycles(links.extra));
+    }
+  }
   if (fabric_.ici->behind_cut(to)) {
     run_d2d_between_boards(context);
-    return;
+    return hostdma::kErrNone;
   }
   HbmIf& target = *fabric_.hbm[to];
   wait(from_cycles(to == core_ ? spec::cycles_from_ns(params_, params_.dma.local_fixed_ns)
@@ -477,6 +485,7 @@ void HostDma::run_d2d(const Context& context) {
   if (context.generation == generation) {
     target.copy_from(source, context.host, context.local, context.bytes);
   }
+  return hostdma::kErrNone;
 }
 
 // The bytes leave at once and land as those of any transfer between boards; the status follows when

@@ -94,7 +94,7 @@ class HostDma : public sc_core::sc_module, public RegisterBlock {
   uint32_t run_to_host(Context& context);
   void run_crc(const Context& context);
   void run_fill(const Context& context);
-  void run_d2d(const Context& context);
+  uint32_t run_d2d(const Context& context);
   void run_d2d_between_boards(const Context& context);
   void tell_transfer(const Context& context, bool begin) const;
   void tell_ring(const Context& context, bool completion, std::span<const std::byte> entries) const;

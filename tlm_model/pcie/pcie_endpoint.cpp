@@ -149,8 +149,14 @@ void PcieEndpoint::raise_event(uint32_t event) {
   post_msi(static_cast<int>(chip_page::kMsiChip));
 }
 
-void PcieEndpoint::ecc_read(size_t core, uint64_t address, bool corrected) {
+void PcieEndpoint::ecc_read(size_t core, std::optional<uint64_t> hbm, bool corrected) {
   const auto index = static_cast<uint32_t>(core);
+  if (!hbm) {
+    ++(corrected ? cell(chip_page::kSramCorrected, index)
+                 : cell(chip_page::kSramUncorrected, index));
+    return;
+  }
+  const uint64_t address = *hbm;
   uint32_t& count =
       corrected ? cell(chip_page::kHbmCorrected, index) : cell(chip_page::kHbmUncorrected, index);
   ++count;
@@ -295,6 +301,9 @@ void PcieEndpoint::chip_reset(uint32_t value) {
     return;
   }
   reset_registers();
+  if (!has_ecc_) {
+    switch_ecc_off();
+  }
   uint32_t reset = core_page::kCoreCtrlCoreResetMask;
   for (size_t core = 0; core < core_isock.size(); ++core) {
     core_access(core, core_page::kCoreCtrl, std::as_writable_bytes(std::span(&reset, 1)), true);

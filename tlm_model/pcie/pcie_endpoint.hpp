@@ -78,15 +78,18 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterB
   }
   // The chip is no longer on the bus: reads are all ones for ever, all else is lost.
   void remove() { removed_ = upset_ = true; }
-  // ECC has corrected a word of HBM of core `core` (index on the chip), or could not.
-  void ecc_read(size_t core, uint64_t address, bool corrected);
+  // ECC has corrected a word of core `core` (index on the chip), or could not. `hbm`: its address;
+  // none: it is in VMEM or SMEM.
+  void ecc_read(size_t core, std::optional<uint64_t> hbm, bool corrected);
   // A link LINK_* has sent windows again, has gone down or come back.
   void link_repeats(uint32_t link, uint64_t windows);
   void link_changes(uint32_t link, bool down);
   bool ecc_on() const {
     return (reg(spec::chip_page::kEccCtrl) & spec::chip_page::kEccCtrlEnableMask) != 0;
   }
+  // For good: a reset of the chip does not switch it on again.
   void switch_ecc_off() {
+    has_ecc_ = false;
     set_reg(spec::chip_page::kEccCtrl,
             reg(spec::chip_page::kEccCtrl) & ~spec::chip_page::kEccCtrlEnableMask);
   }
@@ -157,6 +160,7 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterB
 
   bool upset_ = false;  // any of what follows
   bool removed_ = false;
+  bool has_ecc_ = true;
   std::array<std::deque<std::function<void()>>, kUpsets> upsets_;
 
   uint32_t held_ = 0;  // masked vectors that were sent

@@ -10,11 +10,11 @@
 namespace tpu::driver {
 namespace {
 
-constexpr std::array<const char*, 22> kStatusNames = {
+constexpr std::array<const char*, 23> kStatusNames = {
     "OK",           "BAD_OPCODE", "BAD_CRC",       "BAD_SEQ",     "BAD_FIELD", "HOST_ADDR",
     "HBM_RANGE",    "ALIGN",      "NO_PROGRAM",    "BAD_PROGRAM", "NO_SLOT",   "BUSY",
     "ISA_MISMATCH", "POISON",     "HBM_ECC",       "PCIE",        "FAULT",     "ABORTED",
-    "FLUSHED",      "TIMEOUT",    "GANG_MISMATCH", "PEER_LOST"};
+    "FLUSHED",      "TIMEOUT",    "GANG_MISMATCH", "PEER_LOST",   "LINK_DOWN"};
 
 }  // namespace
 
@@ -29,7 +29,9 @@ bool status_holds(uint16_t status, uint16_t opcode) {
 }
 
 bool status_known(uint16_t status) {
-  return status <= TPU_STATUS_PCIE || (status >= TPU_STATUS_FAULT && status <= TPU_STATUS_FLUSHED);
+  return status <= TPU_STATUS_PCIE ||
+         (status >= TPU_STATUS_FAULT && status <= TPU_STATUS_FLUSHED) ||
+         status == TPU_STATUS_LINK_DOWN;
 }
 
 bool status_of_link(uint16_t status) {
@@ -62,6 +64,8 @@ ErrorCode status_code(uint16_t status) {
       return ErrorCode::kFailedPrecondition;
     case TPU_STATUS_HBM_ECC:
       return ErrorCode::kDataLoss;
+    case TPU_STATUS_LINK_DOWN:
+      return ErrorCode::kDeviceFault;
     case TPU_STATUS_POISON:
     case TPU_STATUS_PCIE:
       return ErrorCode::kUnavailable;
@@ -76,6 +80,8 @@ std::shared_ptr<const Error> status_error(uint16_t status, const std::string& wh
   const char* why = "";
   if (status == TPU_STATUS_HBM_ECC) {
     why = ": its memory holds bits that ECC cannot correct; the contents are lost";
+  } else if (status == TPU_STATUS_LINK_DOWN) {
+    why = ": links are down, and no way leads to the chip of the other device";
   } else if (status_of_link(status)) {
     why = ": data of the host do not reach it, also when they are sent again";
   }

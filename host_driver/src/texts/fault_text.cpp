@@ -17,7 +17,7 @@ struct FaultName {
   const char* name;
   const char* meaning;
 };
-constexpr std::array<FaultName, 22> kFaults = {
+constexpr std::array<FaultName, 23> kFaults = {
     {{"NONE", "no fault recorded"},
      {"DESCRIPTOR", "malformed command or instruction field"},
      {"SLOT_RANGE", "access outside of its binding slot"},
@@ -39,8 +39,8 @@ constexpr std::array<FaultName, 22> kFaults = {
      {"GANG_MISMATCH", "cores arrived with different launches"},
      {"HOST_ABORT", "aborted by the host"},
      {"NOT_STARTED", "a core of the gang rejected the launch"},
-     {"NO_DATA",
-      "the program's control flow depends on data that a timing-only run does not have"}}};
+     {"NO_DATA", "the program's control flow depends on data that a timing-only run does not have"},
+     {"SRAM_ECC", "uncorrectable error of on-chip memory"}}};
 
 // What a DESCRIPTOR fault's detail says; meanings: spec/regs/fault.toml.
 constexpr std::array<const char*, 13> kDescriptorDetails = {
@@ -182,6 +182,9 @@ std::string detail_text(const tpu_fault_record_t& record) {
       return detail == spec::fault::kDetailPeerOutside
                  ? fmt::format(": core {} is not in the gang", record.address)
                  : fmt::format(": a packet of gang {} arrived", record.address);
+    case TPU_FAULT_SRAM_ECC:
+      return fmt::format(": a word of {} is lost; run the program again",
+                         detail == spec::fault::kDetailVmem ? "VMEM" : "SMEM");
     case TPU_FAULT_LINK_DOWN:
       return fmt::format(": from chip {} to chip {}", detail & 0xFFFF, detail >> 16);
     case TPU_FAULT_SEM_TWO_WAITERS:  // the semaphore's number, told below
@@ -330,6 +333,7 @@ std::string lost_array_text(const tpu_fault_record_t& record, const exe::Executa
 ErrorCode fault_code(uint16_t code) {
   switch (code) {
     case TPU_FAULT_HBM_ECC:
+    case TPU_FAULT_SRAM_ECC:
       return ErrorCode::kDataLoss;
     case TPU_FAULT_GANG_MISMATCH:
     case TPU_FAULT_PEER_LOST:

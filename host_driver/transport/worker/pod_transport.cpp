@@ -146,6 +146,7 @@ class PodDebugPort : public Transport {
       if (one.hbm_host_bytes) {
         all.hbm_host_bytes = all.hbm_host_bytes.value_or(0) + *one.hbm_host_bytes;
       }
+      add_all(all.fault_tallies, std::move(one.fault_tallies));
       add_all(all.waits, std::move(one.waits));
       add_all(all.watchdog_waits, std::move(one.watchdog_waits));
       all.waits_text += one.waits_text;

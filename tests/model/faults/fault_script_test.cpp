@@ -84,7 +84,27 @@ TEST(FaultScript, ErrorsNameTheLineAndWhatToDo) {
       {"[[fault]\n", "f.toml:1"},
       {"[[fault]]\nwhere = \"core 1\"", "'kind' is missing"},
       {"[[fault]]\nkind = \"hmb\"", "like it are hbm"},
-      {"[[fault]]\nkind = \"mxu\"", "kind 'mxu' is not built into this version"},
+      {"[[fault]]\nkind = \"rtl_mismatch\"", "kind 'rtl_mismatch' is not built into this version"},
+      {"[[fault]]\nkind = \"mxu\"\nwhere = \"core 1\"\nat = \"step 1\"\nunit = \"mxu2\"",
+       "a matrix unit, mxu0 to mxu1"},
+      {"[[fault]]\nkind = \"mxu\"\nwhere = \"core 1\"\nat = \"step 1\"\ncommands = 0",
+       "commands = 0: expected 1 or more"},
+      {"[[fault]]\nkind = \"mxu\"\nwhere = \"core 1\"\nat = \"step 1\"\naddress = \"0\"",
+       "has no key 'address'"},
+      {"[[fault]]\nkind = \"mxu\"\nwhere = \"core 1\"\nat = \"step 1\"\nbit = 32",
+       "bit = 32: expected 0 to 31"},
+      {"[[fault]]\nkind = \"tcm\"\nwhere = \"core 1\"\nat = \"step 1\"\nbit = 8",
+       "bit = 8: expected 0 to 7"},
+      {"[[fault]]\nkind = \"tcm\"\nwhere = \"core 1\"\nat = \"step 1\"\nbits = 2",
+       "has no key 'bits'"},
+      {"[[fault]]\nkind = \"smem\"\nwhere = \"core 1\"\nat = \"step 1\"\nbit = 3\nbits = 2",
+       "contradicts bits = 2"},
+      {"[[fault]]\nkind = \"vmem\"\nwhere = \"core 1\"\nat = \"step 1\"\naddress = \"16777216\"",
+       "the memory has 16777216 bytes"},
+      {"[[fault]]\nkind = \"vmem\"\nwhere = \"core 1\"\nat = \"step 1\"\naddress = \"slot 1\"",
+       "or an offset in the core's VMEM"},
+      {"[[fault]]\nkind = \"vmem\"\nwhere = \"core 1\"\nat = \"step 9..3\"", "may be ranges"},
+      {"[[fault]]\nkind = \"vmem\"\nwhere = \"core 1\"\nat = \"step 3..\"", "may be ranges"},
       {"[[fault]]\nkind = \"hbm\"\nwhere = \"core 8\"\nat = \"cycle 1\"", "cores 0 to 7"},
       {"[[fault]]\nkind = \"hbm\"\nwhere = \"chip 1\"\nat = \"cycle 1\"", "expected \"core N\""},
       {"[[fault]]\nkind = \"pcie_down\"\nwhere = \"chip 4\"\nat = \"cycle 1\"", "chips 0 to 3"},
@@ -127,6 +147,34 @@ TEST(FaultScript, ErrorsNameTheLineAndWhatToDo) {
     EXPECT_NE(error.find(each.part), std::string::npos) << each.text << "\n-> " << error;
     EXPECT_TRUE(error.starts_with("f.toml:")) << error;
   }
+}
+
+TEST(FaultScript, TheSeedChoosesFromRanges) {
+  const std::string text =
+      entry("kind = \"mxu\"\nwhere = \"core 1\"\nat = \"step 2..9 + 100..199\"\nunit = \"random\"");
+  std::set<uint64_t> steps;
+  std::set<uint64_t> cycles;
+  std::set<uint32_t> units;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const FaultEntry drawn = parse(text, seed).entries[0];
+    steps.insert(drawn.time.number);
+    cycles.insert(drawn.time.cycles);
+    units.insert(drawn.engine);
+    EXPECT_EQ(parse(text, seed).entries[0].time.cycles, drawn.time.cycles);
+  }
+  EXPECT_EQ(steps, (std::set<uint64_t>{2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(*cycles.begin() / 100, 1U);
+  EXPECT_EQ(*cycles.rbegin() / 100, 1U);
+  EXPECT_GT(cycles.size(), 50U);
+  EXPECT_EQ(units, (std::set<uint32_t>{static_cast<uint32_t>(spec::Queue::kMxu0),
+                                       static_cast<uint32_t>(spec::Queue::kMxu1)}));
+}
+
+TEST(FaultScript, TheDigestIsOfTextAndSeed) {
+  const std::string text = entry("kind=\"hart_hang\"\nwhere=\"core 0\"\nat=\"cycle 1\"");
+  EXPECT_EQ(parse(text, 3).digest, parse(text, 3).digest);
+  EXPECT_NE(parse(text, 3).digest, parse(text, 4).digest);
+  EXPECT_NE(parse(text, 3).digest, parse(text + "\n", 3).digest);
 }
 
 TEST(FaultScript, DrawsDependOnNothingButSeedEntryAndCount) {

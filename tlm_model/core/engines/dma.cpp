@@ -248,7 +248,7 @@ bool Dma::place_remote(const Flight& flight, size_t index, const DmaPlan& plan, 
 
 bool Dma::damaged(const Place& src, const Place& dst) {
   const auto any = [](HbmIf* hbm) {
-    const HbmDamage* const damage = hbm != nullptr ? hbm->damage() : nullptr;
+    const BitDamage* const damage = hbm != nullptr ? hbm->damage() : nullptr;
     return damage != nullptr && !damage->empty();
   };
   return any(src.hbm) || any(dst.hbm);
@@ -283,21 +283,11 @@ void Dma::read_hbm(const Place& place, const AccessRange& run, std::optional<uin
 bool Dma::ecc_fault(const Flight& flight, const Operand& operand, uint64_t address) {
   FaultInfo info = fault_at(flight, TPU_FAULT_HBM_ECC);
   info.address = address;
-  info.length = HbmDamage::kWordBytes;
+  info.length = BitDamage::kWordBytes;
   info.slot = slot_of(flight, 0, operand);
   fault_port->raise(info, "ECC cannot correct the word at " + std::to_string(address) +
                               " of HBM, which the transfer reads");
   return false;
-}
-
-// True: it has raised a fault.
-bool Dma::link_fault(const Flight& flight, const LinkPassage& links) {
-  FaultInfo info = fault_at(flight, TPU_FAULT_LINK_DOWN);
-  info.detail = links.from_chip | links.to_chip << 16;
-  fault_port->raise(info, "the link from chip " + std::to_string(links.from_chip) + " to chip " +
-                              std::to_string(links.to_chip) +
-                              ", which the transfer passes, is down");
-  return true;
 }
 
 bool Dma::start_command(Flight& flight) {
@@ -325,15 +315,16 @@ bool Dma::start_command(Flight& flight) {
   if (plan.remote) {
     links = ici_port->pass_links(context().core_id, flight.queued.peer);
   }
-  if (!apart(flight, plan, src, dst, transfer) || (links.lost && link_fault(flight, links)) ||
-      (damaged(src, dst) && !pass_ecc(flight, plan, src, dst))) {
+  const bool is_apart = apart(flight, plan, src, dst, transfer);
+  if (is_apart && links.lost) {
+    raise_link_fault(*fault_port.operator->(), fault_at(flight, 0), links);
+  }
+  if (!is_apart || links.lost || (damaged(src, dst) && !pass_ecc(flight, plan, src, dst)) ||
+      (context().wants_access() && !tell_accesses(flight, plan, src, dst, transfer.dropped))) {
     if (transfer.inbound) {
       ici_port->peer(flight.queued.peer).remote_landed(transfer.write, {});
     }
     return false;
-  }
-  if (probe().wants(ProbeEvent::kAccess)) {
-    tell_accesses(flight, plan, src, dst, transfer.dropped);
   }
   tell_flow(flight, plan, src, dst, transfer);
   const uint64_t bytes =
@@ -600,7 +591,7 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
   pool.launch(strand_, transfer.work);
 }
 
-void Dma::tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& src,
+bool Dma::tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& src,
                         const Place& dst, bool dropped) {
   const uint32_t me = context().core_id;
   const uint32_t owner = plan.remote ? context().launch.shown(flight.queued.peer) : me;
@@ -611,7 +602,7 @@ void Dma::tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& 
   if (!dropped) {
     extents.push_back(operand_range(plan.dst, owner, memory_of(plan.dst), dst.base, true));
   }
-  tell_access(flight, extents, [&](const RangeVisitor& visit) {
+  return tell_access(flight, extents, [&](const RangeVisitor& visit) {
     for (const AccessRange& side : extents) {
       const auto base = static_cast<int64_t>(side.write ? dst.base : src.base);
       visit_pattern(spec::box_pattern(plan.box, side.write ? BoxSide::kDst : BoxSide::kSrc, base),
@@ -658,6 +649,12 @@ void Dma::settle(Flight& flight) {
   const Transfer& transfer = transfers_[flight.index];
   if (flight.done_at == kNever && !transfer.flow.active()) {
     flight.done_at = transfer.flow.done_at() + transfer.fixed_cycles;
+  }
+}
+
+void Dma::settle_data() {
+  for (Transfer& transfer : transfers_) {
+    context().pool.join(transfer.work);
   }
 }
 

@@ -47,6 +47,7 @@ class Dma : public Engine, private FlowListener {
   bool start_command(Flight& flight) override;
   void settle(Flight& flight) override;
   void finish_command(Flight& flight) override;
+  void settle_data() override;
   void leave(const Flight& flight, CutDelivery& delivery) override;
 
  private:
@@ -160,7 +161,7 @@ class Dma : public Engine, private FlowListener {
   bool start_indexed(Flight& flight, const IndexedPlan& plan);
   bool read_list(const Flight& flight, const IndexedPlan& plan, uint64_t at, uint64_t indexed_base,
                  IndexedBox& box);
-  void tell_indexed(const Flight& flight, const IndexedPlan& plan, const IndexedBox& box,
+  bool tell_indexed(const Flight& flight, const IndexedPlan& plan, const IndexedBox& box,
                     uint64_t list, const Place& src, const Place& dst);
   MemoryView indexed_view(const Place& place, const IndexedBox& box, BoxSide side, PageSet& pages);
   void start_indexed_work(const IndexedPlan& plan, const Place& src, const Place& dst,
@@ -184,7 +185,6 @@ class Dma : public Engine, private FlowListener {
   static void visit_box(const StridedBox& box, BoxSide side, uint64_t base,
                         const RangeVisitor& visit);
   static void read_hbm(const Place& place, const AccessRange& run, std::optional<uint64_t>& bad);
-  bool link_fault(const Flight& flight, const LinkPassage& links);
   bool ecc_fault(const Flight& flight, const Operand& operand, uint64_t address);
   bool range_fault(const Flight& flight, uint16_t code, size_t index, const Operand& operand,
                    uint64_t size);
@@ -202,7 +202,7 @@ class Dma : public Engine, private FlowListener {
   bool works_on_vmem(uint64_t low, uint64_t high) const;
   uint64_t carried(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                    Transfer& transfer);
-  void tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
+  bool tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                      bool dropped);
   void tell_flow(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
                  Transfer& transfer);

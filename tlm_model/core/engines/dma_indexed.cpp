@@ -31,9 +31,7 @@ uint16_t range_code(const Operand& operand) {
 bool Dma::read_list(const Flight& flight, const IndexedPlan& plan, uint64_t at,
                     uint64_t indexed_base, IndexedBox& box) {
   // The list may come from a transfer of this queue that is not joined yet.
-  for (Transfer& transfer : transfers_) {
-    context().pool.join(transfer.work);
-  }
+  settle_data();
   box.list.resize(plan.records);
   context().copies.settle(at, at + box.list.size() * sizeof(int32_t));
   std::memcpy(box.list.data(), resources_.vmem + at, box.list.size() * sizeof(int32_t));
@@ -99,8 +97,8 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
       return false;
     }
   }
-  if (probe().wants(ProbeEvent::kAccess)) {
-    tell_indexed(flight, plan, box, list, src, dst);
+  if (context().wants_access() && !tell_indexed(flight, plan, box, list, src, dst)) {
+    return false;
   }
   if (damaged(src, dst) && !pass_ecc(flight, plan, box, src, dst)) {
     return false;
@@ -121,7 +119,7 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
 
 // Without data the list is not known: the indexed side counts with its whole span, the other side
 // with all records.
-void Dma::tell_indexed(const Flight& flight, const IndexedPlan& plan, const IndexedBox& box,
+bool Dma::tell_indexed(const Flight& flight, const IndexedPlan& plan, const IndexedBox& box,
                        uint64_t list, const Place& src, const Place& dst) {
   const uint32_t me = context().core_id;
   const DmaPlan& transfer = plan.transfer;
@@ -148,7 +146,7 @@ void Dma::tell_indexed(const Flight& flight, const IndexedPlan& plan, const Inde
       }
     }
   };
-  tell_access(flight, extents, [&](const RangeVisitor& visit) {
+  return tell_access(flight, extents, [&](const RangeVisitor& visit) {
     visit(list_range);
     walk_side(BoxSide::kSrc, extents[1], src.base, visit);
     walk_side(BoxSide::kDst, extents[2], dst.base, visit);

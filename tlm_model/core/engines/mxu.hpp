@@ -4,7 +4,10 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -33,9 +36,20 @@ class Mxu : public Engine {
   // Other engines for the commands to come; none may be under way.
   void change_unit(MxuUnit unit) { unit_ = std::move(unit); }
 
+  // Faults on purpose: of so many commands, from number `sequence` of the core on or, if that is 0,
+  // from the next one on, one result each is wrong. `told` when such a command starts.
+  struct Upset {
+    uint64_t sequence = 0;
+    uint64_t commands = 1;
+    MxuUpset of;
+    std::function<void(const DecodedCommand& command, const MxuUpset& upset)> told;
+  };
+  void upset(Upset upset) { upsets_.push_back(std::move(upset)); }
+
  protected:
   bool start_command(Flight& flight) override;
   void finish_command(Flight& flight) override;
+  void settle_data() override;
   uint64_t earliest_start(const QueuedCommand& queued) const override;
 
  private:
@@ -46,6 +60,11 @@ class Mxu : public Engine {
     void look_at(const uint8_t* vmem, const spec::StridePattern& out) {
       vmem_ = vmem;
       out_ = out;
+      set_group(0);
+    }
+    // A wrong result. In one part.
+    void upset(const MxuUpset& upset) {
+      upset_ = upset;
       set_group(0);
     }
     void run_part(int part) override;
@@ -62,19 +81,22 @@ class Mxu : public Engine {
     std::vector<MxuJob> jobs_;
     const uint8_t* vmem_ = nullptr;  // null: nobody wants to know
     spec::StridePattern out_;
+    std::optional<MxuUpset> upset_;
     NonFiniteScan scan_;
     bool mismatch_ = false;  // the Verilog differed in this command
   };
 
   MxuEngine& engine_for_step();
+  std::optional<MxuUpset> take_upset(const QueuedCommand& queued);
   void find_operands(Flight& flight, const MatmulPlan& plan, const std::array<uint64_t, 3>& base,
                      MxuJob& job);
-  void tell_accesses(const Flight& flight, const MatmulPlan& plan,
+  bool tell_accesses(const Flight& flight, const MatmulPlan& plan,
                      const std::array<uint64_t, 3>& base);
 
   uint8_t* const vmem_;
   const uint64_t vmem_bytes_;
   MxuUnit unit_;
+  std::vector<Upset> upsets_;  // empty without a fault file
   JobStrand strand_;
   std::vector<Work> work_;  // by flight
 };

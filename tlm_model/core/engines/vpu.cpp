@@ -101,8 +101,8 @@ bool Vpu::start_command(Flight& flight) {
   if (kernel == nullptr) {
     return false;
   }
-  if (probe().wants(ProbeEvent::kAccess)) {
-    tell_accesses(flight, *kernel);
+  if (context().wants_access() && !tell_accesses(flight, *kernel)) {
+    return false;
   }
   const uint64_t now = now_cycles();
   flight.free_at = now + plan.cycles.free_at;
@@ -195,7 +195,7 @@ void Vpu::shift_loads(Flight& flight, std::span<const VpuFootprint> prints, size
   }
 }
 
-void Vpu::tell_accesses(const Flight& flight, const VpuKernel& kernel) {
+bool Vpu::tell_accesses(const Flight& flight, const VpuKernel& kernel) {
   const uint32_t me = context().core_id;
   std::vector<AccessRange> extents;
   for (const VpuFootprint& range : kernel.footprints()) {
@@ -205,11 +205,17 @@ void Vpu::tell_accesses(const Flight& flight, const VpuKernel& kernel) {
                        .bytes = static_cast<uint64_t>(range.end - range.begin),
                        .write = range.write});
   }
-  tell_access(flight, extents, [&](const RangeVisitor& visit) {
+  return tell_access(flight, extents, [&](const RangeVisitor& visit) {
     kernel.for_each_pattern([&](const spec::StridePattern& pattern, bool write, spec::Elem) {
       visit_pattern(pattern, {.owner = me, .memory = ProbeMemory::kVmem, .write = write}, visit);
     });
   });
+}
+
+void Vpu::settle_data() {
+  for (Work& work : work_) {
+    context().pool.join(work);
+  }
 }
 
 void Vpu::finish_command(Flight& flight) {

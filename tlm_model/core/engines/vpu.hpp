@@ -18,6 +18,7 @@ class Vpu : public Engine {
  protected:
   bool start_command(Flight& flight) override;
   void finish_command(Flight& flight) override;
+  void settle_data() override;
 
  private:
   class Work : public Job {
@@ -43,7 +44,7 @@ class Vpu : public Engine {
 
   FaultInfo outside_of_vmem(const VpuPlan& plan, const Flight& flight,
                             const VpuKernel& kernel) const;
-  void tell_accesses(const Flight& flight, const VpuKernel& kernel);
+  bool tell_accesses(const Flight& flight, const VpuKernel& kernel);
   const VpuKernel* resolve(const VpuPlan& plan, Flight& flight, Work& work);
   void find_operands(Flight& flight, const VpuKernel& kernel, size_t accesses);
   void shift_loads(Flight& flight, std::span<const VpuFootprint> prints, size_t accesses);

@@ -37,15 +37,8 @@ bool Xlu::start_command(Flight& flight) {
     fault_port->raise(info, "the destination of the transpose overlaps its source");
     return false;
   }
-  if (probe().wants(ProbeEvent::kAccess)) {
-    const uint32_t me = context().core_id;
-    constexpr auto kVmem = ProbeMemory::kVmem;
-    const std::array<AccessRange, 2> extents = {operand_range(plan.src, me, kVmem, src, false),
-                                                operand_range(plan.dst, me, kVmem, dst, true)};
-    tell_access(flight, extents, [&](const RangeVisitor& visit) {
-      visit_pattern(plan.bytes[0].at(static_cast<int64_t>(src)), extents[0], visit);
-      visit_pattern(plan.bytes[1].at(static_cast<int64_t>(dst)), extents[1], visit);
-    });
+  if (context().wants_access() && !tell_accesses(flight, plan, src, dst)) {
+    return false;
   }
   const uint64_t now = now_cycles();
   flight.free_at = now + plan.cycles.free_at;
@@ -61,6 +54,24 @@ bool Xlu::start_command(Flight& flight) {
     context().pool.launch(strand_, work);
   }
   return true;
+}
+
+bool Xlu::tell_accesses(const Flight& flight, const TransposePlan& plan, uint64_t src,
+                        uint64_t dst) {
+  const uint32_t me = context().core_id;
+  constexpr auto kVmem = ProbeMemory::kVmem;
+  const std::array<AccessRange, 2> extents = {operand_range(plan.src, me, kVmem, src, false),
+                                              operand_range(plan.dst, me, kVmem, dst, true)};
+  return tell_access(flight, extents, [&](const RangeVisitor& visit) {
+    visit_pattern(plan.bytes[0].at(static_cast<int64_t>(src)), extents[0], visit);
+    visit_pattern(plan.bytes[1].at(static_cast<int64_t>(dst)), extents[1], visit);
+  });
+}
+
+void Xlu::settle_data() {
+  for (Work& work : work_) {
+    context().pool.join(work);
+  }
 }
 
 void Xlu::finish_command(Flight& flight) {

@@ -17,6 +17,7 @@ class Xlu : public Engine {
  protected:
   bool start_command(Flight& flight) override;
   void finish_command(Flight& flight) override;
+  void settle_data() override;
 
  private:
   class Work : public Job {
@@ -44,6 +45,8 @@ class Xlu : public Engine {
     uint8_t* dst_ = nullptr;
     int parts_count_ = 1;
   };
+
+  bool tell_accesses(const Flight& flight, const TransposePlan& plan, uint64_t src, uint64_t dst);
 
   uint8_t* const vmem_;
   const uint64_t vmem_bytes_;

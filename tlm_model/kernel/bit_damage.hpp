@@ -1,6 +1,6 @@
-// Words of one core's HBM whose bits have flipped, while ECC is on: one bit of a 32-bit word is
-// corrected when the word is read, which also writes it back; two bits cannot be corrected, and the
-// word is damaged until it is written as a whole. Only a board with a fault file has this.
+// Words of a memory whose bits have flipped, while ECC is on: one bit of a 32-bit word is corrected
+// when the word is read, which also writes it back; two bits cannot be corrected, and the word is
+// damaged until it is written as a whole. Only a board with a fault file has this.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace tpu::model {
 
-class HbmDamage {
+class BitDamage {
  public:
   static constexpr uint64_t kWordBytes = 4;
   // A word was read: its address, and whether ECC could correct it.
   using Read = std::function<void(uint64_t address, bool corrected)>;
 
-  explicit HbmDamage(Read read) : read_(std::move(read)) {}
+  explicit BitDamage(Read read) : read_(std::move(read)) {}
 
   bool empty() const { return words_.empty(); }
   void add(uint64_t address, uint32_t bits) { words_[address / kWordBytes] += bits; }
