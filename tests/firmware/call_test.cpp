@@ -20,7 +20,10 @@ class HostCalls : public FirmwareTest {
   void start() {
     open();
     load_program();
-    seq_ = host_.put(host_.launch(5, 3, kLaunch, 1, kAlone), TPU_OP_LAUNCH);
+    launch(kLaunch);
+  }
+  void launch(uint32_t number) {
+    seq_ = host_.put(host_.launch(5, 3, number, 1, kAlone), TPU_OP_LAUNCH);
     host_.doorbell();
     dispatch();
     while (!device_.barrier_waiting) {
@@ -152,6 +155,12 @@ TEST_F(HostCalls, AbortEndsAnOpenCall) {
   device_.abort(kLaunch, MockDevice::kCore, TPU_GSYNC_CODE_HOST);
   settle();
   EXPECT_EQ(taken().at(seq_).status, TPU_STATUS_ABORTED);
+  answer(ticket);
+  EXPECT_EQ(answers(), 0U);
+  // Nor is it an answer to the next launch, which has not called.
+  host_.resume();
+  dispatch();
+  launch(kLaunch + 1);
   answer(ticket);
   EXPECT_EQ(answers(), 0U);
 }
