@@ -187,7 +187,7 @@ TEST_F(Trust, ImpossibleCompletionsAreNoticed) {
     expect_corrupt(which, with([](tpu_completion_t& c) { c.seq -= 1; }));
     expect_corrupt(which, with([](tpu_completion_t& c) { c.seq += 0x80000000; }));
     expect_corrupt(which, with([](tpu_completion_t& c) { c.epoch += 1; }));
-    expect_corrupt(which, with([](tpu_completion_t& c) { c.status = 22; }));
+    expect_corrupt(which, with([](tpu_completion_t& c) { c.status = 23; }));
     expect_corrupt(which, with([](tpu_completion_t& c) { c.status = 19; }));
     expect_corrupt(which, with([](tpu_completion_t& c) { c.flags |= TPU_CPL_FLAG_MORE; }));
     expect_corrupt(which, with([](tpu_completion_t& c) { c.flags |= 8; }));
