@@ -9,6 +9,7 @@
 #include "tpu/event.hpp"
 #include "tpu/executable.hpp"
 #include "tpu/per_replica.hpp"
+#include "tpu/replicas_differ.hpp"
 #include "tpu/sim_options.hpp"
 #include "tpu/step_feed.hpp"
 #include "tpu/transport.hpp"
@@ -56,6 +57,8 @@ using driver::per_replica;
 using driver::PerReplica;
 using driver::reduce;
 using driver::Reduction;
+// replicas_differ.hpp
+using driver::ReplicasDiffer;
 // step_feed.hpp
 using driver::StepFeed;
 // board.hpp, and its facets
@@ -104,6 +107,7 @@ using driver::serve_vfio_user;
 using driver::VfioUserOptions;
 // worker.hpp
 using driver::serve_boards;
+using driver::serve_boards_of_maker;
 using driver::ServeOptions;
 
 }  // namespace tpu
