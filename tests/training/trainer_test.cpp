@@ -399,6 +399,40 @@ TEST_F(TrainerTest, ComparedReplicasAreNamedAndTheRunGoesBack) {
   EXPECT_TRUE(said.empty());
 }
 
+// As a flip that an all-reduce spreads: the copy of core 5 differs behind step 3, and all others
+// are wrong as well from then on. Checkpoints with one compared copy, which would look at core 5
+// behind step 5 only, are no places to go back to.
+TEST_F(TrainerTest, ARunGoesBackOnlyToCheckpointsWhoseCopiesAllAgree) {
+  bool damaged = false;
+  std::vector<int64_t> back_to;
+  const auto run = [&](int wrong_launch) {
+    train_launches_ = 0;
+    Trainer trainer(board_, config_, train_program(), eval_program());
+    null_->executor = [&, wrong_launch](NullLaunch& launch) {
+      const auto fault = execute(launch);
+      damaged = damaged || train_launches_ == wrong_launch;
+      for (size_t core = 0; damaged && core < launch.parts.size(); ++core) {
+        const float state = numbers<float>(launch.parts[core], 0)[0];
+        put_number(launch.parts[core], 0, core == 5 ? 1e6f : state + 1);
+      }
+      return fault;
+    };
+    TrainHooks with = hooks();
+    with.save = [&] { trainer.checkpoint(Replicas::kOne); };
+    with.replayed = [&](const Error& /*why*/, int64_t to) {
+      damaged = false;
+      back_to.push_back(to);
+    };
+    EXPECT_TRUE(trainer.train({.max_steps = 8, .checkpoint_every = 1}, with));
+    return outcome(trainer);
+  };
+  config_.faults.replay = true;
+  const std::string clean = run(0);
+  EXPECT_TRUE(back_to.empty());
+  EXPECT_EQ(run(3), clean);
+  EXPECT_THAT(back_to, ::testing::ElementsAre(2));
+}
+
 // The memory of the host, too, may be damaged: a run does not go back to that.
 TEST_F(TrainerTest, ADamagedCheckpointInMemoryIsNotUsed) {
   training::Replays replays({.replay = true}, nullptr);

@@ -397,8 +397,9 @@ Checkpoint Trainer::checkpoint(Replicas compared) {
     }
   }
   made.losses = losses_;
-  // A run goes back to it: then no copy may differ unseen.
-  made.leaves = state(config_.faults.compare_replicas > 0 ? Replicas::kAll : compared);
+  // A run that goes back to it may not find what a copy that differs has spoiled there.
+  const bool all = replays_.wanted() || config_.faults.compare_replicas > 0;
+  made.leaves = state(all ? Replicas::kAll : compared);
   replays_.keep(made);
   return made;
 }

@@ -83,7 +83,8 @@ class Trainer {
   /// Why it ended before all epochs were done, though nobody stopped it; empty: it did not.
   std::string stopped_early() const;
 
-  /// All that a later run needs to go on with the same bits. Waits for the state.
+  /// All that a later run needs to go on with the same bits. Waits for the state. A run that goes
+  /// back to its checkpoints compares all copies for each of them.
   Checkpoint checkpoint(Replicas compared = Replicas::kAll);
   /// The same after an error: nothing when steps were lost.
   std::optional<Checkpoint> rescue();
