@@ -433,6 +433,27 @@ TEST_F(TrainerTest, ARunGoesBackOnlyToCheckpointsWhoseCopiesAllAgree) {
   EXPECT_THAT(back_to, ::testing::ElementsAre(2));
 }
 
+// Behind step 3 again in the replay, which is launch 4.
+TEST_F(TrainerTest, ADifferenceIsCountedBehindTheStepThatItNames) {
+  config_.faults.replay = true;
+  config_.faults.compare_replicas = 1;
+  Trainer trainer(board_, config_, train_program(), eval_program());
+  null_->executor = [this](NullLaunch& launch) {
+    const auto fault = execute(launch);
+    if (train_launches_ == 3 || train_launches_ == 4) {
+      put_number(launch.parts[5], 0, 1e6f);
+    }
+    return fault;
+  };
+  try {
+    trainer.train({.max_steps = 8, .checkpoint_every = 2}, hooks());
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("behind step 3, state leaf 0"));
+    EXPECT_THAT(error.message(), HasSubstr("failed at the same place again (step 3, device 5,"));
+  }
+}
+
 // The memory of the host, too, may be damaged: a run does not go back to that.
 TEST_F(TrainerTest, ADamagedCheckpointInMemoryIsNotUsed) {
   training::Replays replays({.replay = true}, nullptr);

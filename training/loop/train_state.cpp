@@ -14,7 +14,6 @@
 #include "loop/initial_state.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
-#include "tpu/replicas_differ.hpp"
 
 namespace tpu::training {
 
@@ -33,17 +32,20 @@ bool has_copies(const Array& array) {
   return bytes > driver::byte_count(array.dtype(), array.shape());
 }
 
-// Copies that differ are contents that were lost: the driver and the program are not wrong.
 template <typename Read>
-auto compared(const Read& read) {
+auto compared(int64_t step, const Read& read) {
   try {
     return read();
   } catch (const driver::ReplicasDiffer& differ) {
-    throw driver::Error(driver::ErrorCode::kDataLoss, differ.message(), differ.place());
+    throw CopiesDiffer(differ, step);
   }
 }
 
 }  // namespace
+
+// The driver and the program are not wrong.
+CopiesDiffer::CopiesDiffer(const driver::ReplicasDiffer& differ, int64_t step)
+    : Error(driver::ErrorCode::kDataLoss, differ.message(), differ.place()), step_(step) {}
 
 TrainState::TrainState(const TrainConfig& config, driver::Executable program, Signature signature,
                        bool has_data)
@@ -134,14 +136,16 @@ void TrainState::compare_replicas(int64_t step) const {
   const std::string front = fmt::format("run.compare_replicas: behind step {}, ", step);
   for (size_t i = 0; i < arrays_.size(); ++i) {
     if (has_copies(arrays_[i])) {
-      compared(
-          [&] { arrays_[i].read_pieces([](std::span<const std::byte>) {}, front + called(i)); });
+      compared(step, [&] {
+        arrays_[i].read_pieces([](std::span<const std::byte>) {}, front + called(i));
+      });
     }
   }
 }
 
-HostArray TrainState::leaf_on_host(size_t leaf, Replicas of) const {
-  return has_data_ ? compared([&] { return checked_leaf(leaf, of); }) : arrays_[leaf].to_host();
+HostArray TrainState::leaf_on_host(size_t leaf, Replicas of, int64_t step) const {
+  return has_data_ ? compared(step, [&] { return checked_leaf(leaf, of); })
+                   : arrays_[leaf].to_host();
 }
 
 // With one replica: a second copy comes to the host, not all of them.
@@ -157,11 +161,11 @@ HostArray TrainState::checked_leaf(size_t leaf, Replicas of) const {
   return other == value.bytes ? std::move(value) : array.to_host_checked(what);
 }
 
-std::string TrainState::digest() const {
+std::string TrainState::digest(int64_t step) const {
   driver::Digest digest(driver::Digest::Zeros::kCounted);
   for (size_t i = 0; i < arrays_.size(); ++i) {
     digest.begin(arrays_[i].dtype(), arrays_[i].shape());
-    compared([&] {
+    compared(step, [&] {
       arrays_[i].read_pieces([&](std::span<const std::byte> piece) { digest.add_bytes(piece); },
                              has_data_ ? called(i) : std::string());
     });
@@ -169,10 +173,10 @@ std::string TrainState::digest() const {
   return digest.finish();
 }
 
-std::vector<HostArray> TrainState::to_host(Replicas compared) {
+std::vector<HostArray> TrainState::to_host(Replicas of, int64_t step) {
   std::vector<HostArray> values;
   for (size_t i = 0; i < arrays_.size(); ++i) {
-    values.push_back(leaf_on_host(i, compared));
+    values.push_back(leaf_on_host(i, of, step));
   }
   ++compared_;
   return values;

@@ -11,8 +11,20 @@
 #include "loop/train_config.hpp"
 #include "tpu/buffer.hpp"
 #include "tpu/executable.hpp"
+#include "tpu/replicas_differ.hpp"
 
 namespace tpu::training {
+
+/// Copies of the state differ: contents that were lost (DataLoss).
+class CopiesDiffer : public driver::Error {
+ public:
+  CopiesDiffer(const driver::ReplicasDiffer& differ, int64_t step);
+  /// Behind which they were compared; 0: behind none.
+  int64_t step() const { return step_; }
+
+ private:
+  int64_t step_;
+};
 
 /// With how many of its copies on other cores a replicated state leaf is compared.
 enum class Replicas : uint8_t {
@@ -44,19 +56,21 @@ class TrainState {
   void take_over(driver::RunResult& result);
 
   /// Of all of it, which passes through the host in pieces (checkpoint.hpp, state_digest()).
-  std::string digest() const;
+  /// Behind step `step`; throws as compare_replicas().
+  std::string digest(int64_t step) const;
   /// Whether a leaf has copies on several cores.
   bool has_replicas() const;
   /// Compares all copies of all leaves behind step `step`; they pass through the host in pieces.
-  /// Throws DataLoss that names the leaf, the cores and the element of the first difference.
+  /// Throws CopiesDiffer, which names the leaf, the cores and the element of the first difference.
   void compare_replicas(int64_t step) const;
-  /// All of it on the host, compared over the cores when the board computes; as compare_replicas().
-  std::vector<driver::HostArray> to_host(Replicas compared);
+  /// All of it on the host behind step `step`, compared over the cores when the board computes; as
+  /// compare_replicas().
+  std::vector<driver::HostArray> to_host(Replicas of, int64_t step);
 
  private:
   size_t argument(size_t leaf) const { return *signature_.argument({Role::kState, leaf}); }
   void put_described();
-  driver::HostArray leaf_on_host(size_t leaf, Replicas of) const;
+  driver::HostArray leaf_on_host(size_t leaf, Replicas of, int64_t step) const;
   driver::HostArray checked_leaf(size_t leaf, Replicas of) const;
   void wait() const;
   std::string called(size_t leaf) const;

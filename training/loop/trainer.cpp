@@ -80,6 +80,12 @@ Wait wait_of(const EarlyStop& stop, const std::vector<EpochResult>& epochs) {
   return wait;
 }
 
+// A difference is named behind a step, all else is of the one whose loss has not come.
+int64_t step_of(const Error& why, size_t losses) {
+  const auto* const differ = dynamic_cast<const CopiesDiffer*>(&why);
+  return differ != nullptr ? differ->step() : static_cast<int64_t>(losses) + 1;
+}
+
 }  // namespace
 
 NotFinite::NotFinite(int64_t step, float loss)
@@ -327,7 +333,7 @@ bool Trainer::train(const TrainLimits& limits, const TrainHooks& hooks) {
       if (!replays_.recovers(why)) {
         throw;
       }
-      replays_.count(why, static_cast<int64_t>(losses_.size()) + 1);
+      replays_.count(why, step_of(why, losses_.size()));
       const int64_t begun_at = first_step_;
       restart(replays_.undamaged());
       if (hooks.replayed) {

@@ -121,10 +121,10 @@ class Trainer {
   bool has_data() const { return has_data_; }
 
   /// Of the state, which passes through the host in pieces (checkpoint.hpp, state_digest()).
-  std::string digest() const { return state_.digest(); }
+  std::string digest() const { return state_.digest(submitted_); }
   /// The state on the host, compared over the cores when the board computes.
   std::vector<driver::HostArray> state(Replicas compared = Replicas::kAll) {
-    return state_.to_host(compared);
+    return state_.to_host(compared, submitted_);
   }
 
  private:
