@@ -2,6 +2,7 @@
 #include "wire/pod_stream.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -17,9 +18,20 @@ constexpr size_t kRead = size_t{64} << 10;     // bytes that are asked for at a 
 constexpr size_t kMostSent = size_t{1} << 20;  // bytes that stay in a buffer after they were sent
 constexpr std::chrono::milliseconds kLostNap{1};  // between two tries to send last words
 
-uint32_t crc_of(Head head, std::span<const std::byte> body) {
-  head.crc = 0;
-  return spec::crc32c(body, spec::crc32c(std::as_bytes(std::span(&head, 1))));
+uint32_t crc_of(const Head& head) {
+  static_assert(offsetof(Head, head_crc) + sizeof head.head_crc == sizeof head);
+  return spec::crc32c(std::as_bytes(std::span(&head, 1)).first(offsetof(Head, head_crc)));
+}
+
+// What is wrong with it; null: nothing.
+const char* damage_of(const Head& head) {
+  if (head.magic != TPU_POD_WIRE_MAGIC || head.version != TPU_POD_WIRE_VERSION) {
+    return "it does not begin as a frame of this version of tpuboard";
+  }
+  if (head.head_crc != crc_of(head)) {
+    return "its head was damaged";
+  }
+  return head.bytes > TPU_POD_WIRE_MOST_BODY ? "it is too long" : nullptr;
 }
 
 }  // namespace
@@ -41,7 +53,8 @@ void PodStream::post(uint32_t to, const PodFrame& frame) {
   head.number = frame.number;
   head.to = frame.to;
   head.from_rank = rank();
-  head.crc = crc_of(head, frame.body);
+  head.crc = spec::crc32c(frame.body);
+  head.head_crc = crc_of(head);
   const auto bytes = std::as_bytes(std::span(&head, 1));
   out.bytes.insert(out.bytes.end(), bytes.begin(), bytes.end());
   out.bytes.insert(out.bytes.end(), frame.body.begin(), frame.body.end());
@@ -120,12 +133,11 @@ std::string PodStream::find_lost() {
     for (size_t at = in.used; in.filled - at >= sizeof head;) {
       std::memcpy(&head, in.bytes.data() + at, sizeof head);
       const size_t left = in.filled - at - sizeof head;
-      if (head.magic != TPU_POD_WIRE_MAGIC || head.version != TPU_POD_WIRE_VERSION ||
-          head.bytes > left) {
+      if (damage_of(head) != nullptr || head.bytes > left) {
         break;
       }
       const auto body = std::span(in.bytes).subspan(at + sizeof head, head.bytes);
-      if (head.kind == TPU_POD_WIRE_LOST && head.crc == crc_of(head, body)) {
+      if (head.kind == TPU_POD_WIRE_LOST && head.crc == spec::crc32c(body)) {
         return {reinterpret_cast<const char*>(body.data()), body.size()};
       }
       at += sizeof head + head.bytes;
@@ -163,11 +175,9 @@ bool PodStream::next(uint32_t from, PodFrame& frame) {
     const size_t there = in.filled - in.used;
     if (there >= sizeof head) {
       std::memcpy(&head, in.bytes.data() + in.used, sizeof head);
-      if (head.magic != TPU_POD_WIRE_MAGIC || head.version != TPU_POD_WIRE_VERSION) {
-        refuse(from, in, "it does not begin as a frame of this version of tpuboard");
-      }
-      if (head.bytes > TPU_POD_WIRE_MOST_BODY) {
-        refuse(from, in, "it is too long");
+      // At once: so many bytes as a wrong length says may never come.
+      if (const char* const damage = damage_of(head)) {
+        refuse(from, in, damage);
       }
       if (there >= sizeof head + head.bytes) {
         break;
@@ -179,8 +189,8 @@ bool PodStream::next(uint32_t from, PodFrame& frame) {
   }
   const std::span<const std::byte> body =
       std::span(in.bytes).subspan(in.used + sizeof head, head.bytes);
-  if (head.crc != crc_of(head, body)) {
-    refuse(from, in, "its checksum does not match");
+  if (head.crc != spec::crc32c(body)) {
+    refuse(from, in, "its body was damaged");
   }
   if (head.sequence != in.sequence || head.from_rank != from) {
     refuse(from, in, "another one was expected");

@@ -12,9 +12,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -40,19 +43,57 @@ constexpr uint64_t kEnd = 400'000;     // cycle
 constexpr int64_t kBytesUntil = 5000;  // what a rank hears before something happens to it
 constexpr int kMilliseconds = 60'000;
 
-enum class Mishap { kNone, kDamage, kKilled, kOtherSeed };
+constexpr std::chrono::milliseconds kUntilEnd{500};
+constexpr const char* kEnded = "nothing more comes";
 
-// Something happens to this process when it has heard so much.
+enum class Mishap { kNone, kDamage, kKilled, kLength, kUnsent, kOtherSeed };
+
+// Whether frames say that their process has come to the end.
+bool says_end(std::span<const std::byte> frames) {
+  tpu_pod_wire_head_t head{};
+  while (frames.size() >= sizeof head) {
+    std::memcpy(&head, frames.data(), sizeof head);
+    frames = frames.subspan(sizeof head);
+    tpu_pod_wire_status_t status{};
+    if (head.kind == TPU_POD_WIRE_STATUS && frames.size() >= sizeof status) {
+      std::memcpy(&status, frames.data(), sizeof status);
+      if (status.done >= kEnd) {
+        return true;
+      }
+    }
+    frames = frames.subspan(std::min<size_t>(head.bytes, frames.size()));
+  }
+  return false;
+}
+
+// Something happens to this process when it has heard so much: what it has heard is damaged, it is
+// killed, or the length of a frame that it sends is damaged. kUnsent: there is no room for the last
+// that it sends, and then the others send no more.
 class UnluckyWire final : public Wire {
  public:
   UnluckyWire(std::unique_ptr<Wire> wire, Mishap mishap)
-      : wire_(std::move(wire)), mishap_(mishap) {}
+      : wire_(std::move(wire)), mishap_(mishap), inside_(wire_->ranks()) {}
   uint32_t rank() const override { return wire_->rank(); }
   uint32_t ranks() const override { return wire_->ranks(); }
   size_t send(uint32_t to, std::span<const std::byte> bytes) override {
-    return wire_->send(to, bytes);
+    if (mishap_ == Mishap::kUnsent && (unsent_since_ || says_end(bytes))) {
+      unsent_since_ = unsent_since_.value_or(std::chrono::steady_clock::now());
+      return 0;
+    }
+    std::vector<std::byte> copy(bytes.begin(), bytes.end());
+    const bool damages = mishap_ == Mishap::kLength && left_ <= 0 && !damaged_ && !inside_[to];
+    if (damages && !copy.empty()) {
+      copy[offsetof(tpu_pod_wire_head_t, bytes) + 2] ^= std::byte{8};
+    }
+    const size_t sent = wire_->send(to, copy);
+    damaged_ = damaged_ || (damages && sent != 0);
+    inside_[to] = sent < bytes.size() && (sent != 0 || inside_[to]);
+    return sent;
   }
   size_t receive(uint32_t from, std::span<std::byte> bytes) override {
+    if (unsent_since_ && std::chrono::steady_clock::now() - *unsent_since_ > kUntilEnd) {
+      throw PodLost(kEnded);
+    }
     const size_t got = wire_->receive(from, bytes);
     const bool before = left_ > 0;
     left_ -= static_cast<int64_t>(got);
@@ -60,7 +101,9 @@ class UnluckyWire final : public Wire {
       if (mishap_ == Mishap::kKilled) {
         ::raise(SIGKILL);
       }
-      bytes[got / 2] ^= std::byte{4};
+      if (mishap_ == Mishap::kDamage) {
+        bytes[got / 2] ^= std::byte{4};
+      }
     }
     return got;
   }
@@ -72,6 +115,9 @@ class UnluckyWire final : public Wire {
   const std::unique_ptr<Wire> wire_;
   const Mishap mishap_;
   int64_t left_ = kBytesUntil;
+  std::vector<bool> inside_;  // by rank: what it is sent next does not begin with a head
+  bool damaged_ = false;
+  std::optional<std::chrono::steady_clock::time_point> unsent_since_;
 };
 
 std::pair<base::Descriptor, base::Descriptor> tcp_pair() {
@@ -137,7 +183,7 @@ class Wires {
 // The cycle that a process has come to, or what has ended it. Its board stays, as a worker's does:
 // the others must not learn from its end that it cannot continue.
 [[noreturn]] void be_rank(std::unique_ptr<Wire> wire, Mishap mishap, base::Descriptor tell) {
-  if (mishap == Mishap::kDamage || mishap == Mishap::kKilled) {
+  if (mishap != Mishap::kNone && mishap != Mishap::kOtherSeed) {
     wire = std::make_unique<UnluckyWire>(std::move(wire), mishap);
   }
   BoardOptions options;
@@ -249,6 +295,14 @@ TEST_P(PodProcesses, AllEndWhenOneRejectsADamagedFrame) {
   EXPECT_THAT(texts,
               testing::Each(AllOf(HasSubstr("at cycle "), HasSubstr(name() + " cannot continue"),
                                   HasSubstr(": frame "))));
+}
+
+// What seems to be longer is not waited for: those that would send it wait for this process.
+TEST_P(PodProcesses, AllEndWhenALengthIsDamaged) {
+  const std::string frame = " of rank " + std::to_string(unlucky_) + " of " +
+                            std::to_string(ranks_) + ": its head was damaged";
+  EXPECT_THAT(run(Mishap::kLength),
+              testing::Each(AllOf(HasSubstr(" cannot continue: frame "), HasSubstr(frame))));
 }
 
 TEST_P(PodProcesses, AllEndWhenOneIsKilled) {
