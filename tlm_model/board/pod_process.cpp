@@ -421,7 +421,7 @@ PodClock::Step PodProcess::run(const Run& run) {
     lose(lost.what());
   } catch (const PodLost& lost) {
     // One that has ended may have said why.
-    const std::string told = stream_->find_lost();
+    const std::string told = stream_->find_lost().told;
     lose(told.empty() ? last_words(lost) : told);
   } catch (const sc_core::sc_unwind_exception&) {
     throw;  // the board is gone
@@ -469,8 +469,12 @@ PodClock::Step PodProcess::run_all(const Run& run) {
       case PodClock::Step::What::kStop:
         for (; !sent; sent = stream_->flush()) {
           stream_->wire().wait(kNap, kAllRanks);
-          if (const std::string told = stream_->find_lost(); !told.empty()) {
-            throw ToldLost(told);
+          const PodStream::Lost lost = stream_->find_lost();
+          if (!lost.told.empty()) {
+            throw ToldLost(lost.told);
+          }
+          if (!lost.ended.empty()) {
+            throw PodLost(lost.ended);  // there may never be room
           }
         }
         return step;

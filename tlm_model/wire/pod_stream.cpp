@@ -117,7 +117,8 @@ void PodStream::send_lost(const std::string& text, std::chrono::milliseconds lim
   wire_->end();
 }
 
-std::string PodStream::find_lost() {
+PodStream::Lost PodStream::find_lost() {
+  Lost lost;
   for (uint32_t from = 0; from < ranks(); ++from) {
     if (from == rank()) {
       continue;
@@ -126,8 +127,8 @@ std::string PodStream::find_lost() {
     try {
       while (read_more(from, in)) {
       }
-    } catch (const PodLost&) {
-      // What has come is still there.
+    } catch (const PodLost& error) {
+      lost.ended = error.what();  // what has come is still there
     }
     Head head{};
     for (size_t at = in.used; in.filled - at >= sizeof head;) {
@@ -138,12 +139,13 @@ std::string PodStream::find_lost() {
       }
       const auto body = std::span(in.bytes).subspan(at + sizeof head, head.bytes);
       if (head.kind == TPU_POD_WIRE_LOST && head.crc == spec::crc32c(body)) {
-        return {reinterpret_cast<const char*>(body.data()), body.size()};
+        lost.told = {reinterpret_cast<const char*>(body.data()), body.size()};
+        return lost;
       }
       at += sizeof head + head.bytes;
     }
   }
-  return {};
+  return lost;
 }
 
 bool PodStream::read_more(uint32_t from, In& in) {

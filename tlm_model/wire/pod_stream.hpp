@@ -44,9 +44,13 @@ class PodStream {
   uint64_t frames_sent() const { return frames_sent_; }
   // The last words of this process to all others. Gives up when they do not read for so long.
   void send_lost(const std::string& text, std::chrono::milliseconds limit);
-  // Reads all that has come and looks for last words, without taking a frame; empty: there are
-  // none. For a process that waits for room, or for an end whose reason may be known.
-  std::string find_lost();
+  struct Lost {
+    std::string told;   // last words of another process
+    std::string ended;  // why nothing more comes of another process
+  };
+  // Reads all that has come without taking a frame; empty: none has said that, or has ended. For a
+  // process that waits for room, or for an end whose reason may be known.
+  Lost find_lost();
 
  private:
   struct Out {

@@ -305,6 +305,13 @@ TEST_P(PodProcesses, AllEndWhenALengthIsDamaged) {
               testing::Each(AllOf(HasSubstr(" cannot continue: frame "), HasSubstr(frame))));
 }
 
+// One that only has to send, to others that send no more and do not read.
+TEST_P(PodProcesses, AllEndWhenTheLastIsNotRead) {
+  const std::vector<std::string> texts = run(Mishap::kUnsent);
+  EXPECT_THAT(texts[unlucky_], HasSubstr(name() + " cannot continue: " + kEnded));
+  EXPECT_THAT(texts, testing::Each(HasSubstr(name())));
+}
+
 TEST_P(PodProcesses, AllEndWhenOneIsKilled) {
   const std::vector<std::string> texts = run(Mishap::kKilled);
   for (uint32_t rank = 0; rank < ranks_; ++rank) {

@@ -217,16 +217,17 @@ void find_last_words(const Pair& pair) {
   pair.a->flush();
   PodFrame frame;
   ASSERT_TRUE(pair.b->next(0, frame));
-  EXPECT_EQ(pair.b->find_lost(), "");
+  EXPECT_EQ(pair.b->find_lost().told, "");
+  EXPECT_EQ(pair.b->find_lost().ended, "");
   pair.a->send_lost("no more", milliseconds(1000));
-  EXPECT_EQ(pair.b->find_lost(), "no more");
+  EXPECT_EQ(pair.b->find_lost().told, "no more");
   for (uint64_t number = 1; number < 3; ++number) {
     ASSERT_TRUE(pair.b->next(0, frame));
     expect_frame(frame, number, 1000);
   }
   ASSERT_TRUE(pair.b->next(0, frame));
   EXPECT_EQ(frame.kind, TPU_POD_WIRE_LOST);
-  EXPECT_EQ(pair.b->find_lost(), "");
+  EXPECT_EQ(pair.b->find_lost().told, "");
 }
 
 TEST(PodStream, FindsLastWordsInSharedMemory) {
@@ -235,6 +236,22 @@ TEST(PodStream, FindsLastWordsInSharedMemory) {
 }
 
 TEST(PodStream, FindsLastWordsInSockets) { find_last_words(socket_pair()); }
+
+// One that waits for room has to know that there will be none.
+TEST(PodStream, FindsAnEndWithoutLastWords) {
+  const Pair pair = socket_pair();
+  pair.a->post(1, frame_of(1, 1000));
+  pair.a->flush();
+  pair.b->wire().set_pid(0, 77);
+  pair.a->wire().end();
+  const PodStream::Lost lost = pair.b->find_lost();
+  EXPECT_EQ(lost.told, "");
+  EXPECT_EQ(lost.ended, "process 77 (rank 0 of 2): the connection has ended");
+  EXPECT_EQ(pair.a->find_lost().ended, "");
+  PodFrame frame;
+  ASSERT_TRUE(pair.b->next(0, frame));
+  expect_frame(frame, 1, 1000);
+}
 
 // One that does not read cannot hear them; what it finds is that nothing more comes.
 void end_without_room(const Pair& pair) {
