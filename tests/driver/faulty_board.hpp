@@ -35,9 +35,11 @@ class SimFaults : public ::testing::Test {
     }
   }
 
-  void open(const std::string& faults) {
+  /// `threads`: of the simulation; 0: as many as it likes.
+  void open(const std::string& faults, int threads = 0) {
     std::ofstream(faults_path()) << faults;
     OpenOptions options;
+    options.sim.threads = threads;
     options.sim.faults_path = faults_path();
     options.sim.fault_log_path = log_path();
     board_ = Board::open(options);

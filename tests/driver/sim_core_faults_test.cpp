@@ -119,6 +119,47 @@ TEST_F(SimCoreFaults, AMatrixUnitIsWrongInTheOperationThatIsNamed) {
   EXPECT_EQ(run(products, argument).bytes, clean.bytes);
 }
 
+// A load of 4 MiB, which lies in VMEM with gaps, and a store of its last row.
+constexpr const char* kWide = R"(
+.program "wide"
+.slot argument bytes=4194304
+.slot result bytes=4096
+.arg "x" elem=i32 global=[1048576] slot=0
+.result "y" elem=i32 global=[1024] slot=1
+.op "load" file="m.py" line=1
+.op "store" file="m.py" line=2
+  dma_in.dma op=0 signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1024,1024] src_strides=[0,0,0,4096,4] dst_strides=[0,0,0,8192,4]
+  dma_out.dma op=1 wait=0:1:take signal=1:1 src=vmem+8380416 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  swait r1, r0, 1
+  halt
+)";
+
+// The load has read what was there when it began, on whatever thread of the host it runs.
+class SimHbmFaults : public SimCoreFaults {
+ protected:
+  void expect_flip_behind_the_load(int threads) {
+    open("ecc = false\n" +
+             fault("hbm", "core 3", "at = \"op load #2\"\naddress = \"slot 0 + 4194048\"\nbit = 9"),
+         threads);
+    const Executable wide = load(kWide);
+    const Array argument = wide.put(0, test::counting(DType::kI32, {1048576}));
+    const HostArray clean = run(wide, argument);
+    EXPECT_EQ(run(wide, argument).bytes, clean.bytes);
+    const Difference wrong = difference(run(wide, argument), clean);
+    EXPECT_EQ(wrong.bits, 1);
+    EXPECT_EQ(wrong.word, 960U);
+    EXPECT_EQ(wrong.mask, 1U << 9);
+  }
+};
+
+TEST_F(SimHbmFaults, WithoutEccABitFlipsBehindCommandsOfOneThread) {
+  expect_flip_behind_the_load(1);
+}
+
+TEST_F(SimHbmFaults, WithoutEccABitFlipsBehindCommandsOfManyThreads) {
+  expect_flip_behind_the_load(8);
+}
+
 TEST_F(SimCoreFaults, WithoutEccABitOfVmemIsSilent) {
   open("ecc = false\n" +
        fault("vmem", "core 3", "at = \"op load #2\"\naddress = \"0xc01\"\nbit = 31"));

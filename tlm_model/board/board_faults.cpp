@@ -249,6 +249,15 @@ std::string BoardFaults::upset_hbm(const FaultEntry& entry, const FaultWords& wo
   HbmBank& hbm = chip.hbm(core_of(entry));
   uint64_t address = entry.address.offset;
   switch (entry.address.kind) {
+// Contents change between commands: what has started, on any thread, is done with them.
+void BoardFaults::settle_data() {
+  for (Chip* chip : chips_) {
+    for (size_t core = 0; chip != nullptr && core < chip->cores(); ++core) {
+      chip->core(core).settle_data();
+    }
+  }
+}
+
     case FaultAddress::Kind::kRandom:
       address = wide(words) % hbm.bytes();
       break;
@@ -288,8 +297,8 @@ std::string BoardFaults::upset_hbm(const FaultEntry& entry, const FaultWords& wo
   hbm.write(address, bytes);
   return fmt::format("{} in the word at {:#x}, without ECC", flips_text(mask), address);
 }
+  settle_data();
 
-// Contents change between commands: what has started is done with them.
 std::string BoardFaults::upset_sram(const FaultEntry& entry, const FaultWords& words) {
   Chip& chip = chip_of(entry);
   Core& core = chip.core(core_of(entry));
@@ -306,11 +315,7 @@ std::string BoardFaults::upset_sram(const FaultEntry& entry, const FaultWords& w
   if (no_data_) {
     return kNoData;
   }
-  for (Chip* each : chips_) {
-    for (size_t i = 0; each != nullptr && i < each->cores(); ++i) {
-      each->core(i).settle_data();
-    }
-  }
+  settle_data();
   const uint32_t mask = flip_mask(entry, words);
   LocalMemory& of = in_vmem ? core.vmem() : core.smem();
   uint32_t word = 0;

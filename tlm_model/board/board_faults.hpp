@@ -39,6 +39,7 @@ class BoardFaults : public FaultTargets {
   std::string upset_link(const FaultEntry& entry);
   std::string take_link_down(const FaultEntry& entry);
   std::string end_board(const FaultEntry& entry);
+  void settle_data();
   LinkFaults::Link link_of(const FaultEntry& entry) const;
   LinkFaults& faults_of(const FaultEntry& entry) {
     return networks_[entry.chip]->faults(static_cast<uint32_t>(cores_per_chip_));

@@ -653,6 +653,12 @@ void Dma::settle(Flight& flight) {
 }
 
 void Dma::settle_data() {
+  for (size_t i = 0; i < flight_count(); ++i) {
+    Transfer& transfer = transfers_[flight(i).index];
+    if (transfer.shares) {
+      context().equal_writes.settle(transfer.equal_write);
+    }
+  }
   for (Transfer& transfer : transfers_) {
     context().pool.join(transfer.work);
   }
