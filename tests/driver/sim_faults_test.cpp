@@ -240,6 +240,36 @@ TEST_F(SimLinkFaults, SignalsThatHaveNoWayFail) {
   expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "LINK_DOWN");
 }
 
+// Each replica keeps its data, and tells the other one so.
+constexpr const char* kTelling = R"(
+  rid r1
+  li r2, 0
+  li r4, 2
+  bne r1, r0, go
+  li r2, 2
+  li r4, 0
+go:
+  dma_in.dma signal=0:1 src=hbm[0]+0 dst=vmem+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  dma_remote.dma wait=0:1:take signal=1:1 signal=1:1:r2 src=vmem+0 dst=vmem+4096 peer_reg=4 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  dma_out.dma wait=1:2:take signal=3:1 src=vmem+4096 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  swait r3, r0, 1
+  halt
+)";
+
+TEST_F(SimLinkFaults, SignalsOfATransferToAnotherCoreWaitForALink) {
+  open_links(fault("link_down", "link chip0 +x", "at = \"launch 2\"\nfor = \"20 us\""), kTelling);
+  for (int launch = 0; launch < 3; ++launch) {
+    expect_copies(exchange_, argument_);
+  }
+  EXPECT_NE(close().find("damage link_down link chip0 +x: a transfer waits"), std::string::npos);
+}
+
+TEST_F(SimLinkFaults, SignalsOfATransferToAnotherCoreThatHaveNoWayFail) {
+  open_links(no_way(), kTelling);
+  expect_copies(exchange_, argument_);
+  expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "LINK_DOWN");
+}
+
 TEST_F(SimLinkFaults, CopiesBetweenCoresGoRound) {
   open_link("link_down", "");
   expect_copies(exchange_, argument_);

@@ -32,6 +32,10 @@ class CutSender {
   void raise_peer_ended(const QueuedCommand& queued, const std::string& what) {
     signals_.raise_peer_ended(queued, what);
   }
+  // Data and signals of a command with a peer, on any board, begin their way.
+  LinkPassage pass_links(const QueuedCommand& queued) {
+    return signals_.pass_links(queued, queued.peer);
+  }
 
  private:
   // A fault of a command that may be done, in the step in which it was sent.

@@ -26,12 +26,16 @@ uint32_t SignalSender::latency(const QueuedCommand& queued) const {
   return static_cast<uint32_t>(latency);
 }
 
-LinkPassage SignalSender::pass_links(const QueuedCommand& queued) {
+LinkPassage SignalSender::pass_links(const QueuedCommand& queued,
+                                     std::optional<uint32_t> data_peer) {
   LinkPassage all;
+  if (data_peer) {
+    all = ici_->pass_links(context_.core_id, *data_peer);
+  }
   for (size_t i = 0; i < queued.command->signal.size() && !all.lost; ++i) {
     const spec::Signal& signal = queued.command->signal[i];
     const uint32_t peer = queued.signal_peer[i];
-    if (signal.valid() && signal.remote() && peer < ici_->cores()) {
+    if (signal.valid() && signal.remote() && peer < ici_->cores() && peer != data_peer) {
       const LinkPassage one = ici_->pass_links(context_.core_id, peer);
       const uint64_t extra = std::max(all.extra, one.extra);
       all = one;

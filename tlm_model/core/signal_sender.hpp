@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <systemc>
 
@@ -32,8 +33,9 @@ class SignalSender {
   RemoteSignal leave(const QueuedCommand& queued, size_t index, uint64_t done_at);
   // Time that a command without data takes to reach the farthest core it signals.
   uint32_t latency(const QueuedCommand& queued) const;
-  // How links that fail on purpose treat its signals.
-  LinkPassage pass_links(const QueuedCommand& queued);
+  // How links that fail on purpose treat its signals and, if it has a peer, its data, with which
+  // the signals to the same peer go.
+  LinkPassage pass_links(const QueuedCommand& queued, std::optional<uint32_t> data_peer = {});
   // The receiver of what the command sends no longer takes it.
   void raise_peer_ended(const QueuedCommand& queued, const std::string& what);
   FaultInfo peer_ended(const QueuedCommand& queued) const;

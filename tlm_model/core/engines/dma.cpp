@@ -311,10 +311,7 @@ bool Dma::start_command(Flight& flight) {
     return false;
   }
   transfer.inbound = plan.remote && !transfer.dropped && !transfer.cut;
-  LinkPassage links;
-  if (plan.remote) {
-    links = ici_port->pass_links(context().core_id, flight.queued.peer);
-  }
+  const LinkPassage links = plan.remote ? cut().pass_links(flight.queued) : LinkPassage();
   const bool is_apart = apart(flight, plan, src, dst, transfer);
   if (is_apart && links.lost) {
     raise_link_fault(*fault_port.operator->(), fault_at(flight, 0), links);
@@ -653,14 +650,14 @@ void Dma::settle(Flight& flight) {
 }
 
 void Dma::settle_data() {
+  for (Transfer& transfer : transfers_) {
+    context().pool.join(transfer.work);
+  }
   for (size_t i = 0; i < flight_count(); ++i) {
     Transfer& transfer = transfers_[flight(i).index];
     if (transfer.shares) {
       context().equal_writes.settle(transfer.equal_write);
     }
-  }
-  for (Transfer& transfer : transfers_) {
-    context().pool.join(transfer.work);
   }
 }
 
