@@ -119,6 +119,43 @@ TEST_F(SimCoreFaults, AMatrixUnitIsWrongInTheOperationThatIsNamed) {
   EXPECT_EQ(run(products, argument).bytes, clean.bytes);
 }
 
+// What a unit does beside products is none of its results.
+TEST_F(SimCoreFaults, OnlyProductsOfAnOperationCount) {
+  open(fault("mxu", "core 3", "at = \"op dot #2\"\nunit = \"mxu0\""));
+  std::string text = kProducts;
+  text.insert(text.find("  mxu0.matmul"), "  mxu0.nop op=1\n");
+  const Executable products = load(text);
+  const Array argument = products.put(0, floats());
+  const HostArray clean = run(products, argument);
+  EXPECT_EQ(difference(run(products, argument), clean).bits, 1);
+  EXPECT_EQ(run(products, argument).bytes, clean.bytes);
+}
+
+TEST_F(SimCoreFaults, SeveralFaultsMeetInOneProduct) {
+  open(fault("mxu", "core 3", "at = \"launch 2\"\nunit = \"mxu0\"\nbit = 3") +
+       fault("mxu", "core 3", "at = \"op dot #2\"\nunit = \"mxu0\"\nbit = 5") +
+       fault("mxu", "core 3", "at = \"op dot #2\"\nunit = \"mxu0\"\nbit = 7"));
+  const Executable products = load(kProducts);
+  const Array argument = products.put(0, floats());
+  const HostArray clean = run(products, argument);
+  EXPECT_EQ(difference(run(products, argument), clean).bits, 3);
+  EXPECT_EQ(run(products, argument).bytes, clean.bytes);
+  EXPECT_EQ(tally("mxu", &spec::FaultTally::seen), 3U);
+}
+
+// The product is issued and waits for its operands, which never come.
+TEST_F(SimCoreFaults, AProductThatIsNeverMadeHasNoWrongResult) {
+  open(fault("core_hang", "core 3", "at = \"launch 2\"\nunit = \"dma_in\"") +
+       fault("mxu", "core 3", "at = \"op dot #2\"\nunit = \"mxu0\""));
+  const Executable products = load(kProducts);
+  const Array argument = products.put(0, floats());
+  const HostArray clean = run(products, argument);
+  expect_error(products, argument, ErrorCode::kDeviceFault, "dma_in");
+  EXPECT_EQ(run(products, argument).bytes, clean.bytes);
+  EXPECT_EQ(tally("mxu", &spec::FaultTally::fired), 1U);
+  EXPECT_EQ(tally("mxu", &spec::FaultTally::seen), 0U);
+}
+
 // A load of 4 MiB, which lies in VMEM with gaps, and a store of its last row.
 constexpr const char* kWide = R"(
 .program "wide"

@@ -8,6 +8,7 @@
 
 #include "exe/executable.hpp"
 #include "kernel/cycles.hpp"
+#include "tpu/spec/isa.hpp"
 
 namespace tpu::model {
 namespace {
@@ -118,12 +119,15 @@ void FaultInjector::begin(size_t index, const ProgramEvent& event) {
   }
 }
 
-// Whether a command is the one that an entry with the name of an op waits for.
+// Whether a command is the one that an entry with the name of an op waits for; of a matrix unit, a
+// product.
 bool FaultInjector::is_time(size_t index, const ProbeSource& source) {
   const FaultEntry& entry = script_.entries[index];
   if (states_[index].done || entry.time.kind != FaultTime::Kind::kOp ||
       !on_core(entry, source.core) ||
-      (entry.kind == FaultKind::kMxu && source.unit != entry.engine)) {
+      (entry.kind == FaultKind::kMxu &&
+       (source.unit != entry.engine ||
+        source.opcode != static_cast<uint8_t>(spec::Opcode::kMatmul)))) {
     return false;
   }
   const auto program = programs_.of(launches_[source.core]);

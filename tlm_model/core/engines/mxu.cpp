@@ -2,6 +2,7 @@
 #include "core/engines/mxu.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/operand_check.hpp"
 #include "core/overlap.hpp"
@@ -20,7 +21,7 @@ constexpr int64_t kQuickTerms = 100'000;
 void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, int parts) {
   engine_ = &engine;
   vmem_ = nullptr;
-  upset_.reset();
+  upsets_.clear();
   scan_ = {};
   mismatch_ = false;
   if (parts <= 1) {
@@ -40,10 +41,13 @@ void Mxu::Work::run_part(int part) {
     return engine_->run(job);
   }
   const uint64_t before = engine_->mismatches();
-  if (upset_) {
-    engine_->run_upset(job, *upset_);
-  } else {
+  if (upsets_.empty()) {
     engine_->run(job);
+  } else {
+    engine_->run_upset(job, upsets_.front());
+    for (size_t i = 1; i < upsets_.size(); ++i) {
+      mxu_flip(job, upsets_[i]);  // lockstep differs by the first one
+    }
   }
   mismatch_ = engine_->mismatches() != before;
   if (vmem_ != nullptr) {
@@ -83,22 +87,27 @@ MxuEngine& Mxu::engine_for_step() {
   return inside || !unit_.outside ? *unit_.engine : *unit_.outside;
 }
 
-// The wrong result of a command, if it has one; each command of an entry has another.
-std::optional<MxuUpset> Mxu::take_upset(const QueuedCommand& queued) {
+// The wrong results of a command; each command of an entry has another.
+std::vector<MxuUpset> Mxu::take_upsets(const QueuedCommand& queued) {
   constexpr uint64_t kNext = 0x9E3779B97F4A7C15;
-  for (auto upset = upsets_.begin(); upset != upsets_.end(); ++upset) {
-    if (queued.sequence < upset->sequence) {
+  std::vector<MxuUpset> found;
+  for (Upset& upset : upsets_) {
+    if (upset.sequence != 0 && upset.sequence != queued.sequence) {
       continue;
     }
-    const MxuUpset found = upset->of;
-    upset->told(*queued.command, found);
-    upset->of.result += kNext;
-    if (--upset->commands == 0) {
-      upsets_.erase(upset);
-    }
-    return found;
+    found.push_back(upset.of);
+    upset.told(*queued.command, upset.of);
+    upset.of.result += kNext;
+    upset.sequence = 0;
+    --upset.commands;
   }
-  return std::nullopt;
+  std::erase_if(upsets_, [](const Upset& upset) { return upset.commands == 0; });
+  return found;
+}
+
+void Mxu::stop() {
+  std::erase_if(upsets_, [](const Upset& upset) { return upset.sequence != 0; });
+  Engine::stop();
 }
 
 uint64_t Mxu::earliest_start(const QueuedCommand& queued) const {
@@ -154,8 +163,9 @@ bool Mxu::start_command(Flight& flight) {
   job.op_id = flight.queued.command->op_id;
   MxuEngine& engine = engine_for_step();
   const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
-  const auto upset = upsets_.empty() ? std::optional<MxuUpset>() : take_upset(flight.queued);
-  const bool whole = looked_at || upset.has_value();
+  std::vector<MxuUpset> upsets =
+      upsets_.empty() ? std::vector<MxuUpset>() : take_upsets(flight.queued);
+  const bool whole = looked_at || !upsets.empty();
   const MxuCut cut = engine.splittable() && !whole ? mxu_cut(job) : MxuCut{};
   Work& work = work_[flight.index];
   JobPool& pool = context().pool;
@@ -168,8 +178,8 @@ bool Mxu::start_command(Flight& flight) {
   if (looked_at) {
     work.look_at(vmem_, plan.bytes[0].at(at(0)));
   }
-  if (upset) {
-    work.upset(*upset);
+  if (!upsets.empty()) {
+    work.upset(std::move(upsets));
   }
   pool.launch(strand_, work);
   return true;

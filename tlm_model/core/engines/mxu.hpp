@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -37,7 +36,8 @@ class Mxu : public Engine {
   void change_unit(MxuUnit unit) { unit_ = std::move(unit); }
 
   // Faults on purpose: of so many commands, from number `sequence` of the core on or, if that is 0,
-  // from the next one on, one result each is wrong. `told` when such a command starts.
+  // from the next one on, one result each is wrong. `told` when such a command starts. One whose
+  // first command is given up before it starts is none.
   struct Upset {
     uint64_t sequence = 0;
     uint64_t commands = 1;
@@ -45,6 +45,7 @@ class Mxu : public Engine {
     std::function<void(const DecodedCommand& command, const MxuUpset& upset)> told;
   };
   void upset(Upset upset) { upsets_.push_back(std::move(upset)); }
+  void stop() override;
 
  protected:
   bool start_command(Flight& flight) override;
@@ -62,9 +63,9 @@ class Mxu : public Engine {
       out_ = out;
       set_group(0);
     }
-    // A wrong result. In one part.
-    void upset(const MxuUpset& upset) {
-      upset_ = upset;
+    // Wrong results. In one part.
+    void upset(std::vector<MxuUpset> upsets) {
+      upsets_ = std::move(upsets);
       set_group(0);
     }
     void run_part(int part) override;
@@ -81,13 +82,13 @@ class Mxu : public Engine {
     std::vector<MxuJob> jobs_;
     const uint8_t* vmem_ = nullptr;  // null: nobody wants to know
     spec::StridePattern out_;
-    std::optional<MxuUpset> upset_;
+    std::vector<MxuUpset> upsets_;
     NonFiniteScan scan_;
     bool mismatch_ = false;  // the Verilog differed in this command
   };
 
   MxuEngine& engine_for_step();
-  std::optional<MxuUpset> take_upset(const QueuedCommand& queued);
+  std::vector<MxuUpset> take_upsets(const QueuedCommand& queued);
   void find_operands(Flight& flight, const MatmulPlan& plan, const std::array<uint64_t, 3>& base,
                      MxuJob& job);
   bool tell_accesses(const Flight& flight, const MatmulPlan& plan,
