@@ -270,6 +270,32 @@ TEST_F(SimLinkFaults, SignalsOfATransferToAnotherCoreThatHaveNoWayFail) {
   expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "LINK_DOWN");
 }
 
+TEST_F(SimLinkFaults, ALinkThatIsDownForGoodNeverComesBack) {
+  open_links(fault("link_down", "link chip0 +x", "at = \"launch 2\"\nfor = \"20 us\"") +
+             fault("link_down", "link chip0 +x", "at = \"launch 3\"\nfor = \"20 us\"") +
+             fault("link_down", "link chip0 +x", "at = \"launch 2 + 10\""));
+  for (int launch = 0; launch < 8; ++launch) {
+    expect_copies(exchange_, argument_);
+  }
+  const std::string log = close();
+  EXPECT_EQ(log.find("+x: the link is back"), std::string::npos) << log;
+  EXPECT_NE(log.find("fault link_down link chip0 +x: nothing: the link is down for good"),
+            std::string::npos)
+      << log;
+}
+
+TEST_F(SimLinkFaults, ALinkIsBackWhenTheLastFaultIsOver) {
+  open_links(fault("link_down", "link chip0 +x", "at = \"launch 2\"\nfor = \"30 us\"") +
+             fault("link_down", "link chip0 +x", "at = \"launch 2 + 10\"\nfor = \"10 us\""));
+  for (int launch = 0; launch < 8; ++launch) {
+    expect_copies(exchange_, argument_);
+  }
+  const std::string log = close();
+  const size_t back = log.find("+x: the link is back");
+  EXPECT_NE(back, std::string::npos) << log;
+  EXPECT_EQ(log.find("+x: the link is back", back + 1), std::string::npos) << log;
+}
+
 TEST_F(SimLinkFaults, CopiesBetweenCoresGoRound) {
   open_link("link_down", "");
   expect_copies(exchange_, argument_);

@@ -201,6 +201,9 @@ std::string BoardFaults::upset_link(const FaultEntry& entry) {
 }
 
 std::string BoardFaults::take_link_down(const FaultEntry& entry) {
+  if (faults_of(entry).lost(link_of(entry))) {
+    return "nothing: the link is down for good";
+  }
   const uint64_t cycles = entry.microseconds * static_cast<uint64_t>(params_.core.clock_mhz);
   const bool comes_back = cycles != 0;
   faults_of(entry).take_down(
@@ -219,6 +222,9 @@ std::string BoardFaults::take_link_down(const FaultEntry& entry) {
     return "the link goes down for good";
   }
   injector_.later(cycles, [this, entry, link] {
+    if (faults_of(entry).down(link_of(entry))) {
+      return;  // by another fault
+    }
     chip_of(entry).pcie().link_changes(link, false);
     injector_.met(entry.kind, entry.unit, "the link is back");
   });
@@ -243,12 +249,6 @@ std::string BoardFaults::end_board(const FaultEntry& entry) {
   return "all chips of the board leave the bus, and its cores stop";
 }
 
-std::string BoardFaults::upset_hbm(const FaultEntry& entry, const FaultWords& words) {
-  Chip& chip = chip_of(entry);
-  const Core& core = chip.core(core_of(entry));
-  HbmBank& hbm = chip.hbm(core_of(entry));
-  uint64_t address = entry.address.offset;
-  switch (entry.address.kind) {
 // Contents change between commands: what has started, on any thread, is done with them.
 void BoardFaults::settle_data() {
   for (Chip* chip : chips_) {
@@ -258,6 +258,12 @@ void BoardFaults::settle_data() {
   }
 }
 
+std::string BoardFaults::upset_hbm(const FaultEntry& entry, const FaultWords& words) {
+  Chip& chip = chip_of(entry);
+  const Core& core = chip.core(core_of(entry));
+  HbmBank& hbm = chip.hbm(core_of(entry));
+  uint64_t address = entry.address.offset;
+  switch (entry.address.kind) {
     case FaultAddress::Kind::kRandom:
       address = wide(words) % hbm.bytes();
       break;
@@ -291,13 +297,13 @@ void BoardFaults::settle_data() {
   }
   uint32_t word = 0;
   const std::span<uint8_t> bytes(reinterpret_cast<uint8_t*>(&word), sizeof word);
+  settle_data();
   const uint32_t mask = flip_mask(entry, words);
   hbm.read(address, bytes);
   word ^= mask;
   hbm.write(address, bytes);
   return fmt::format("{} in the word at {:#x}, without ECC", flips_text(mask), address);
 }
-  settle_data();
 
 std::string BoardFaults::upset_sram(const FaultEntry& entry, const FaultWords& words) {
   Chip& chip = chip_of(entry);

@@ -2,6 +2,7 @@
 // that are down. Only boards with a fault file have this.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -41,7 +42,13 @@ class LinkFaults {
       return;
     }
     lost_ += until == kNever ? 1 : 0;
-    down_[link] = {until, std::move(told), {}};
+    const uint64_t before = down(link) ? down_[link].until : 0;
+    down_[link] = {std::max(until, before), std::move(told), {}};
+  }
+  // Now, for some time or for good.
+  bool down(const Link& link) const {
+    const auto found = down_.find(link);
+    return found != down_.end() && found->second.until > now_cycles();
   }
   // Links are down for good.
   bool lost_any() const { return lost_ != 0; }
