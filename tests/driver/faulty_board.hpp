@@ -53,9 +53,9 @@ class SimFaults : public ::testing::Test {
     text << std::ifstream(log_path()).rdbuf();
     return text.str();
   }
-  Executable load(const std::string& text = copy_program()) {
+  Executable load(const std::string& text = copy_program(), int device = kFaultyDevice) {
     const auto exe = compiler::assemble(text, "test.s", spec::load_board("v3_8"));
-    return board_.load(exe::write_executable(exe), kFaultyDevice);
+    return board_.load(exe::write_executable(exe), device);
   }
   void expect_copies(const Executable& copy, const Array& argument) {
     EXPECT_EQ(copy.run({argument}).outputs[0].to_host().bytes, sent_.bytes);

@@ -270,6 +270,21 @@ TEST_F(SimLinkFaults, SignalsOfATransferToAnotherCoreThatHaveNoWayFail) {
   expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "LINK_DOWN");
 }
 
+// Words of VMEM that another core would have written, had there been a way.
+TEST_F(SimLinkFaults, ATransferThatHasNoWayHealsNothing) {
+  open_links(no_way() + fault("vmem", "core 2", "at = \"launch 2\"\naddress = \"4160\"\nbits = 2"));
+  const Executable look = load(std::string(".program \"look\"") + test::kCopySlots + R"(
+  dma_out.dma signal=1:1 src=vmem+4096 dst=hbm[1]+0 elem_bytes=4 counts=[1,1,1,1,1024] src_strides=[0,0,0,0,4] dst_strides=[0,0,0,0,4]
+  swait r1, r0, 1
+  halt
+)",
+                               2);
+  const Array argument = look.put(0, sent_);
+  expect_copies(exchange_, argument_);
+  expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "LINK_DOWN");
+  expect_error(look, argument, ErrorCode::kDataLoss, "a word of VMEM is lost");
+}
+
 TEST_F(SimLinkFaults, ALinkThatIsDownForGoodNeverComesBack) {
   open_links(fault("link_down", "link chip0 +x", "at = \"launch 2\"\nfor = \"20 us\"") +
              fault("link_down", "link chip0 +x", "at = \"launch 3\"\nfor = \"20 us\"") +

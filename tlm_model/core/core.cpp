@@ -233,12 +233,6 @@ RemoteAnswer Core::place_remote(const RemoteWrite& write, RemotePlace* place) {
     place->hbm = hbm_port.operator->();
   } else {
     place->memory = memory.data() + answer.base;
-    if (faulty_.sram.any()) {
-      visit_runs(write, [&](int64_t offset) {
-        faulty_.sram.written(space == spec::Space::kVmem ? ProbeMemory::kVmem : ProbeMemory::kSmem,
-                             answer.base + static_cast<uint64_t>(offset), write.run_bytes);
-      });
-    }
     if (space == spec::Space::kVmem) {
       // A core that writes to itself may read there, or turn out to change nothing.
       const bool whole = write.from_core != write.to_core &&
@@ -252,14 +246,23 @@ RemoteAnswer Core::place_remote(const RemoteWrite& write, RemotePlace* place) {
 
 // Bytes that came as a message are written here; else the sender's job has written them.
 void Core::remote_landed(const RemoteWrite& write, std::span<const uint8_t> data) {
+  bool written = data.empty() && write.at != 0;  // else it was given up
   if (!data.empty() && accept_remote(write.from) == RemoteAnswer::Status::kOk) {
     RemotePlace place;
     const RemoteAnswer answer = place_remote(write, &place);
     if (answer.status == RemoteAnswer::Status::kOk) {
       write_runs(write, place, answer.base, data);
+      written = true;
     } else {  // the place has gone since the write began
       sem_->count_stale();
     }
+  }
+  const auto space = static_cast<spec::Space>(write.address.space);
+  if (written && space != spec::Space::kHbm && faulty_.sram.any()) {
+    visit_runs(write, [&](int64_t offset) {
+      faulty_.sram.written(space == spec::Space::kVmem ? ProbeMemory::kVmem : ProbeMemory::kSmem,
+                           static_cast<uint64_t>(write.address.offset + offset), write.run_bytes);
+    });
   }
   --launch_.inbound;
   if (launch_.settled()) {
