@@ -502,7 +502,8 @@ FaultEntry read_entry(const Source& source, const toml::table& table) {
 
 // What ranges and "random" leave open.
 void draw_open(FaultScript& script, size_t mxus) {
-  constexpr uint64_t kOfTimes = UINT64_MAX;  // no draw of what an entry does has this count
+  constexpr uint64_t kOfTimes = UINT64_MAX;  // no draw of what an entry does has these counts
+  constexpr uint64_t kOfWideTimes = kOfTimes - 1;
   for (FaultEntry& entry : script.entries) {
     const std::array<uint32_t, 4> words = fault_draw(script.seed, entry, kOfTimes);
     const auto one_of = [](const FaultTime::Number& range, uint64_t random) {
@@ -513,7 +514,8 @@ void draw_open(FaultScript& script, size_t mxus) {
     }
     FaultTime& time = entry.time;
     if (time.kind != FaultTime::Kind::kOp) {
-      time.number = one_of(time.number_range, words[0]);
+      const uint32_t high = fault_draw(script.seed, entry, kOfWideTimes)[0];
+      time.number = one_of(time.number_range, uint64_t{high} << 32 | words[0]);
       time.cycles = one_of(time.cycles_range, uint64_t{words[1]} << 32 | words[2]);
     }
   }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -69,6 +71,20 @@ rate = "0.25 per launch"
   EXPECT_EQ(
       parse("seed = 1\n" + entry("kind=\"hart_hang\"\nwhere=\"core 0\"\nat=\"cycle 1\""), 5).seed,
       5U);
+}
+
+TEST(FaultScript, WideRangesAreDrawnWhole) {
+  uint64_t high = 0;
+  uint64_t low = UINT64_MAX;
+  for (uint64_t seed = 1; seed <= 32; ++seed) {
+    const std::string wide = "kind=\"hart_hang\"\nwhere=\"core 0\"\nat=\"cycle 0..0xfffffffffff\"";
+    const uint64_t cycle = parse(entry(wide), seed).entries[0].time.number;
+    EXPECT_LE(cycle, 0xfffffffffffU);
+    high = std::max(high, cycle);
+    low = std::min(low, cycle);
+  }
+  EXPECT_GT(high, uint64_t{1} << 43);
+  EXPECT_LT(low, uint64_t{1} << 43);
 }
 
 TEST(FaultScript, ErrorsNameTheLineAndWhatToDo) {
