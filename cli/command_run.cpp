@@ -145,6 +145,7 @@ nlohmann::ordered_json figures(const Window& window, const std::vector<double>& 
   json["digest"] = digest ? nlohmann::ordered_json(*digest) : nullptr;
   json["lockstep"] = lockstep_figures(window.last());
   json["late_calls"] = window.last().late_calls;
+  json["recoveries"] = board.peek().recoveries;
   json["board"] = board.name();
   return json;
 }

@@ -17,15 +17,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, kFaultClasses> kNames = {
-    "not fired", "masked", "corrected", "recovered", "detected", "silent", "hang", "crash"};
+    "not fired", "masked", "corrected", "recovered",  "detected",
+    "silent",    "hang",   "crash",     "unexplained"};
 
-// Damage of these kinds the hardware corrects by itself: ECC, and links that send again.
-constexpr std::array<std::string_view, 4> kCorrects = {"hbm", "vmem", "smem", "link_corrupt"};
+// Damage of these kinds the hardware corrects by itself: ECC, links that send again, and transfers
+// that wait for a link.
+constexpr std::array<std::string_view, 5> kCorrects = {"hbm", "vmem", "smem", "link_corrupt",
+                                                       "link_down"};
 // Damage that nothing on the board meets: the log says where it is.
 constexpr std::string_view kUnseen = "mxu";
-
-// What the driver and the trainer say when they have repeated something.
-constexpr std::string_view kStartedAgain = "was started again";
 
 // "hbm core 3" of "KIND PLACE": a kind has no spaces.
 FaultUnit unit_of(std::string_view text) {
@@ -95,7 +95,8 @@ FaultLog parse_fault_log(std::string_view text) {
     line = line.substr(bracket + 2, colon - bracket - 2);
     for (const auto& [word, units] :
          {std::pair<std::string_view, std::set<FaultUnit>*>("fault ", &log.fired),
-          std::pair<std::string_view, std::set<FaultUnit>*>("damage ", &log.met)}) {
+          std::pair<std::string_view, std::set<FaultUnit>*>("damage ", &log.met),
+          std::pair<std::string_view, std::set<FaultUnit>*>("nothing ", &log.never)}) {
       if (line.starts_with(word)) {
         units->insert(unit_of(line.substr(word.size())));
       }
@@ -111,14 +112,14 @@ std::optional<FaultClass> fault_class(const FaultLog& log, const RowEnd& end,
     if (clean.empty() || end.result.empty()) {
       return std::nullopt;
     }
-    if (end.result != clean) {
+    const bool same = end.result == clean;
+    if (log.fired.empty()) {
+      return same ? FaultClass::kNotFired : FaultClass::kUnexplained;
+    }
+    if (!same) {
       return FaultClass::kSilent;
     }
-    if (log.fired.empty()) {
-      return FaultClass::kNotFired;
-    }
-    if (end.replays > 0 || end.said.find(kStartedAgain) != std::string::npos ||
-        !std::ranges::all_of(log.met, corrects)) {
+    if (end.repeats > 0 || !std::ranges::all_of(log.met, corrects)) {
       return FaultClass::kRecovered;
     }
     return log.met.empty() ? FaultClass::kMasked : FaultClass::kCorrected;
@@ -134,6 +135,11 @@ std::optional<FaultClass> fault_class(const FaultLog& log, const RowEnd& end,
 Campaign::Campaign(const Sweep& sweep, const SweepFolder& folder,
                    const std::vector<RowRecord>& records)
     : sweep_(sweep), rows_(records.size()) {
+  const auto repeats = [](const Json& figures) {
+    return figures.is_object()
+               ? figures.value("replays", int64_t{0}) + figures.value("recoveries", int64_t{0})
+               : 0;
+  };
   // Losses are no part of the state: they, too, may be wrong.
   const auto result = [&](size_t row) {
     const bool whole = records[row].state == RowState::kDone;
@@ -149,7 +155,6 @@ Campaign::Campaign(const Sweep& sweep, const SweepFolder& folder,
       continue;
     }
     const RowRecord& record = records[row];
-    const Json figures = folder.figures(row);
     rows_[row].log = parse_fault_log(folder.text(folder.fault_log(row)));
     rows_[row].error = record.error;
     rows_[row].found =
@@ -157,8 +162,7 @@ Campaign::Campaign(const Sweep& sweep, const SweepFolder& folder,
                     {.ok = record.error.empty(),
                      .error = record.state == RowState::kDone ? record.error : std::string(),
                      .result = result(row),
-                     .replays = figures.is_object() ? figures.value("replays", int64_t{0}) : 0,
-                     .said = folder.text(folder.log(row))},
+                     .repeats = repeats(folder.figures(row))},
                     result(*clean));
     count(rows_[row]);
   }
@@ -181,6 +185,16 @@ void Campaign::count(const Row& row) {
 }
 
 std::string Campaign::fired(size_t row) const { return joined(rows_[row].log.fired); }
+
+std::vector<size_t> Campaign::unexplained() const {
+  std::vector<size_t> rows;
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    if (rows_[row].found == FaultClass::kUnexplained) {
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
 
 std::vector<std::string> Campaign::idle_files() const {
   std::map<std::string, std::set<FaultUnit>> never;

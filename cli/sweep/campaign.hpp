@@ -21,16 +21,17 @@ namespace tpu::driver {
 
 /// What became of a row with faults; the order is that of the tables.
 enum class FaultClass : uint8_t {
-  kNotFired,   ///< no fault of its file happened
-  kMasked,     ///< faults happened; same result, and the board met no damage
-  kCorrected,  ///< same result; the hardware met damage and corrected it
-  kRecovered,  ///< same result; software repeated a step, a launch or a transfer
-  kDetected,   ///< the run ended with an error in words
-  kSilent,     ///< another result, and nothing said of it
-  kHang,       ///< a step did not end within its limit
-  kCrash,      ///< the process ended without an error in words
+  kNotFired,     ///< no fault of its file happened
+  kMasked,       ///< faults happened; same result, and the board met no damage
+  kCorrected,    ///< same result; the hardware met damage and corrected it
+  kRecovered,    ///< same result; software repeated a step, a launch or a transfer
+  kDetected,     ///< the run ended with an error in words
+  kSilent,       ///< another result, and nothing said of it
+  kHang,         ///< a step did not end within its limit
+  kCrash,        ///< the process ended without an error in words
+  kUnexplained,  ///< another result, though no fault happened: the board or this program is wrong
 };
-inline constexpr size_t kFaultClasses = static_cast<size_t>(FaultClass::kCrash) + 1;
+inline constexpr size_t kFaultClasses = static_cast<size_t>(FaultClass::kUnexplained) + 1;
 
 /// "not fired", "masked", ...
 std::string_view fault_class_name(FaultClass of);
@@ -41,18 +42,17 @@ using FaultUnit = std::pair<std::string, std::string>;
 /// What a fault log (--fault-log) has.
 struct FaultLog {
   std::set<FaultUnit> fired;
-  std::set<FaultUnit> met;  ///< damage that the board came upon
-  std::set<FaultUnit> never;
+  std::set<FaultUnit> met;    ///< damage that the board came upon
+  std::set<FaultUnit> never;  ///< whose time did not come, or found nothing to damage
 };
 FaultLog parse_fault_log(std::string_view text);
 
 /// How a row ended, beside its log.
 struct RowEnd {
   bool ok = false;
-  std::string error;   ///< of one that is not; empty: it gave none
-  std::string result;  ///< digest and losses
-  int64_t replays = 0;
-  std::string said;  ///< all that it printed
+  std::string error;    ///< of one that is not; empty: it gave none
+  std::string result;   ///< digest and losses
+  int64_t repeats = 0;  ///< of steps, launches and commands, by the trainer and the driver
 };
 
 /// `clean`: the result without faults. Nothing: there is nothing to compare, or the error has
@@ -71,6 +71,9 @@ class Campaign {
   std::string fired(size_t row) const;
   /// Fault files of which nothing happened in any row, with what never came.
   std::vector<std::string> idle_files() const;
+
+  /// Rows of kUnexplained.
+  std::vector<size_t> unexplained() const;
 
   /// Counts by kind, then by kind and place: columns of spaces, and as CSV.
   std::string text() const;

@@ -236,6 +236,14 @@ void conclude(const Sweep& sweep, const SweepFolder& folder, const JsonOutput& j
     throw std::runtime_error(
         fmt::format("{} have no result: {} failed, {} not run{}", of, failed, missing, first));
   }
+  if (table.campaign() != nullptr && !table.campaign()->unexplained().empty()) {
+    const std::vector<size_t> rows = table.campaign()->unexplained();
+    throw std::runtime_error(fmt::format(
+        "{} {} another result than the clean row, and no fault happened: the board or this "
+        "program is wrong; row {} ({}) is in {}",
+        spec::counted(rows.size(), "row"), rows.size() == 1 ? "has" : "have", rows[0],
+        sweep.rows[rows[0]].name, folder.row(rows[0]).string()));
+  }
 }
 
 // One task of a job array; the table is made when all are over.

@@ -511,15 +511,13 @@ TEST(FaultClasses, ComeFromTheLogTheResultAndTheError) {
   const auto found = [](const std::string& log, const RowEnd& end) {
     return fault_class(parse_fault_log(log), end, "d1");
   };
-  const RowEnd same{.ok = true, .error = {}, .result = "d1", .replays = 0, .said = {}};
-  RowEnd replayed = same;
-  replayed.replays = 1;
-  RowEnd again = same;
-  again.said = "tpuboard: device 3: the control hart of this core died and was started again\n";
+  const RowEnd same{.ok = true, .error = {}, .result = "d1", .repeats = 0};
+  RowEnd repeated = same;
+  repeated.repeats = 1;
   RowEnd other = same;
   other.result = "d2";
   const auto ended = [](const std::string& error) {
-    return RowEnd{.ok = false, .error = error, .result = {}, .replays = 0, .said = {}};
+    return RowEnd{.ok = false, .error = error, .result = {}, .repeats = 0};
   };
   EXPECT_EQ(found("fault 1 (line 2: hbm in core 3, step 90) never came\n", same),
             FaultClass::kNotFired);
@@ -532,9 +530,17 @@ TEST(FaultClasses, ComeFromTheLogTheResultAndTheError) {
       FaultClass::kRecovered);
   EXPECT_EQ(found("[1] fault mxu core 0: x\n[2] damage mxu core 0: bit 3 flips\n", same),
             FaultClass::kMasked);
-  EXPECT_EQ(found(fired, replayed), FaultClass::kRecovered);
-  EXPECT_EQ(found(fired, again), FaultClass::kRecovered);
+  const std::string down = "[1] fault link_down link chip0 +x: the link goes down for 3 us\n";
+  const std::string back = "[9] back link_down link chip0 +x: the link works again\n";
+  EXPECT_EQ(found(down + back, same), FaultClass::kMasked);
+  EXPECT_EQ(found(down + "[2] damage link_down link chip0 +x: a transfer waits\n" + back, same),
+            FaultClass::kCorrected);
+  EXPECT_EQ(found(fired, repeated), FaultClass::kRecovered);
   EXPECT_EQ(found(fired, other), FaultClass::kSilent);
+  const std::string nothing = "[7] nothing hbm core 3: the launch has no slots\n";
+  EXPECT_EQ(found(nothing, same), FaultClass::kNotFired);
+  EXPECT_EQ(found(nothing, other), FaultClass::kUnexplained);
+  EXPECT_EQ(found(nothing, ended("InvalidArgument: no such file")), std::nullopt);
   EXPECT_EQ(found(fired, ended("DataLoss: HBM_ECC")), FaultClass::kDetected);
   EXPECT_EQ(found(fired, ended("DeviceFault: WATCHDOG: the step does not end (pc 3, step 1)")),
             FaultClass::kHang);
@@ -547,10 +553,45 @@ TEST(FaultClasses, ALogNamesKindsAndPlaces) {
   const FaultLog log = parse_fault_log(
       "[7] fault link_down link chip0 +x: the link goes down for 3 us\n"
       "[9] damage link_down link chip0 +x: a transfer waits\n"
+      "[9] nothing hbm core 3: the launch has no byte 99 in slot 0\n"
       "fault 2 (line 9: hart_trap in core 1, step 4 + 3) never came\nnoise\n[ fault x\n");
   EXPECT_THAT(log.fired, ElementsAre(FaultUnit("link_down", "link chip0 +x")));
   EXPECT_EQ(log.met, log.fired);
-  EXPECT_THAT(log.never, ElementsAre(FaultUnit("hart_trap", "core 1")));
+  EXPECT_THAT(log.never, ElementsAre(FaultUnit("hart_trap", "core 1"), FaultUnit("hbm", "core 3")));
+}
+
+// Rows as runs would leave them: of a file whose fault finds nothing to damage, and of one whose
+// hart was started again.
+TEST_F(CliSweep, ACampaignTellsRowsThatNoFaultExplains) {
+  save("a.toml", "");
+  save("b.toml", "");
+  const Sweep read = sweep(std::string(kCampaign) + "faults = [\"a.toml\", \"b.toml\"]\n");
+  ASSERT_EQ(read.rows.size(), 3u);
+  const SweepFolder folder(path("o"), read);
+  const auto leave = [&](size_t row, const char* digest, int recoveries, const std::string& log) {
+    make_folder(folder.row(row));
+    const auto file = [&](const std::filesystem::path& at) {
+      return std::filesystem::relative(at, folder_).string();
+    };
+    save(file(folder.row(row) / "figures.json"),
+         nlohmann::json{{"digest", digest}, {"recoveries", recoveries}}.dump());
+    save(file(folder.fault_log(row)), log);
+    folder.end(row, {RowState::kDone, "", 4, 2}, folder.stamp(row));
+  };
+  const std::string nothing = "[7] nothing hbm core 3: the launch has no slots\n";
+  leave(0, "d1", 0, "");
+  leave(1, "d1", 0, nothing);
+  leave(2, "d1", 1, "[7] fault hart_trap core 3: the program counter is damaged\n");
+  EXPECT_EQ(call({"sweep", path("s.toml"), "--out", path("o"), "--collect"}), 0) << error_;
+  EXPECT_THAT(error_, HasSubstr("a.toml: no fault of this file happened in any row (hbm core 3)"));
+  const auto classes = SweepTable(read, folder).json()["campaign"]["all"];
+  EXPECT_EQ(classes["not fired"], 1);
+  EXPECT_EQ(classes["recovered"], 1);
+  leave(1, "d2", 0, nothing);
+  EXPECT_EQ(call({"sweep", path("s.toml"), "--out", path("o"), "--collect"}), 1);
+  EXPECT_THAT(error_, HasSubstr("1 row has another result than the clean row, and no fault "
+                                "happened: the board or this program is wrong; row 1 ("));
+  EXPECT_EQ(SweepTable(read, folder).json()["rows"][1]["class"], "unexplained");
 }
 
 }  // namespace

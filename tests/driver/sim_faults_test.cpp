@@ -68,6 +68,19 @@ TEST_F(SimFaults, WithoutEccABitOfHbmIsSilent) {
   EXPECT_EQ(tally("hbm", &spec::FaultTally::seen), 0U);
 }
 
+// Such as a slot that the launch does not have: neither a fault nor damage.
+TEST_F(SimFaults, WhatFindsNothingToDamageIsNoFault) {
+  open(fault("hbm", "core 3", "at = \"launch 1\"\naddress = \"slot 77\""));
+  const Executable copy = load();
+  expect_copies(copy, copy.put(0, sent_));
+  EXPECT_TRUE(board_.peek().faults.empty());
+  const std::string log = close();
+  EXPECT_NE(log.find("] nothing hbm core 3: the launch has no byte 0 in slot 77\n"),
+            std::string::npos)
+      << log;
+  EXPECT_EQ(log.find("never came"), std::string::npos) << log;
+}
+
 TEST_F(SimFaults, AQueueThatStopsEndsItsLaunchOnly) {
   open(fault("core_hang", "core 3", "at = \"launch 2\"\nunit = \"dma_out\""));
   const Executable copy = load();
@@ -187,7 +200,19 @@ TEST_F(SimLinkFaults, TransfersWaitForALinkThatComesBack) {
     expect_copies(exchange_, argument_);
   }
   EXPECT_GE(tally("link_down", &spec::FaultTally::seen), 1U);
-  EXPECT_NE(close().find("damage link_down link chip0 +x: the link is back"), std::string::npos);
+  const std::string log = close();
+  EXPECT_NE(log.find("damage link_down link chip0 +x: a transfer waits"), std::string::npos) << log;
+  EXPECT_NE(log.find("back link_down link chip0 +x: the link works again"), std::string::npos)
+      << log;
+}
+
+TEST_F(SimFaults, ALinkThatIsBackBeforeItIsNeededDamagesNothing) {
+  open(fault("link_down", "link chip0 +x", "at = \"cycle 1000\"\nfor = \"1 us\""));
+  const Executable copy = load();
+  expect_copies(copy, copy.put(0, sent_));
+  EXPECT_EQ(tally("link_down", &spec::FaultTally::fired), 1U);
+  EXPECT_EQ(tally("link_down", &spec::FaultTally::seen), 0U);
+  EXPECT_NE(close().find("back link_down link chip0 +x: "), std::string::npos);
 }
 
 TEST_F(SimLinkFaults, TransfersGoRoundALinkThatIsDownForGood) {

@@ -226,7 +226,7 @@ std::string BoardFaults::take_link_down(const FaultEntry& entry) {
       return;  // by another fault
     }
     chip_of(entry).pcie().link_changes(link, false);
-    injector_.met(entry.kind, entry.unit, "the link is back");
+    injector_.note("back", entry.kind, entry.unit, "the link works again");
   });
   return fmt::format("the link goes down for {} us", entry.microseconds);
 }

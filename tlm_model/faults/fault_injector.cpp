@@ -191,6 +191,10 @@ void FaultInjector::fire(size_t index, uint64_t command) {
   ++state.fired;
   const std::string text = targets_.upset(
       entry, fault_draw(script_.seed, entry, is_rate(entry.time) ? state.count : 0), command);
+  constexpr std::string_view kNothing = "nothing: ";
+  if (text.starts_with(kNothing)) {
+    return note("nothing", entry.kind, entry.unit, text.substr(kNothing.size()));
+  }
   tell(entry.kind, entry.unit, true, text);
   if (entry.kind == FaultKind::kHostDies) {
     static_cast<void>(log_.finish());
@@ -200,6 +204,12 @@ void FaultInjector::fire(size_t index, uint64_t command) {
 
 void FaultInjector::met(FaultKind kind, uint32_t unit, const std::string& text) {
   tell(kind, unit, false, text);
+}
+
+void FaultInjector::note(std::string_view word, FaultKind kind, uint32_t unit,
+                         std::string_view text) {
+  log_.write(fmt::format("[{}] {} {} {}: {}\n", now_cycles(), word, fault_kind_name(kind),
+                         fault_place(kind, unit), text));
 }
 
 // The core of a unit, or the first one of its chip.
@@ -218,8 +228,7 @@ void FaultInjector::tell(FaultKind kind, uint32_t unit, bool fires, const std::s
   tally.kind = fault_kind_name(kind);
   tally.place = place;
   ++(fires ? tally.fired : tally.seen);
-  log_.write(fmt::format("[{}] {} {} {}: {}\n", now_cycles(), fires ? "fault" : "damage",
-                         fault_kind_name(kind), place, text));
+  note(fires ? "fault" : "damage", kind, unit, text);
   const uint32_t core = first_core(kind, unit);
   probes_.tell<UpsetEvent>(core_bit(core), ProbeEvent::kUpset, &ProbeSink::upset, [&] {
     return UpsetEvent{.cycle = now_cycles(),

@@ -26,8 +26,9 @@ using FaultWords = std::array<uint32_t, 4>;
 class FaultTargets {
  public:
   virtual ~FaultTargets() = default;
-  // Lets it happen now; what it does, for people. `words`: random. `command`: number of the command
-  // of its core (ProbeSource::sequence) that it is of; 0: of none.
+  // Lets it happen now; what it does, for people: "nothing: WHY" where it found nothing to damage.
+  // `words`: random. `command`: number of the command of its core (ProbeSource::sequence) that it is
+  // of; 0: of none.
   virtual std::string upset(const FaultEntry& entry, const FaultWords& words, uint64_t command) = 0;
 };
 
@@ -45,6 +46,8 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
   void listen(ProbeSet& probes);
   // The board meets damage that a fault has left; `place` as fault_place().
   void met(FaultKind kind, uint32_t unit, const std::string& text);
+  // A line of the log that counts neither as a fault nor as damage: "back", "nothing".
+  void note(std::string_view word, FaultKind kind, uint32_t unit, std::string_view text);
   // Does something in so many cycles.
   void later(uint64_t cycles, std::function<void()> work);
   std::vector<spec::FaultTally> tallies() const;

@@ -71,6 +71,7 @@ nlohmann::ordered_json train_report(const Trainer& trainer, const std::string& t
     json["counters"][std::string(counter.name)] = counter.cores;
   }
   json["late_calls"] = window.last().late_calls;
+  json["recoveries"] = trainer.board().peek().recoveries;
   json["board"] = trainer.board().name();
   json["cores"] = trainer.program().devices().size();
   json["transport"] = transport;
