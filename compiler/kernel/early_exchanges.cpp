@@ -70,14 +70,18 @@ class ExchangeOrder {
  private:
   static bool is_gather(const Kernel& e) { return e.ops[0]->kind == Kind::kAllGather; }
 
+  // Large results would take their memory for longer. Of short exchanges the latencies count: the
+  // order of others is as good.
+  bool stays(const Kernel& e) const {
+    return bytes_of_all(e.writes) > (board_.hbm.gib_per_core << 30) / kLargeShare ||
+           transfer_cycles(e) < kFixedCycles;
+  }
+
   bool hide(const Kernels& e) {
-    if (bytes_of_all(e->writes) > (board_.hbm.gib_per_core << 30) / kLargeShare) {
+    if (stays(*e)) {
       return false;
     }
     const double taken = transfer_cycles(*e);
-    if (taken < kFixedCycles) {  // latencies: the order of others is as good
-      return false;
-    }
     const Kernels reader = first_reader(e);
     double left = kFixedCycles + taken;
     bool beside = false;
@@ -99,12 +103,11 @@ class ExchangeOrder {
   // Additions that others kept from going down, which have gone down themselves since: the last one
   // goes first.
   bool lower_again(const Kernels& e) {
-    const double taken = transfer_cycles(*e);
     const Kernels reader = first_reader(e);
-    if (taken < kFixedCycles || reader == program_.kernels.end()) {
+    if (stays(*e) || reader == program_.kernels.end()) {
       return false;
     }
-    double left = kFixedCycles + taken;
+    double left = kFixedCycles + transfer_cycles(*e);
     for (auto k = std::next(e); k != reader; ++k) {
       left += k->kind == KernelClass::kExchange ? transfer_cycles(*k) : -cycles(*k);
     }

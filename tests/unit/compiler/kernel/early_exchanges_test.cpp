@@ -129,20 +129,32 @@ TEST(EarlyExchanges, GoNoFurtherThanTheyTake) {
   EXPECT_EQ(order_of(b.done({y, dot(b, there, x)})), "DEDD");
 }
 
-// As the gradient of a weight: the additions of a reduce-scatter run behind products that do not
-// need them.
-TEST(EarlyExchanges, TheirAdditionsGoBehindProducts) {
-  GraphBuilder b(kCores);
-  Value* x = b.arg(f32({1024, 1024}));
+// As the gradient of a weight of `n` times `n`: the additions of a reduce-scatter, and products
+// that do not need them.
+Module& scattered_gradient(GraphBuilder& b, int64_t n) {
+  Value* x = b.arg(f32({n, n}));
   CollectiveAttrs split = all_cores(0);
   split.split_count = kCores;
   Value* y = dot(b, x, x);
   Value* pieces = b.op(Kind::kAllToAll, {y}, y->type, split);
   Value* sum = b.op(Kind::kAdd, {pieces, pieces}, y->type);
   Value* z = dot(b, dot(b, y, x), y);
-  Module& m = b.done({sum, z});
+  return b.done({sum, z});
+}
+
+TEST(EarlyExchanges, TheirAdditionsGoBehindProducts) {
+  GraphBuilder b(kCores);
+  Module& m = scattered_gradient(b, 1024);
   EXPECT_EQ(order_of(m, false), "DELDD");
   EXPECT_EQ(order_of(m), "DEDDL");
+}
+
+// More than a sixteenth of HBM: behind the products the result would take its memory for longer.
+TEST(EarlyExchanges, AdditionsOfLargeResultsStay) {
+  GraphBuilder b(kCores);
+  Module& m = scattered_gradient(b, 17408);
+  EXPECT_EQ(order_of(m, false), "DELDD");
+  EXPECT_EQ(order_of(m), "DELDD");
 }
 
 }  // namespace
