@@ -1,4 +1,5 @@
-// One recovery at a time, with the board lock kept: nobody submits in between.
+// Cores are resumed, and what was flushed sent again, with the board lock kept: nobody submits in
+// between. What is submitted to a core that is still held is flushed, as all that is queued there.
 #include "src/recovery/recovery.hpp"
 
 #include <fmt/format.h>
@@ -20,24 +21,15 @@ constexpr int kMaxResumePolls = 20000;
 
 }  // namespace
 
-// Lets time pass until every held core has reported all that was queued on it, and all cores of a
-// launch that failed on one of them: what was flushed behind a launch may not be sent again before
-// it, since it would read what was there before.
-void Recovery::collect_held() {
-  const auto open_on_held = [&]() TPU_REQUIRES(board_lock) {
-    return std::any_of(devices_.begin(), devices_.end(),
-                       [](const Device& device) TPU_REQUIRES(board_lock) {
-                         return device.held && device.ring.open() > 0;
-                       });
-  };
-  while (!health_.broken() && (open_on_held() || devices_.partly_failed())) {
-    const bool moving = hooks_.run();
-    if (completions_.drain()) {
-      stalls_ = 0;
-    } else if (!moving) {
-      stalled();
-    }
-  }
+// Every held core has reported all that was queued on it, and so have all cores of a launch that
+// failed on one of them: what was flushed behind a launch may not be sent again before it, since it
+// would read what was there before.
+bool Recovery::all_reported() const {
+  return !devices_.partly_failed() &&
+         std::none_of(devices_.begin(), devices_.end(),
+                      [](const Device& device) TPU_REQUIRES(board_lock) {
+                        return device.held && device.ring.open() > 0;
+                      });
 }
 
 bool Recovery::await_epoch(const Device& device) {
@@ -134,15 +126,11 @@ void Recovery::resend_launch(Operation& launch) {
 }
 
 void Recovery::recover() {
-  const bool held = devices_.any_held();
-  if (health_.broken() || (!held && !operations_.needs_recovery())) {
+  if (health_.broken() || !(devices_.any_held() || operations_.needs_recovery()) ||
+      !all_reported()) {
     return;
   }
   const Turn::Kept whole(turn_);
-  collect_held();
-  if (health_.broken()) {
-    return;
-  }
   ++recoveries_;
   std::vector<std::shared_ptr<Operation>> again;
   auto failed = operations_.take_failed_launches();

@@ -50,7 +50,9 @@ class Recovery {
         hooks_(hooks),
         judge_(transport, devices, operations, harts, records, health, hooks.tell_hang) {}
 
-  /// Where something failed: sends again what did not run, and lets the cores go on.
+  /// Where something failed: sends again what did not run, and lets the cores go on. Does nothing
+  /// until all of it is reported: a launch in front of it may still run, make host calls and take
+  /// batches, which needs turns of the pump.
   void recover() TPU_REQUIRES(board_lock);
   /// Nothing is in flight on the board and something waits: repeats the doorbells (absolute counts,
   /// so this is harmless), the next time looks for completions that got lost and takes the launches
@@ -72,7 +74,7 @@ class Recovery {
   void repeat_doorbells() TPU_REQUIRES(board_lock);
   void end_stall() TPU_REQUIRES(board_lock);
   void give_up() TPU_REQUIRES(board_lock);
-  void collect_held() TPU_REQUIRES(board_lock);
+  bool all_reported() const TPU_REQUIRES(board_lock);
   bool reboot_dead() TPU_REQUIRES(board_lock);
   bool reboot(const std::vector<int>& dead) TPU_REQUIRES(board_lock);
   std::vector<int> find_hung() TPU_REQUIRES(board_lock);

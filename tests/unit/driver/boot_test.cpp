@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "file/crc32c.hpp"
 #include "image/firmware_image.hpp"
 #include "src/boot/booter.hpp"
 #include "src/completions/completions.hpp"
@@ -39,15 +38,6 @@ class CompletionsTest : public testing::Test, protected test::FakeBoard {
     made.cycle = 12;
     return made;
   }
-  // Writes a record as the firmware does.
-  void write(int device, tpu_completion_t what) {
-    what.flags |= TPU_CPL_FLAG_PHASE;  // of the first lap
-    const auto bytes = std::as_bytes(std::span<const tpu_completion_t, 1>(&what, 1));
-    what.crc = spec::crc32c(bytes.first(sizeof(what) - sizeof(what.crc)));
-    const CommandRing& ring = cores.devices[device].ring;
-    std::memcpy(ring.completions().bytes.data() + written_[device]++ * sizeof(what), &what,
-                sizeof(what));
-  }
   std::shared_ptr<Operation> fill(int device) {
     auto op = operations.begin("fill");
     auto command = std::make_shared<Command>();
@@ -71,7 +61,6 @@ class CompletionsTest : public testing::Test, protected test::FakeBoard {
     return op;
   }
 
-  std::map<int, size_t> written_;
   ErrorPtr broken_;
   HostCallServer calls_{cores.devices, cores.registers, memory, health, outbox, turn, news};
   Completions completions_{
@@ -85,8 +74,8 @@ TEST_F(CompletionsTest, ARecordEndsItsCommandAndAFaultHoldsTheCore) {
   const auto good = fill(0);
   const auto bad = fill(1);
   EXPECT_FALSE(completions_.drain());
-  write(0, record(TPU_STATUS_OK));
-  write(1, record(TPU_STATUS_HBM_RANGE));
+  cores.write(0, record(TPU_STATUS_OK));
+  cores.write(1, record(TPU_STATUS_HBM_RANGE));
   EXPECT_TRUE(completions_.drain());
   EXPECT_EQ(good->event->error, nullptr);
   EXPECT_EQ(good->end_cycle, 12u);
@@ -109,9 +98,8 @@ TEST_F(CompletionsTest, ARecordThatCannotBeTrueBreaksTheBoardAndEndsNothing) {
     health = Health();
     operations.fail_all(nullptr);
     cores.devices[0].ring.clear();
-    written_.clear();
     const auto op = fill(0);
-    write(0, what);
+    cores.write(0, what);
     EXPECT_FALSE(completions_.drain());
     ASSERT_NE(broken_, nullptr);
     EXPECT_NE(broken_->message().find(text), std::string::npos) << broken_->message();
@@ -121,12 +109,12 @@ TEST_F(CompletionsTest, ARecordThatCannotBeTrueBreaksTheBoardAndEndsNothing) {
 
 TEST_F(CompletionsTest, OnlyEndsOfPartsAreNotedWhileTheBoardRuns) {
   const auto op = gang();
-  write(1, record(TPU_STATUS_OK));
+  cores.write(1, record(TPU_STATUS_OK));
   EXPECT_TRUE(completions_.note_parts());
   EXPECT_TRUE(completions_.take_noted());
   EXPECT_FALSE(completions_.take_noted()) << "once";
   EXPECT_FALSE(op->finished);
-  write(0, record(TPU_STATUS_OK));
+  cores.write(0, record(TPU_STATUS_OK));
   EXPECT_FALSE(completions_.note_parts()) << "the last part ends the launch: run() must come back";
   EXPECT_FALSE(op->finished);
   EXPECT_TRUE(completions_.drain());

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -54,6 +55,16 @@ struct FakeCores {
   /// The oldest command of a device that is in flight; null without one.
   const Command* oldest(int device) {
     return devices[device].ring.first([](const Command&) { return true; });
+  }
+  /// Writes the record that is taken of a device next, in the first lap of its ring, as the
+  /// firmware does.
+  void write(int device, tpu_completion_t record) {
+    record.flags |= TPU_CPL_FLAG_PHASE;
+    const auto bytes = std::as_bytes(std::span<const tpu_completion_t, 1>(&record, 1));
+    record.crc = spec::crc32c(bytes.first(sizeof(record) - sizeof(record.crc)));
+    const CommandRing& ring = devices[device].ring;
+    std::memcpy(ring.completions().bytes.data() + ring.taken() * sizeof(record), &record,
+                sizeof(record));
   }
   /// Takes that command off the ring, as completed.
   std::shared_ptr<Command> take_oldest(int device) {

@@ -52,21 +52,44 @@ class PumpTest : public testing::Test, protected test::FakeDriver {
     wire_ = made.get();
     cores.registers.connect(wire_);
     transport = std::move(made);
+    run = [this] { return run_.run(); };
     turn.enter(EntryKind::kCall, std::nullopt);
   }
   ~PumpTest() override { turn.leave(); }
 
   std::shared_ptr<Operation> launch(const std::string& what = "launch of add", int device = 0) {
+    return launch_of(std::make_shared<exe::ExecutableT>(), {device}, what);
+  }
+  std::shared_ptr<Operation> launch_of(const std::shared_ptr<exe::ExecutableT>& exe,
+                                       const std::vector<int>& on, const std::string& what) {
     auto op = operations.begin(what);
-    op->program = std::make_shared<LoadedProgram>(std::make_shared<exe::ExecutableT>(),
-                                                  std::vector<int>{device});
-    auto command = std::make_shared<Command>();
-    command->device = device;
-    command->opcode = TPU_OP_LAUNCH;
-    op->commands.push_back(command);
+    op->program = std::make_shared<LoadedProgram>(exe, on);
+    for (const int device : on) {
+      auto command = std::make_shared<Command>();
+      command->device = device;
+      command->opcode = TPU_OP_LAUNCH;
+      op->commands.push_back(command);
+      op->calls.resize(exe->host_calls.empty() ? 0 : on.size());
+    }
     launcher.give_id(*op);
     operations.submit_gang(op);
     return op;
+  }
+  // A launch on core 1 whose program sends nothing to the host, and waits for it.
+  std::shared_ptr<Operation> launch_that_calls() {
+    const auto exe = std::make_shared<exe::ExecutableT>();
+    exe->ops.push_back(std::make_unique<exe::OpInfoT>());
+    exe->host_calls.push_back(std::make_unique<exe::HostCallT>());
+    exe->host_calls[0]->to_host = true;
+    exe->host_calls[0]->dims = {0};
+    return launch_of(exe, {1}, "launch that calls");
+  }
+  // The oldest command of a core ends so.
+  void end(int core, uint16_t status = TPU_STATUS_OK) {
+    tpu_completion_t record{};
+    record.seq = cores.oldest(core)->seq;
+    record.status = status;
+    cores.write(core, record);
   }
 
   RunWire* wire_ = nullptr;
@@ -185,6 +208,62 @@ TEST_F(PumpTest, ATurnWithoutProgressOnAQuiescentBoardIsAStall) {
   const int runs = wire_->runs;
   EXPECT_FALSE(pump_.pump(std::nullopt, {}));
   EXPECT_EQ(wire_->runs, runs);
+}
+
+// An upload to core 0 arrives poisoned and flushes a gang there; the next core of the gang has a
+// launch to end before, which stands at a host call meanwhile.
+TEST_F(PumpTest, HostCallsAreAnsweredWhileARecoveryWaitsForALaunch) {
+  auto upload = operations.begin("upload");
+  auto copy = std::make_shared<Command>();
+  copy->opcode = TPU_OP_COPY;
+  operations.add(upload, copy);
+  operations.seal(upload);
+  const auto before = launch_that_calls();
+  int answers = 0;
+  before->on_host_call = [&](const HostCallInfo&, size_t, std::span<std::byte>) { ++answers; };
+  const auto gang = launch_of(std::make_shared<exe::ExecutableT>(), {0, 1}, "launch of add");
+  end(0, TPU_STATUS_POISON);
+  const RunOutcome quiescent = {.quiescent = true, .expired = false, .msi = {}, .console = {}};
+  int stops = 0;  // of the board, at its interrupts
+  wire_->play = [&] {
+    tpu_completion_t call{};
+    switch (stops) {
+      case 0:
+        end(0, TPU_STATUS_FLUSHED);
+        break;
+      case 1:
+        call.seq = cores.oldest(1)->seq;
+        call.flags = TPU_CPL_FLAG_MORE | TPU_CPL_FLAG_CALL;
+        cores.write(1, call);
+        break;
+      case 2:
+        if (wire_->written(1, core_page::kCallRequest).empty()) {
+          return quiescent;
+        }
+        end(1);
+        break;
+      case 3:
+        EXPECT_EQ(recovery.recoveries(), 0u) << "core 1 has not reported the gang";
+        end(1, TPU_STATUS_FLUSHED);
+        break;
+      default:
+        return quiescent;
+    }
+    ++stops;
+    return RunOutcome{};
+  };
+  for (int turns = 0; turns < 9 && recovery.recoveries() == 0; ++turns) {
+    pump_.pump(std::nullopt, {});
+  }
+  EXPECT_EQ(answers, 1);
+  EXPECT_EQ(recovery.repeated_doorbells(), 0u);
+  EXPECT_TRUE(hangs.empty());
+  ASSERT_EQ(broken, nullptr) << broken->message();
+  EXPECT_TRUE(before->finished);
+  EXPECT_FALSE(before->event->failed());
+  ASSERT_EQ(cores.devices[0].ring.open(), 2u) << "the upload and the gang are sent again";
+  EXPECT_EQ(cores.oldest(0)->op, upload);
+  EXPECT_EQ(cores.oldest(1)->op, gang);
 }
 
 TEST_F(PumpTest, TheBoardGoesOnWhileTheHostIsBusy) {

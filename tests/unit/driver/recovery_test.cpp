@@ -86,17 +86,14 @@ TEST_F(RecoveryTest, WhatWasFlushedBehindALaunchWaitsForAllOfItsCores) {
   report(0);
   fail(0, TPU_STATUS_FLUSHED);
   report(0, TPU_STATUS_FLUSHED);
-  int runs = 0;
-  run = [&] {  // core 1 has another launch to end before
-    if (++runs == 2) {
-      report(1);
-    } else if (runs == 3) {
-      fail(1, TPU_STATUS_FLUSHED);
-    }
-    return true;
-  };
+  recovery.recover();  // core 1 has another launch to end before
+  report(1);
   recovery.recover();
-  EXPECT_EQ(runs, 3);
+  EXPECT_EQ(recovery.recoveries(), 0u);
+  EXPECT_TRUE(cores.devices[0].held);
+  fail(1, TPU_STATUS_FLUSHED);
+  recovery.recover();
+  EXPECT_EQ(recovery.recoveries(), 1u);
   EXPECT_FALSE(before->event->failed());
   ASSERT_EQ(cores.devices[0].ring.open(), 2u);
   EXPECT_EQ(cores.oldest(0)->op, launch);
