@@ -318,8 +318,8 @@ TEST_F(SimLinkFaults, ALinkThatIsDownForGoodNeverComesBack) {
     expect_copies(exchange_, argument_);
   }
   const std::string log = close();
-  EXPECT_EQ(log.find("+x: the link is back"), std::string::npos) << log;
-  EXPECT_NE(log.find("fault link_down link chip0 +x: nothing: the link is down for good"),
+  EXPECT_EQ(log.find("+x: the link works again"), std::string::npos) << log;
+  EXPECT_NE(log.find("nothing link_down link chip0 +x: the link is down for good"),
             std::string::npos)
       << log;
 }
@@ -331,16 +331,21 @@ TEST_F(SimLinkFaults, ALinkIsBackWhenTheLastFaultIsOver) {
     expect_copies(exchange_, argument_);
   }
   const std::string log = close();
-  const size_t back = log.find("+x: the link is back");
+  const size_t back = log.find("+x: the link works again");
   EXPECT_NE(back, std::string::npos) << log;
-  EXPECT_EQ(log.find("+x: the link is back", back + 1), std::string::npos) << log;
+  EXPECT_EQ(log.find("+x: the link works again", back + 1), std::string::npos) << log;
 }
 
+// Between two chips that no launch has used.
 TEST_F(SimLinkFaults, CopiesBetweenCoresGoRound) {
-  open_link("link_down", "");
+  open_links(fault("link_down", "link chip2 +x", "at = \"cycle 1\""));
   expect_copies(exchange_, argument_);
-  expect_copies(exchange_, argument_);
-  EXPECT_EQ(board_.copy(argument_.parts()[0], 2).to_host().bytes, sent_.bytes);
+  const Buffer there = board_.copy(argument_.parts()[0], 4);
+  EXPECT_EQ(board_.copy(there, 6).to_host().bytes, sent_.bytes);
+  const std::string log = close();
+  EXPECT_NE(log.find("damage link_down link chip2 +x: transfers from chip 2 to chip 3 go round it"),
+            std::string::npos)
+      << log;
 }
 
 TEST_F(SimLinkFaults, CopiesBetweenCoresThatHaveNoWayFail) {
