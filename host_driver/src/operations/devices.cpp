@@ -36,7 +36,7 @@ bool Devices::any_held() const {
   return std::any_of(all_.begin(), all_.end(), [](const Device& device) { return device.held; });
 }
 
-bool Devices::partly_failed() const {
+std::optional<uint64_t> Devices::partly_failed() const {
   const auto failed = [](uint16_t status) {
     return status != kStatusOpen && status != TPU_STATUS_OK;
   };
@@ -44,9 +44,13 @@ bool Devices::partly_failed() const {
     return command.op && command.op->launch() &&
            std::any_of(command.op->status.begin(), command.op->status.end(), failed);
   };
-  return std::any_of(all_.begin(), all_.end(), [&](const Device& device) TPU_REQUIRES(board_lock) {
-    return device.ring.first(counts) != nullptr;
-  });
+  std::optional<uint64_t> earliest;
+  for (const Device& device : all_) {
+    if (const Command* command = device.ring.first(counts); command != nullptr) {
+      earliest = std::min(command->op->number, earliest.value_or(UINT64_MAX));
+    }
+  }
+  return earliest;
 }
 
 }  // namespace tpu::driver

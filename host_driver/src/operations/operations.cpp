@@ -277,8 +277,13 @@ std::vector<std::shared_ptr<Operation>> Operations::take_failed_launches() {
   return std::exchange(failed_launches_, {});
 }
 
-std::vector<std::shared_ptr<Command>> Operations::take_retries() {
-  return std::exchange(retries_, {});
+std::vector<std::shared_ptr<Command>> Operations::take_retries(uint64_t before) {
+  const auto rest = std::stable_partition(
+      retries_.begin(), retries_.end(),
+      [&](const auto& command) { return !command->op || command->op->number < before; });
+  std::vector<std::shared_ptr<Command>> taken(retries_.begin(), rest);
+  retries_.erase(retries_.begin(), rest);
+  return taken;
 }
 
 bool Operations::being_sent(uint64_t last) const {

@@ -75,7 +75,9 @@ class Operations {
   /// Launches of which all cores have reported, and not all that it went well.
   std::vector<std::shared_ptr<Operation>> take_failed_launches() TPU_REQUIRES(board_lock);
   /// Commands that have not run and may be sent again.
-  std::vector<std::shared_ptr<Command>> take_retries() TPU_REQUIRES(board_lock);
+  /// Those of operations in front of number `before`.
+  std::vector<std::shared_ptr<Command>> take_retries(uint64_t before = UINT64_MAX)
+      TPU_REQUIRES(board_lock);
   /// There are some of either.
   bool needs_recovery() const TPU_REQUIRES(board_lock) {
     return !failed_launches_.empty() || !retries_.empty();

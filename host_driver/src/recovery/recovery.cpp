@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "src/residency/program.hpp"
@@ -64,7 +65,8 @@ void Recovery::resume_held() {
 }
 
 // In the order of submission.
-void Recovery::resend(const std::vector<std::shared_ptr<Operation>>& launches) {
+void Recovery::resend(const std::vector<std::shared_ptr<Operation>>& launches,
+                      const std::vector<std::shared_ptr<Command>>& retries) {
   std::vector<std::pair<std::shared_ptr<Operation>, std::shared_ptr<Command>>> work;
   for (const auto& op : launches) {
     if (op->feed) {
@@ -72,7 +74,7 @@ void Recovery::resend(const std::vector<std::shared_ptr<Operation>>& launches) {
     }
     work.emplace_back(op, nullptr);
   }
-  for (const auto& command : operations_.take_retries()) {
+  for (const auto& command : retries) {
     if (const auto op = command->op; op && !op->finished) {
       work.emplace_back(op, command);
     }
@@ -125,10 +127,26 @@ void Recovery::resend_launch(Operation& launch) {
   feeds_.send();  // as in Launcher::submit: later launches could fill the firmware's window
 }
 
-void Recovery::recover() {
-  if (health_.broken() || !(devices_.any_held() || operations_.needs_recovery()) ||
-      !all_reported()) {
+// A hart was started again, and the other cores of a launch that it lost wait for it. What was in
+// front of the launch need not wait: where it ends the hart again, it is given up before it takes
+// another launch with it.
+void Recovery::resend_in_front() {
+  const std::optional<uint64_t> launch = devices_.partly_failed();
+  if (!launch || devices_.any_held()) {
     return;
+  }
+  if (const auto retries = operations_.take_retries(*launch); !retries.empty()) {
+    const Turn::Kept whole(turn_);
+    resend({}, retries);
+  }
+}
+
+void Recovery::recover() {
+  if (health_.broken() || !(devices_.any_held() || operations_.needs_recovery())) {
+    return;
+  }
+  if (!all_reported()) {
+    return resend_in_front();
   }
   const Turn::Kept whole(turn_);
   ++recoveries_;
@@ -139,7 +157,7 @@ void Recovery::recover() {
   std::copy_if(failed.begin(), failed.end(), std::back_inserter(again),
                [&](const auto& op) TPU_REQUIRES(board_lock) { return judge_.judge(op); });
   resume_held();
-  resend(again);
+  resend(again, operations_.take_retries());
   stall_text_.clear();
 }
 

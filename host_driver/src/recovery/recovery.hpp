@@ -81,7 +81,9 @@ class Recovery {
   void lose_commands(Device& device) TPU_REQUIRES(board_lock);
   void resume_held() TPU_REQUIRES(board_lock);
   bool await_epoch(const Device& device) TPU_REQUIRES(board_lock);
-  void resend(const std::vector<std::shared_ptr<Operation>>& launches) TPU_REQUIRES(board_lock);
+  void resend_in_front() TPU_REQUIRES(board_lock);
+  void resend(const std::vector<std::shared_ptr<Operation>>& launches,
+              const std::vector<std::shared_ptr<Command>>& retries) TPU_REQUIRES(board_lock);
   void resend_command(Operation& op, const std::shared_ptr<Command>& command)
       TPU_REQUIRES(board_lock);
   void resend_launch(Operation& launch) TPU_REQUIRES(board_lock);
