@@ -27,8 +27,8 @@ class FaultTargets {
  public:
   virtual ~FaultTargets() = default;
   // Lets it happen now; what it does, for people: "nothing: WHY" where it found nothing to damage.
-  // `words`: random. `command`: number of the command of its core (ProbeSource::sequence) that it is
-  // of; 0: of none.
+  // `words`: random. `command`: number of the command of its core (ProbeSource::sequence) that it
+  // is of; 0: of none.
   virtual std::string upset(const FaultEntry& entry, const FaultWords& words, uint64_t command) = 0;
 };
 

@@ -57,8 +57,8 @@ class Devices {
   bool waits_its_turn(const Operation& launch) const TPU_REQUIRES(board_lock);
   /// A core waits for RESUME.
   bool any_held() const TPU_REQUIRES(board_lock);
-  /// Number of the earliest launch that has failed on one core, or was flushed there, and is open on
-  /// another one.
+  /// Number of the earliest launch that has failed on one core, or was flushed there, and is open
+  /// on another one.
   std::optional<uint64_t> partly_failed() const TPU_REQUIRES(board_lock);
 
  private:
