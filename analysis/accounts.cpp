@@ -199,7 +199,7 @@ void count_exchanges(const spec::RecordedCore& core, const Moments& moments, Ste
       op.link_beside += computing == 0 && beside ? cycles : 0;
     }
     since = moment.cycle;
-    const uint32_t change = moment.what() == Moment::What::kStart ? 1 : -1;
+    const uint32_t change = moment.what() == Moment::What::kStart ? 1U : UINT32_MAX;
     if (computes(command)) {
       computing += change;
     } else if (!command.transfers()) {
@@ -235,7 +235,7 @@ HostAccount count_host(const spec::RecordedCore& core, const Moments& moments) {
     for (; moment != moments.end() && moment->cycle < transfer.end; ++moment) {
       if (moment->what() != Moment::What::kFlowEnd) {
         count_until(moment->cycle);
-        const uint32_t change = moment->what() == Moment::What::kStart ? 1 : -1;
+        const uint32_t change = moment->what() == Moment::What::kStart ? 1U : UINT32_MAX;
         (computes(core.commands[moment->command()]) ? computing : copying) += change;
       }
     }

@@ -24,6 +24,7 @@
 #include "cli/sweep/sweep_table.hpp"
 #include "file/files.hpp"
 #include "format/json_output.hpp"
+#include "terminal/counted.hpp"
 #include "terminal/printable_text.hpp"
 #include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"

@@ -76,7 +76,7 @@ class Links {
   std::optional<Way> way_around(uint32_t from, uint32_t to,
                                 const std::function<bool(const Hop&)>& down) const;
   /// The same as of the ways above: what a transfer passes on `way`, and its cycles.
-  void add_way(const Way& way, uint32_t from, uint32_t to, Transfer& transfer) const;
+  void add_way(const Way& between, uint32_t from, uint32_t to, Transfer& transfer) const;
   uint64_t data_latency(const Way& way) const { return data_cycles(way.count); }
   uint64_t control_latency(const Way& way) const { return control_cycles(way.count); }
   /// Everything that a transfer from one core to another passes. With the way cut, what it passes

@@ -210,7 +210,7 @@ class LateArray final : public WrappedArray {
 
 // Of a command of 9 tiles (3 K, 3 N), and of tiles alone.
 TEST(MxuLockstep, ALateArrayIsFoundThoughItsBitsAgree) {
-  for (const uint64_t one_in : {1, 4}) {
+  for (const uint64_t one_in : {1U, 4U}) {
     std::vector<MxuMismatch> found;
     MxuLockstepOptions options;
     options.one_in = one_in;

@@ -25,7 +25,7 @@ bool can_run(const fs::path& path) {
 // With this code: a library, or the program itself.
 fs::path file_of_this_code() {
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  fs::path program = fs::read_symlink("/proc/self/exe", error);
   Dl_info here{};
   if (::dladdr(reinterpret_cast<const void*>(&worker_program), &here) == 0) {
     return program;

@@ -223,7 +223,7 @@ TEST_F(PumpTest, HostCallsAreAnsweredWhileARecoveryWaitsForALaunch) {
   before->on_host_call = [&](const HostCallInfo&, size_t, std::span<std::byte>) { ++answers; };
   const auto gang = launch_of(std::make_shared<exe::ExecutableT>(), {0, 1}, "launch of add");
   end(0, TPU_STATUS_POISON);
-  const RunOutcome quiescent = {.quiescent = true, .expired = false, .msi = {}, .console = {}};
+  RunOutcome quiescent = {.quiescent = true, .expired = false, .msi = {}, .console = {}};
   int stops = 0;  // of the board, at its interrupts
   wire_->play = [&] {
     tpu_completion_t call{};
