@@ -179,6 +179,19 @@ class SimLinkFaults : public SimFaults {
     return fault("link_down", "link chip0 +x", "at = \"launch 2\"") +
            fault("link_down", "link chip0 +y", "at = \"launch 2\"");
   }
+  // A link that comes back delays `commands`, and no byte is wrong.
+  void expect_waits(const char* commands) {
+    open_links(fault("link_down", "link chip0 +x", "at = \"launch 2\"\nfor = \"20 us\""), commands);
+    for (int launch = 0; launch < 3; ++launch) {
+      expect_copies(exchange_, argument_);
+    }
+    EXPECT_NE(close().find("damage link_down link chip0 +x: a transfer waits"), std::string::npos);
+  }
+  void expect_no_way(const char* commands) {
+    open_links(no_way(), commands);
+    expect_copies(exchange_, argument_);
+    expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "LINK_DOWN");
+  }
 
   Executable exchange_;
   Array argument_;
@@ -251,19 +264,9 @@ go:
   halt
 )";
 
-TEST_F(SimLinkFaults, SignalsWaitForALinkToo) {
-  open_links(fault("link_down", "link chip0 +x", "at = \"launch 2\"\nfor = \"20 us\""), kGreeting);
-  for (int launch = 0; launch < 3; ++launch) {
-    expect_copies(exchange_, argument_);
-  }
-  EXPECT_NE(close().find("damage link_down link chip0 +x: a transfer waits"), std::string::npos);
-}
+TEST_F(SimLinkFaults, SignalsWaitForALinkToo) { expect_waits(kGreeting); }
 
-TEST_F(SimLinkFaults, SignalsThatHaveNoWayFail) {
-  open_links(no_way(), kGreeting);
-  expect_copies(exchange_, argument_);
-  expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "LINK_DOWN");
-}
+TEST_F(SimLinkFaults, SignalsThatHaveNoWayFail) { expect_no_way(kGreeting); }
 
 // Each replica keeps its data, and tells the other one so.
 constexpr const char* kTelling = R"(
@@ -281,19 +284,9 @@ go:
   halt
 )";
 
-TEST_F(SimLinkFaults, SignalsOfATransferToAnotherCoreWaitForALink) {
-  open_links(fault("link_down", "link chip0 +x", "at = \"launch 2\"\nfor = \"20 us\""), kTelling);
-  for (int launch = 0; launch < 3; ++launch) {
-    expect_copies(exchange_, argument_);
-  }
-  EXPECT_NE(close().find("damage link_down link chip0 +x: a transfer waits"), std::string::npos);
-}
+TEST_F(SimLinkFaults, SignalsOfATransferToAnotherCoreWaitForALink) { expect_waits(kTelling); }
 
-TEST_F(SimLinkFaults, SignalsOfATransferToAnotherCoreThatHaveNoWayFail) {
-  open_links(no_way(), kTelling);
-  expect_copies(exchange_, argument_);
-  expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "LINK_DOWN");
-}
+TEST_F(SimLinkFaults, SignalsOfATransferToAnotherCoreThatHaveNoWayFail) { expect_no_way(kTelling); }
 
 // Words of VMEM that another core would have written, had there been a way.
 TEST_F(SimLinkFaults, ATransferThatHasNoWayHealsNothing) {
