@@ -119,7 +119,7 @@ TEST_F(SimCoreFaults, AMatrixUnitIsWrongInTheOperationThatIsNamed) {
   EXPECT_EQ(run(products, argument).bytes, clean.bytes);
 }
 
-// What a unit does beside products is none of its results.
+// Commands other than matmul do not count.
 TEST_F(SimCoreFaults, OnlyProductsOfAnOperationCount) {
   open(fault("mxu", "core 3", "at = \"op dot #2\"\nunit = \"mxu0\""));
   std::string text = kProducts;

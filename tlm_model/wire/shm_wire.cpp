@@ -99,8 +99,8 @@ class ShmWire final : public Wire {
     return count;
   }
 
-  // Who writes looks at `awaited` afterwards; who waits looks at the rings after setting it. So one
-  // of both sees the other.
+  // The writer reads `awaited` after its write; the waiter sets it before it reads the rings. So
+  // one of them sees the other.
   void wait(std::chrono::milliseconds limit, RankSet from) override {
     for (int look = 0; look < kTries; ++look) {
       if (has_come(from)) {
