@@ -58,7 +58,7 @@ class ExchangeOrder {
     for (auto e = exchanges.begin(); e != gathers.begin(); ++e) {
       moved = hide(*e) || moved;
     }
-    for (auto e = gathers.begin(); e != exchanges.begin();) {
+    for (auto e = gathers.begin(); !gathers.empty() && e != exchanges.begin();) {
       moved = lower_again(*--e) || moved;
     }
     for (const Kernels& e : gathers) {  // beside what the additions of the others have left
@@ -101,7 +101,7 @@ class ExchangeOrder {
   }
 
   // Additions that others kept from going down, which have gone down themselves since: the last one
-  // goes first.
+  // goes first. It makes room for gathers; without them the order is as good before.
   bool lower_again(const Kernels& e) {
     const Kernels reader = first_reader(e);
     if (stays(*e) || reader == program_.kernels.end()) {
