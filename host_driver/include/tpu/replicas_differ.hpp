@@ -12,6 +12,7 @@ namespace tpu::driver {
 /// core of the copy that was compared with the first one; which of the two is wrong is unknown.
 class ReplicasDiffer : public Error {
  public:
+  /// Of a text and the place of the copy that was compared.
   ReplicasDiffer(const std::string& message, ErrorPlace where)
       : Error(ErrorCode::kInternal, message, std::move(where)) {}
 };
