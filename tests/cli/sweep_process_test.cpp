@@ -256,8 +256,8 @@ TEST_F(SweepProcess, ACampaignClassesItsRowsTheSameForAnyThreads) {
   const auto bytes = [&](const char* name) { return read_file(path(name)); };
   const auto counted = bytes("o/campaign.csv");
   const std::string text(reinterpret_cast<const char*>(counted.data()), counted.size());
-  EXPECT_THAT(text, HasSubstr("\nhbm,core 1,0,2,2,1,3,0,0,0\n"));
-  EXPECT_THAT(text, HasSubstr("\nhart_trap,all,2,0,0,0,0,0,0,0\n"));
+  EXPECT_THAT(text, HasSubstr("\nhbm,core 1,0,2,2,1,3,0,0,0,0\n"));
+  EXPECT_THAT(text, HasSubstr("\nhart_trap,all,2,0,0,0,0,0,0,0,0\n"));
   const auto page = bytes("o/campaign.html");
   const Json before = table()["campaign"];
   const test::Result again = sweep("--again");
