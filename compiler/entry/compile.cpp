@@ -61,16 +61,19 @@ constexpr double kPartsOfAll = 16;
 
 constexpr int kMostFits = 6;  // compilations of a program that does not fit into HBM
 
-// The error of a program that does not fit, with what would make it smaller.
+// The error of a program that does not fit, with what would make it smaller. `fitted`: what
+// computing values again gives, if it was not asked for.
 HbmExhausted with_advice(const HbmExhausted& error, const Module& module,
-                         const spec::BoardParams& board, const CompileOptions& options) {
+                         const spec::BoardParams& board, const CompileOptions& options,
+                         const std::string& fitted) {
   if (error.peak().alive.empty()) {
     return error;
   }
   std::string text = error.message();
   if (!options.fit) {
     text +=
-        "\n  `tpuc --fit auto` (TPUBOARD_FIT=auto) computes values again in place of keeping them";
+        "\n  `tpuc --fit auto` (TPUBOARD_FIT=auto) computes values again in place of keeping them" +
+        fitted;
   } else if (options.least_memory) {
     text += "\n  without values that can be computed again from others where they are used";
   }
@@ -147,6 +150,25 @@ exe::ExecutableT generate_faster(const Module& module, const spec::BoardParams& 
 // whole exchanges, with exchanges where they are, then with constants and cheap values where they
 // are used, then with values computed again, those alive when most of HBM is in use.
 exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& board,
+                                    CompileOptions& options, const Watchers& watchers);
+
+// What the program needs if values are computed again, which changes the module.
+std::string need_when_fitted(Module& module, const spec::BoardParams& board, CompileOptions options,
+                             const Watchers& watchers) {
+  options.fit = true;
+  options.dump = nullptr;
+  try {
+    const exe::ExecutableT e = generate_in_memory(module, board, options, {watchers.progress});
+    return ": " + std::to_string(e.hbm_bytes + e.image.size()) + " bytes then, which fits";
+  } catch (const HbmExhausted& e) {
+    const int64_t limit = usable_hbm(board, options.hbm_bytes);
+    return ": at least " + std::to_string(limit + e.peak().excess) + " bytes then, still too much";
+  } catch (const Error&) {
+    return ", but the program is too long then";
+  }
+}
+
+exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& board,
                                     CompileOptions& options, const Watchers& watchers) {
   for (int tries = 1;;) {
     Watchers of_transfers = watchers;
@@ -170,7 +192,9 @@ exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& boa
       }
       const bool stuck = options.least_memory && again == 0;
       if (!options.fit || e.peak().alive.empty() || tries == kMostFits || stuck) {
-        throw with_advice(e, module, board, options);
+        const bool more = !options.fit && !e.peak().alive.empty();
+        throw with_advice(e, module, board, options,
+                          more ? need_when_fitted(module, board, options, watchers) : "");
       }
       options.least_memory = true;
       ++tries;

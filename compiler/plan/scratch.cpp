@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "ir/error.hpp"
 
@@ -157,19 +158,43 @@ int64_t Scratch::peak_bytes() const {
 namespace {
 
 struct ReportLine {
-  std::string name, place;  // place: the op's, or empty
+  std::string name, place;  // place: that of the op, or which argument it is; or empty
   int64_t bytes = 0;
+  std::string family;  // lines of different families are not put together
 };
 
 ReportLine line_of(const Value* v, int64_t bytes) {
   if (v == nullptr) {
-    return {"values that change places", "", bytes};
+    return {"values that change places", "", bytes, ""};
   }
   if (v->def == nullptr) {
-    return {to_string(v->type) + " of a loop's body", "", bytes};
+    return {to_string(v->type) + " of a loop's body", "", bytes, ""};
   }
-  return {to_string(v->type) + " of " + std::string(kind_name(v->def->kind)),
-          to_string(*v->def->loc), bytes};
+  return {to_string(v->type) + " of " + std::string(kind_name(v->def->kind)) + " at ",
+          to_string(*v->def->loc), bytes, ""};
+}
+
+// The name that the same array of other layers has, too.
+std::string without_numbers(const std::string& name) {
+  std::string out;
+  for (const char c : name) {
+    if (c < '0' || c > '9') {
+      out += c;
+    } else if (out.empty() || out.back() != '*') {
+      out += '*';
+    }
+  }
+  return out;
+}
+
+ReportLine line_of(const SlotInfo& slot) {
+  const std::string index = std::to_string(slot.index);
+  const std::string kind = std::string(exe::EnumNameSlotKind(slot.kind)) + " ";
+  const auto bytes = static_cast<int64_t>(slot.bytes);
+  if (slot.name.empty()) {
+    return {kind, index, bytes, index};
+  }
+  return {kind, index + " (" + slot.name + ")", bytes, without_numbers(slot.name)};
 }
 
 struct Group {
@@ -178,29 +203,29 @@ struct Group {
 };
 
 std::string places_of(const Group& group) {
-  return group.first.empty()
-             ? ""
-             : " at " + group.first + (group.first == group.last ? "" : " .. " + group.last);
+  return group.first + (group.first == group.last ? "" : " .. " + group.last);
 }
 
 // Those of one name and size together, such as the arrays of equal layers; largest groups first.
 std::string lines_of(const std::vector<ReportLine>& buffers) {
-  std::map<std::pair<std::string, int64_t>, Group> groups;
+  std::map<std::tuple<std::string, int64_t, std::string>, Group> groups;
   for (const ReportLine& buffer : buffers) {
-    Group& group = groups[{buffer.name, buffer.bytes}];
+    Group& group = groups[{buffer.name, buffer.bytes, buffer.family}];
     group.first = group.count == 0 ? buffer.place : group.first;
     group.last = buffer.place;
     ++group.count;
   }
-  const auto bytes_of = [](const auto& entry) { return entry.first.second * entry.second.count; };
-  std::vector<std::pair<std::pair<std::string, int64_t>, Group>> order(groups.begin(),
-                                                                       groups.end());
+  const auto bytes_of = [](const auto& entry) {
+    return std::get<int64_t>(entry.first) * entry.second.count;
+  };
+  std::vector<std::pair<std::tuple<std::string, int64_t, std::string>, Group>> order(groups.begin(),
+                                                                                     groups.end());
   std::stable_sort(order.begin(), order.end(),
                    [&](const auto& a, const auto& b) { return bytes_of(a) > bytes_of(b); });
   std::string out;
   int64_t rest = 0;
   for (size_t i = 0; i < order.size(); ++i) {
-    const auto& [name, bytes] = order[i].first;
+    const auto& [name, bytes, family] = order[i].first;
     const Group& group = order[i].second;
     if (i >= kMostLines) {
       rest += bytes_of(order[i]);
@@ -217,9 +242,7 @@ std::string slot_lines(const std::vector<SlotInfo>& slots) {
   int64_t bytes = 0;
   for (const SlotInfo& s : slots) {
     if (s.kind != exe::SlotKind::scratch) {
-      kept.push_back({std::string(exe::EnumNameSlotKind(s.kind)) + " " + std::to_string(s.index) +
-                          (s.name.empty() ? "" : " (" + s.name + ")"),
-                      "", static_cast<int64_t>(s.bytes)});
+      kept.push_back(line_of(s));
       bytes += kept.back().bytes;
     }
   }

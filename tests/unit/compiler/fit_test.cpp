@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "board/board_loader.hpp"
 #include "entry/compile.hpp"
 #include "ir/error_kinds.hpp"
@@ -62,7 +64,23 @@ TEST(Fit, IsSwitchedOffAndTheErrorSaysSo) {
   options.fit = false;
   const std::string text = refused(options);
   EXPECT_THAT(text, HasSubstr("it may use " + std::to_string(options.hbm_bytes) + " bytes"));
-  EXPECT_THAT(text, HasSubstr("`tpuc --fit auto` (TPUBOARD_FIT=auto) computes values again"));
+  options.fit = true;
+  EXPECT_THAT(text,
+              HasSubstr("`tpuc --fit auto` (TPUBOARD_FIT=auto) computes values again in "
+                        "place of keeping them: " +
+                        std::to_string(needed(compiled(options))) + " bytes then, which fits"));
+}
+
+TEST(Fit, SwitchedOffSaysWhatWouldStillBeTooMuch) {
+  CompileOptions options;
+  options.hbm_bytes = needed(compiled()) / 4;
+  options.fit = false;
+  const std::string text = refused(options);
+  options.fit = true;
+  const std::string fitted = refused(options);
+  std::smatch least;
+  ASSERT_TRUE(std::regex_search(fitted, least, std::regex("needs at least ([0-9]+) bytes")));
+  EXPECT_THAT(text, HasSubstr(": at least " + least[1].str() + " bytes then, still too much"));
 }
 
 // All that can be made again is, and it is still too large.

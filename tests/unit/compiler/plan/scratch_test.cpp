@@ -161,5 +161,26 @@ TEST(Memory, NamesWhatFillsItWhereAProgramDoesNotFit) {
   }
 }
 
+TEST(Memory, PutsTheArraysOfEqualLayersTogether) {
+  std::vector<SlotInfo> slots;
+  for (uint32_t i = 0; i < 12; ++i) {
+    const std::string layer = "p['layer_" + std::to_string(i) + "']['";
+    slots.push_back({exe::SlotKind::argument, 8192, 2 * i, layer + "kernel']"});
+    slots.push_back({exe::SlotKind::argument, 128, 2 * i + 1, layer + "bias']"});
+  }
+  slots.push_back({exe::SlotKind::argument, 8192, 24, "x"});
+  slots.push_back({exe::SlotKind::argument, 8192, 25, ""});
+  slots.push_back({exe::SlotKind::argument, 8192, 26, ""});
+  EXPECT_EQ(
+      memory_report(slots, {}, exe::OpInfoT{}),
+      "  arguments, results and constants: 124416 bytes"
+      "\n    12 x 8192 bytes: argument 0 (p['layer_0']['kernel']) .. "
+      "22 (p['layer_11']['kernel'])"
+      "\n    8192 bytes: argument 25"
+      "\n    8192 bytes: argument 26"
+      "\n    8192 bytes: argument 24 (x)"
+      "\n    12 x 128 bytes: argument 1 (p['layer_0']['bias']) .. 23 (p['layer_11']['bias'])");
+}
+
 }  // namespace
 }  // namespace tpu::compiler
