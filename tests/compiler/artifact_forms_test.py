@@ -3,7 +3,7 @@ StableHLO's own bytecode in each version of MLIR's bytecode. The graphs of what 
 equal.
 
 The programs are those of the matrices of operations (tests/e2e), and a few of operations that JAX does not make.
-Usage: artifact_forms_test.py --tool ARTIFACT_PRINT [--only SUBSTRING] [--keep DIR]. Exits with 77 (skipped)
+Usage: artifact_forms_test.py --tool ARTIFACT_PRINT [--sample N] [--only SUBSTRING] [--keep DIR]. Exits with 77 (skipped)
 without JAX.
 """
 
@@ -91,13 +91,14 @@ def matrices() -> Iterator[tuple[str, list[str], bool]]:
         yield module, groups.split(), "--x64" in options
 
 
-def of_cases(sharded: bool = False) -> Iterator[tuple[str, str]]:
-    """Texts of the cases, or of those with a mesh; of those with like names, and of those with the same operations, one
-    in EVERY."""
+def of_cases(sample: int, sharded: bool = False) -> Iterator[tuple[str, str]]:
+    """Texts of one in `sample` cases, or of those with a mesh; of those with like names, and of those with the same
+    operations, one in EVERY."""
     import case_runner
 
     import jax
 
+    differ = 0
     named: dict[str, int] = {}
     seen: dict[str, int] = {}
     for name, groups, wide in matrices():
@@ -109,6 +110,9 @@ def of_cases(sharded: bool = False) -> Iterator[tuple[str, str]]:
             like = f"{name}.{SHAPE_OR_TYPE.sub('', case.name)}"
             named[like] = named.get(like, 0) + 1
             if named[like] % EVERY != 1:  # the export takes longer than all that follows
+                continue
+            differ += 1
+            if differ % sample != 0:
                 continue
             text = case.function
             if not isinstance(text, str):
@@ -180,6 +184,7 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", type=Path, required=True)
+    parser.add_argument("--sample", type=int, default=1, metavar="N", help="only one in N of the matrices' cases")
     parser.add_argument("--only", default="", help="only programs with this in their names")
     parser.add_argument("--keep", type=Path, help="keep the artifacts and graphs in this folder")
     args = parser.parse_args()
@@ -193,7 +198,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in (*hand_written(), *of_chlo(), *of_cases()):
+        for name, text in (*hand_written(), *of_chlo(), *of_cases(args.sample)):
             if args.only in name:
                 programs += 1
                 problem = compare(name, text, args.tool, folder, written)
