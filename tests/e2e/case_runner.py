@@ -81,6 +81,7 @@ def parser(description: str) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     result.add_argument("--bin", type=Path, required=True)
     result.add_argument("--only", default="", help="run only cases with this in their names")
+    result.add_argument("--sample", type=int, default=1, metavar="N", help="run one in N of the cases")
     result.add_argument("--keep", type=Path, help="keep the files of every case below this folder")
     return result
 
@@ -90,7 +91,7 @@ def run_all(cases: Sequence, args: argparse.Namespace, run: Callable[[Any, Path,
     """Runs `run(case, tools, folder)` for every chosen case and prints the failures. The exit code: 0 if all passed."""
     names = [name_of(case) for case in cases]
     assert len(set(names)) == len(names), "case names must be unique"
-    chosen = [case for case in cases if args.only in name_of(case)]
+    chosen = [case for case in cases if args.only in name_of(case)][::args.sample]
     failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         for case in chosen:

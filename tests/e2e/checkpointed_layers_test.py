@@ -4,7 +4,7 @@ Every network is compiled with and without jax.checkpoint, and run with the happ
 the same files, its arrays in HBM at most a part of those without, and its cycles at most those of another forward pass
 more. A network in which nothing is computed again costs the same. What is offloaded travels beside kernels.
 
-Usage: checkpointed_layers_test.py --bin DIR [--only SUBSTRING] [--keep DIR]
+Usage: checkpointed_layers_test.py --bin DIR [--sample N] [--only SUBSTRING] [--keep DIR]
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Every step is compiled with `on` and `off`, run for some launches with the happe
 same bits; without loops it must give what JAX gives on the CPU. How many loops there are, and of how many layers, is
 part of the test: the loop of the forward layers, of the backward ones, and of what an optimizer does behind both.
 
-Usage: rolled_updates_test.py --bin DIR [--only SUBSTRING] [--keep DIR]
+Usage: rolled_updates_test.py --bin DIR [--sample N] [--only SUBSTRING] [--keep DIR]
 """
 
 from __future__ import annotations
@@ -303,8 +303,13 @@ def networks(size: Size) -> list[Step]:
             with_optax(size, "adafactor", optax.adafactor(1e-2, min_dim_size_to_factor=8), (7, 6))]
 
 
-STEPS = [*(replace(step, name=step.name + suffix) for suffix, size in SIZES.items() for step in networks(size)),
-         beside(), summed(), attended(), swapped(), twice()]
+def sized(suffix: str) -> list[Step]:
+    """Those of a network of one size."""
+    return [replace(step, name=step.name + suffix) for step in networks(SIZES[suffix])]
+
+
+# A sample has other steps of each size.
+STEPS = [*sized(""), beside(), summed(), attended(), swapped(), twice(), *sized("_wide")]
 
 
 def run(exe: Path, tools: Path, out: Path, launches: int, inputs: list[str]) -> list[Path]:

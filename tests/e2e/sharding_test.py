@@ -1,7 +1,7 @@
 """Programs of sharding_cases.py and parallel_cases.py on the board, compared with the same function on one device, and
 the collectives that they came to.
 
-Usage: sharding_test.py --bin DIR --group GROUP
+Usage: sharding_test.py --bin DIR --group GROUP [--sample N]
 """
 
 from __future__ import annotations
