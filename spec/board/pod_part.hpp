@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace tpu::spec {
 
@@ -17,6 +18,11 @@ inline constexpr uint64_t kPodRingHeadBytes = 128;
 inline constexpr uint64_t kPodBellBytes = 64;
 inline uint64_t pod_memory_bytes(uint32_t ranks) {
   return ranks * kPodBellBytes + uint64_t{ranks} * ranks * (kPodRingHeadBytes + kPodRingBytes);
+}
+
+/// The fault log of a process of a pod, by the first chip that it has.
+inline std::string fault_log_part(const std::string& path, int64_t first_chip) {
+  return path + ".chip" + std::to_string(first_chip);
 }
 
 }  // namespace tpu::spec

@@ -8,9 +8,11 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "board/board_loader.hpp"
+#include "board/pod_part.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 #include "tpu/spec/hart_map.h"
@@ -57,7 +59,7 @@ std::string log_path(const spec::SimOptions& sim, const std::vector<Chip*>& chip
   }
   const bool all = std::ranges::find(chips, nullptr) == chips.end();
   const auto first = std::ranges::find_if(chips, [](const Chip* chip) { return chip != nullptr; });
-  return all ? sim.fault_log_path : fmt::format("{}.chip{}", sim.fault_log_path, (*first)->index());
+  return all ? sim.fault_log_path : spec::fault_log_part(sim.fault_log_path, (*first)->index());
 }
 
 // Where in its slots the launch of a core holds byte `at` of all of them together.
@@ -150,14 +152,13 @@ std::string BoardFaults::upset(const FaultEntry& entry, const FaultWords& words,
       chip.mgmt(core_of(entry)).hart_unit().hang();
       return "the control hart stops";
     case FaultKind::kPcieTimeout:
-      return upset_pcie(entry, PcieEndpoint::Upset::kTimeout, "the next read of a register",
+      return upset_pcie(entry, PcieEndpoint::Upset::kTimeout, "read of a register",
                         "gets no answer");
     case FaultKind::kPciePoison:
-      return upset_pcie(entry, PcieEndpoint::Upset::kPoison,
-                        "the next transfer from the host to HBM", "arrives poisoned");
+      return upset_pcie(entry, PcieEndpoint::Upset::kPoison, "transfer from the host to HBM",
+                        "arrives poisoned");
     case FaultKind::kPcieLostMsi:
-      return upset_pcie(entry, PcieEndpoint::Upset::kLostMsi, "the next interrupt to the host",
-                        "is lost");
+      return upset_pcie(entry, PcieEndpoint::Upset::kLostMsi, "interrupt to the host", "is lost");
     case FaultKind::kPcieDown:
       chip.pcie().remove();
       return "the chip leaves the bus";
@@ -386,12 +387,14 @@ std::string BoardFaults::upset_ring(const FaultEntry& entry, const FaultWords& w
 }
 
 std::string BoardFaults::upset_pcie(const FaultEntry& entry, PcieEndpoint::Upset kind,
-                                    const char* next, const char* what) {
+                                    const char* of, const char* what) {
+  const char* const article =
+      std::string_view("aeiou").find(of[0]) == std::string_view::npos ? "a" : "an";
   chip_of(entry).pcie().upset(
-      kind, [this, fault = entry.kind, unit = entry.unit, next = std::string(next + 4), what] {
-        injector_.met(fault, unit, fmt::format("a {} {}", next.substr(next.find(' ') + 1), what));
+      kind, [this, fault = entry.kind, unit = entry.unit, article, of, what] {
+        injector_.met(fault, unit, fmt::format("{} {} {}", article, of, what));
       });
-  return fmt::format("{} {}", next, what);
+  return fmt::format("the next {} {}", of, what);
 }
 
 }  // namespace tpu::model

@@ -34,7 +34,7 @@ class BoardFaults : public FaultTargets {
   std::string upset_hbm(const FaultEntry& entry, const FaultWords& words);
   std::string upset_tcm(const FaultEntry& entry, const FaultWords& words);
   std::string upset_ring(const FaultEntry& entry, const FaultWords& words);
-  std::string upset_pcie(const FaultEntry& entry, PcieEndpoint::Upset kind, const char* next,
+  std::string upset_pcie(const FaultEntry& entry, PcieEndpoint::Upset kind, const char* of,
                          const char* what);
   std::string upset_link(const FaultEntry& entry);
   std::string take_link_down(const FaultEntry& entry);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <tuple>
 
 #include "exe/executable.hpp"
 #include "kernel/cycles.hpp"
@@ -31,9 +32,9 @@ FaultInjector::FaultInjector(sc_core::sc_module_name name, FaultScript script,
       targets_(targets),
       probes_(probes),
       programs_(programs),
-      log_(log, "fault log"),
+      boards_(script_.boards.empty() ? 1 : std::ranges::max(script_.boards) + size_t{1}),
+      log_(log, boards_),
       states_(script_.entries.size()) {
-  log_.flush_lines();
   SC_METHOD(due_method);
   sensitive << due_event_;
   dont_initialize();
@@ -208,8 +209,24 @@ void FaultInjector::met(FaultKind kind, uint32_t unit, const std::string& text) 
 
 void FaultInjector::note(std::string_view word, FaultKind kind, uint32_t unit,
                          std::string_view text) {
-  log_.write(fmt::format("[{}] {} {} {}: {}\n", now_cycles(), word, fault_kind_name(kind),
-                         fault_place(kind, unit), text));
+  const uint64_t now = now_cycles();
+  if (log_.write(now, board_of(kind, unit),
+                 fmt::format("[{}] {} {} {}: {}\n", now, word, fault_kind_name(kind),
+                             place(kind, unit), text))) {
+    at(now + 1, [this] { log_.write_before(now_cycles()); });
+  }
+}
+
+uint32_t FaultInjector::board_of(FaultKind kind, uint32_t unit) const {
+  return script_.boards[first_core(kind, unit) / cores_per_chip_];
+}
+
+// As fault_place(); in a pod with the board.
+std::string FaultInjector::place(FaultKind kind, uint32_t unit) const {
+  const std::string place = fault_place(kind, unit);
+  return boards_ == 1 || fault_home(kind) == FaultHome::kBoard
+             ? place
+             : fmt::format("{} of board {}", place, board_of(kind, unit));
 }
 
 // The core of a unit, or the first one of its chip.
@@ -223,7 +240,7 @@ uint32_t FaultInjector::first_core(FaultKind kind, uint32_t unit) const {
 }
 
 void FaultInjector::tell(FaultKind kind, uint32_t unit, bool fires, const std::string& text) {
-  const std::string place = fault_place(kind, unit);
+  const std::string place = this->place(kind, unit);
   spec::FaultTally& tally = tallies_[{kind, unit}];
   tally.kind = fault_kind_name(kind);
   tally.place = place;
@@ -245,19 +262,22 @@ std::vector<spec::FaultTally> FaultInjector::tallies() const {
   for (const auto& [key, tally] : tallies_) {
     all.push_back(tally);
   }
+  std::ranges::sort(
+      all, {}, [](const spec::FaultTally& tally) { return std::tie(tally.kind, tally.place); });
   return all;
 }
 
 std::string FaultInjector::finish() {
+  std::string never;
   for (size_t i = 0; i < states_.size(); ++i) {
     const FaultEntry& entry = script_.entries[i];
     if (states_[i].here && states_[i].fired == 0) {
-      log_.write(fmt::format("fault {} (line {}: {} in {}, {}) never came\n", entry.number,
-                             entry.line, fault_kind_name(entry.kind), fault_place(entry),
-                             entry.when));
+      never +=
+          fmt::format("fault {} (line {}: {} in {}, {}) never came\n", entry.number, entry.line,
+                      fault_kind_name(entry.kind), place(entry.kind, entry.unit), entry.when);
     }
   }
-  return log_.finish();
+  return log_.finish(never);
 }
 
 }  // namespace tpu::model

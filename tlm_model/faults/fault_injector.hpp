@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "faults/fault_log.hpp"
 #include "faults/fault_script.hpp"
 #include "probe/launch_programs.hpp"
 #include "probe/probe_set.hpp"
-#include "probe/text_file.hpp"
 #include "tpu/board_report.hpp"
 
 namespace tpu::model {
@@ -44,12 +44,13 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
 
   bool ecc() const { return script_.ecc; }
   void listen(ProbeSet& probes);
-  // The board meets damage that a fault has left; `place` as fault_place().
+  // The board meets damage that a fault has left.
   void met(FaultKind kind, uint32_t unit, const std::string& text);
   // A line of the log that counts neither as a fault nor as damage: "back", "nothing".
   void note(std::string_view word, FaultKind kind, uint32_t unit, std::string_view text);
   // Does something in so many cycles.
   void later(uint64_t cycles, std::function<void()> work);
+  // By names of kinds and places.
   std::vector<spec::FaultTally> tallies() const;
   // Logs what never came and closes the log. Empty, or what went wrong.
   std::string finish();
@@ -76,6 +77,8 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
   void begin(size_t index, const ProgramEvent& event);
   bool on_core(const FaultEntry& entry, uint32_t core) const;
   uint32_t first_core(FaultKind kind, uint32_t unit) const;
+  uint32_t board_of(FaultKind kind, uint32_t unit) const;
+  std::string place(FaultKind kind, uint32_t unit) const;
   void tell(FaultKind kind, uint32_t unit, bool fires, const std::string& text);
 
   const FaultScript script_;
@@ -83,7 +86,8 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
   FaultTargets& targets_;
   const ProbeSet& probes_;
   const LaunchPrograms& programs_;
-  TextFile log_;
+  const size_t boards_;
+  FaultLog log_;
   std::vector<State> states_;                           // by entry
   std::multimap<uint64_t, std::function<void()>> due_;  // by cycle
   std::map<uint32_t, uint32_t> launches_;               // that a core runs, for op names
