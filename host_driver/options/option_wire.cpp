@@ -147,9 +147,9 @@ SimOptions merged_options(const SimOptions& board, const SimOptions& user) {
 
 std::string option_of_one_process(const SimOptions& sim) {
   // They belong to single commands, cores or processes.
-  constexpr std::array<std::string_view, 9> kSpread = {"mxu",           "verilog", "threads",
-                                                       "simd",          "no-data", "tiles",
-                                                       "schedule-seed", "profile", "op-times"};
+  constexpr std::array<std::string_view, 12> kSpread = {
+      "mxu",           "verilog", "threads",  "simd",   "no-data",    "tiles",
+      "schedule-seed", "profile", "op-times", "faults", "fault-seed", "fault-log"};
   BoardArguments arguments = arguments_of(sim);
   BoardArguments defaults;
   std::string name;

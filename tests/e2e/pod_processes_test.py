@@ -3,7 +3,8 @@ process that is killed is named and nothing hangs or stays behind, and what need
 
 Programs: a step of the perceptron of examples/mnist_mlp, of a small convnet, one collective of each kind on two boards;
 a step of the perceptron on v3_32. `workers`: the perceptron on workers that were there. `kill`: processes that end at
-random moments. `latencies`: the perceptron on v3_32 with links that are faster than packets. `reject`: options.
+random moments. `latencies`: the perceptron on v3_32 with links that are faster than packets. `faults`: faults on
+purpose. `reject`: options.
 TPUBOARD_TEST_KILLS=100 kills so many.
 
 Usage: pod_processes_test.py --bin DIR --program NAME
@@ -177,6 +178,111 @@ def check_kills(tools: Path, folder: Path) -> list[str]:
     return []
 
 
+# Links of chip 1 and 3 are between the boards. Chip 0 and 1 are board 0.
+FAULTS = """ecc = false
+seed = 3
+[[fault]]
+kind = "mxu"
+where = "core 5"
+at = "launch 1 + 0..9"
+commands = 4
+bit = 30
+[[fault]]
+kind = "vmem"
+where = "core 2"
+at = "launch 1 + 100..4000"
+[[fault]]
+kind = "hbm"
+where = "core 1"
+at = "launch 2 + 50..3000"
+address = "random slot"
+[[fault]]
+kind = "hbm"
+where = "core 6"
+rate = "0.5 per launch"
+[[fault]]
+kind = "link_corrupt"
+where = "link chip1 +y"
+at = "launch 1"
+repeats = 4
+[[fault]]
+kind = "link_down"
+where = "link chip3 -y"
+at = "launch 2"
+for = "3 us"
+[[fault]]
+kind = "link_corrupt"
+where = "link chip2 +x"
+at = "launch 2"
+[[fault]]
+kind = "pcie_lost_msi"
+where = "chip 3"
+at = "launch 1"
+[[fault]]
+kind = "tcm"
+where = "core 3"
+at = "step 900"
+"""
+# What the user sees of faults that end the run: the text, and one that the log has.
+FATAL = {
+    ("link_down", "link chip1 +y"): ("LINK_DOWN", "damage link_down link chip1 +y of board 0: a transfer needs the"),
+    ("core_hang", "core 5"): ("sequencer", "fault core_hang core 5 of board 1: sequencer stops"),
+    ("board_dies", "board 1"): ("chip 2 of board 1 has gone", "fault board_dies board 1: all chips of the board leave"),
+}
+
+
+def check_faults(tools: Path, folder: Path) -> list[str]:
+    """What differs between numbers of processes and threads when faults happen, and what the user sees of them."""
+    board, exe, inputs = prepare(tools, folder, "mlp")
+    script, log, path = folder / "faults.toml", folder / "log.txt", folder / "figures.json"
+
+    def run(processes: int, threads: int) -> tuple[int, str, str, tuple[int, str] | None]:
+        """Code, standard error, log, and cycles with digest of four launches."""
+        path.unlink(missing_ok=True)
+        done = subprocess.run([
+            tools / "tpuboard", "run", exe, *inputs, "--out-dir", folder, "--json", path, "--board", board, "--faults",
+            script, "--fault-log", log, "--processes", str(processes), "--threads", str(threads), "--launches", "4",
+            "--set", "mgmt.watchdog_us=200"], capture_output=True, text=True, check=False, timeout=SECONDS)
+        figures = json.loads(path.read_text()) if done.returncode == 0 else None
+        return (done.returncode, done.stderr, log.read_text() if log.exists() else "",
+                (figures["sim_cycles"], figures["digest"]) if figures else None)
+
+    wrong = []
+    clean = pods_test.determinism_test.figures(tools, exe, inputs, folder, ["--board", board, "--launches", "4"])
+    script.write_text(FAULTS)
+    found = {(processes, threads): run(processes, threads) for processes in (1, 2) for threads in (1, 8)}
+    print(found[1, 1][2], *(each[3] for each in found.values()), sep="\n")
+    if any(each[2:] != found[1, 1][2:] or each[0] != 0 for each in found.values()):
+        wrong += [f"faults, {of}: {each}" for of, each in found.items()]
+    lines = found[1, 1][2].splitlines()
+    missing = [text for text in ("fault mxu core 5 of board 1", "damage mxu core 5 of board 1", "hbm core 1 of board 0",
+                                 "damage link_corrupt link chip1 +y of board 0", "link chip3 -y of board 1",
+                                 "(line 40: tcm in core 3 of board 0, step 900) never came")
+               if sum(text in line for line in lines) == 0]
+    if missing or len(set(lines)) != len(lines):
+        wrong.append(f"the log has no {missing}: {lines}")
+    if found[1, 1][3] is None or found[1, 1][3][1] == clean["digest"]:
+        wrong.append("faults: the results are those of a run without them")
+    for (kind, where), (text, event) in FATAL.items():
+        script.write_text(f'[[fault]]\nkind = "{kind}"\nwhere = "{where}"\nat = "launch 2 + 500"\n')
+        alone, spread = run(1, 1), run(2, 1)
+        print(kind, alone[1], spread[1], spread[2], sep="\n")
+        if alone[2] != spread[2] or event not in spread[2] or 0 in (alone[0], spread[0]) or any(
+                text not in each[1] for each in (alone, spread)):
+            wrong.append(f"{kind}: {alone}; in two processes {spread}")
+    script.write_text('[[fault]]\nkind = "host_dies"\nwhere = "board 1"\nat = "launch 2"\n')
+    died = run(2, 1)
+    print(died[1], died[2])
+    if died[0] <= 0 or "board 1 of the pod: " not in died[1] or "host_dies board 1: " not in died[2]:
+        wrong.append(f"a host that dies: {died}")
+    script.write_text('[[fault]]\nkind = "host_dies"\nwhere = "board 2"\nat = "launch 2"\n')
+    refused = run(2, 1)
+    if refused[0] <= 0 or "faults.toml:1: fault 1: where" not in refused[1]:
+        wrong.append(f"a place that is not there: {refused}")
+    left = list(folder.glob("log.txt.*"))
+    return wrong + ([f"logs of processes are left: {left}"] if left else [])
+
+
 def check_rejected(tools: Path, folder: Path) -> list[str]:
     """What is accepted though it needs one process, or rejected in other words."""
     cases = {
@@ -212,12 +318,13 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, required=True)
-    parser.add_argument("--program", choices=[*order_test.PROGRAMS, "v3_32", "workers", "latencies", "kill", "reject"],
-                        required=True)
+    parser.add_argument("--program", required=True,
+                        choices=[*order_test.PROGRAMS, "v3_32", "workers", "latencies", "faults", "kill", "reject"])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        checks = {"workers": check_workers, "latencies": check_latencies, "kill": check_kills, "reject": check_rejected}
+        checks = {"workers": check_workers, "latencies": check_latencies, "faults": check_faults,
+                  "kill": check_kills, "reject": check_rejected}
         wrong = (checks[args.program](args.bin, folder) if args.program in checks
                  else check_equal(args.bin, folder, args.program))
     for problem in wrong:

@@ -187,7 +187,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                          transport_->name_launch(id, program, context);
                        }
                      }};
-  ChipEvents chip_events_{transport_, devices_, outbox_};
+  ChipEvents chip_events_{params_, transport_, devices_, outbox_};
   Recovery recovery_{
       transport_,
       devices_,

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "board/board_loader.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
 
 namespace tpu::driver {
@@ -84,9 +85,14 @@ ErrorPtr ChipEvents::lost_chip() {
     if (reads == kMagicReads) {
       return std::make_shared<Error>(
           ErrorCode::kUnavailable,
-          fmt::format("chip {} has gone: its PCIe endpoint reads all ones, {} times in a row. What "
-                      "was in flight is lost; open the board again",
-                      chip, kMagicReads));
+          fmt::format(
+              "chip {}{} has gone: its PCIe endpoint reads all ones, {} times in a row. What "
+              "was in flight is lost; open the board again",
+              chip,
+              spec::board_count(params_) == 1
+                  ? ""
+                  : fmt::format(" of board {}", spec::board_of_chip(params_, chip)),
+              kMagicReads));
     }
   }
   return nullptr;

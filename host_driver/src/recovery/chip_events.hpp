@@ -11,6 +11,7 @@
 #include "src/events/outbox.hpp"
 #include "src/lock/board_lock.hpp"
 #include "src/operations/devices.hpp"
+#include "tpu/spec/board_params.hpp"
 #include "tpu/transport.hpp"
 
 namespace tpu::driver {
@@ -18,8 +19,9 @@ namespace tpu::driver {
 class ChipEvents {
  public:
   /// `transport`: null when the board is closed.
-  ChipEvents(const std::unique_ptr<Transport>& transport, Devices& devices, Outbox& outbox)
-      : transport_(transport), devices_(devices), outbox_(outbox) {}
+  ChipEvents(const spec::BoardParams& params, const std::unique_ptr<Transport>& transport,
+             Devices& devices, Outbox& outbox)
+      : params_(params), transport_(transport), devices_(devices), outbox_(outbox) {}
 
   /// Of each chip, the vectors that came.
   void take(std::span<const uint32_t> msi) TPU_REQUIRES(board_lock);
@@ -33,6 +35,7 @@ class ChipEvents {
   void read_log(int chip) TPU_REQUIRES(board_lock);
   void retire(int chip, uint32_t low, uint32_t high) TPU_REQUIRES(board_lock);
 
+  const spec::BoardParams& params_;
   const std::unique_ptr<Transport>& transport_;
   Devices& devices_;
   Outbox& outbox_;

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "board/board_loader.hpp"
@@ -15,6 +16,7 @@
 #include "tpu/error.hpp"
 #include "transport/worker/address.hpp"
 #include "transport/worker/crew.hpp"
+#include "transport/worker/fault_logs.hpp"
 #include "transport/worker/local_workers.hpp"
 #include "transport/worker/pod_options.hpp"
 #include "transport/worker/token.hpp"
@@ -78,11 +80,44 @@ void add_all(std::vector<T>& to, std::vector<T> from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
+// The fault logs of workers that end with the transport become one.
+class FaultLogs {
+ public:
+  FaultLogs(const SimOptions& sim, const Places& places, bool own) {
+    if (!own || sim.faults_path.empty() || sim.fault_log_path.empty()) {
+      return;
+    }
+    path_ = sim.fault_log_path;
+    std::map<uint32_t, size_t> first_chips;  // by rank
+    for (size_t chip = 0; chip < places.chips(); ++chip) {
+      first_chips.emplace(places.of_chip(static_cast<int>(chip)), chip);
+    }
+    for (const auto& [rank, chip] : first_chips) {
+      parts_.push_back(spec::fault_log_part(path_, static_cast<int64_t>(chip)));
+    }
+  }
+  // Of a pod that was lost.
+  ~FaultLogs() { static_cast<void>(merge()); }
+  FaultLogs(const FaultLogs&) = delete;
+  FaultLogs& operator=(const FaultLogs&) = delete;
+
+  // When the workers write no more. Empty, or what went wrong.
+  std::string merge() {
+    const std::vector<std::string> parts = std::exchange(parts_, {});
+    return parts.empty() ? std::string() : merge_fault_logs(parts, path_);
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::string> parts_;
+};
+
 class PodDebugPort : public Transport {
  public:
-  PodDebugPort(PodOfWorkers workers, const spec::BoardParams& params)
-      : workers_(std::move(workers)),
-        places_(params, static_cast<uint32_t>(workers_.addresses.size())),
+  PodDebugPort(PodOfWorkers workers, const spec::BoardParams& params, const SimOptions& sim)
+      : places_(params, static_cast<uint32_t>(workers.addresses.size())),
+        fault_logs_(sim, places_, workers.own != nullptr),
+        workers_(std::move(workers)),
         crew_(workers_.addresses.size()) {}
 
   void host_prepares(bool begins) override {
@@ -151,6 +186,9 @@ class PodDebugPort : public Transport {
       add_all(all.watchdog_waits, std::move(one.watchdog_waits));
       all.waits_text += one.waits_text;
     }
+    std::ranges::sort(all.fault_tallies, {}, [](const spec::FaultTally& tally) {
+      return std::tie(tally.kind, tally.place);
+    });
     return all;
   }
 
@@ -158,6 +196,7 @@ class PodDebugPort : public Transport {
   Places& places() { return places_; }
   Crew& crew() { return crew_; }
   std::vector<std::unique_ptr<Transport>>& parts() { return parts_; }
+  FaultLogs& fault_logs() { return fault_logs_; }
   const PodOfWorkers& workers() const { return workers_; }
 
  private:
@@ -200,8 +239,9 @@ class PodDebugPort : public Transport {
     }
   }
 
-  PodOfWorkers workers_;
   Places places_;
+  FaultLogs fault_logs_;
+  PodOfWorkers workers_;
   std::vector<std::unique_ptr<Transport>> parts_;
   Crew crew_;
 };
@@ -210,7 +250,7 @@ class PodTransport final : public PodDebugPort {
  public:
   PodTransport(PodOfWorkers all, const OpenOptions& options, const TransportRequest& request,
                HostMemory& memory, std::span<const SharedRange> shared, uint32_t firmware)
-      : PodDebugPort(std::move(all), request.params) {
+      : PodDebugPort(std::move(all), request.params, request.sim) {
     const uint32_t ranks = places().ranks();
     TransportRequest asked = request;
     if (workers().own != nullptr) {
@@ -321,8 +361,9 @@ class PodTransport final : public PodDebugPort {
     std::vector<std::string> texts(parts().size());
     together([&](size_t rank) { texts[rank] = parts()[rank]->close(); });
     std::string all;
+    texts.push_back(fault_logs().merge());
     for (const std::string& text : texts) {
-      all += text;
+      all += (all.empty() || text.empty() ? "" : "\n") + text;
     }
     return all;
   }
