@@ -1,4 +1,5 @@
-// HBM is told by core, the duty cycle by chip: tpu-info of a v3 expects two cores a chip.
+// HBM is told by core, the duty cycle by chip, faults on purpose by board: tpu-info of a v3 expects
+// two cores a chip.
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/security/server_credentials.h>
@@ -53,6 +54,16 @@ void add_duty_cycle(const Report& job, wire::TPUMetric& to) {
   }
 }
 
+// Of the whole board, as its first device: kinds and places are in Prometheus.
+template <uint64_t spec::FaultTally::*member>
+void add_faults(const Report& job, wire::TPUMetric& to) {
+  uint64_t count = 0;
+  for (const spec::FaultTally& tally : job.now.faults) {
+    count += tally.*member;
+  }
+  add_metric(to, 0).set_as_int(static_cast<int64_t>(count));
+}
+
 struct KnownMetric {
   const char* name;
   const char* description;
@@ -64,6 +75,10 @@ constexpr KnownMetric kMetrics[] = {
     {"tpu.runtime.hbm.memory.usage.bytes", "HBM that buffers and programs have", add_hbm_usage},
     {"tpu.runtime.tensorcore.dutycycle.percent", "Share of time with a program on a chip's cores",
      add_duty_cycle},
+    {"tpuboard.faults.count", "Faults on purpose that have happened",
+     add_faults<&spec::FaultTally::fired>},
+    {"tpuboard.fault_effects.count", "Times that the board met what such a fault left",
+     add_faults<&spec::FaultTally::seen>},
 };
 
 class Service : public wire::RuntimeMetricService::Service {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "terminal/counted.hpp"
 #include "terminal/printable_text.hpp"
 #include "terminal/text_bar.hpp"
 
@@ -63,6 +64,11 @@ std::string view(const Report& report, double age) {
       "idle: input {:.1f} %, host {:.1f} %\n",
       100 * time.compute, 100 * time.links, 100 * time.hbm, 100 * time.stalled, 100 * time.input,
       100 * time.host);
+  for (const spec::FaultTally& tally : now.faults) {
+    text +=
+        fmt::format("fault on purpose {} {}: happened {}, damage met {}\n", tally.kind, tally.place,
+                    spec::counted(tally.fired, "time"), spec::counted(tally.seen, "time"));
+  }
   text += "core     MXU %   idle %      HBM used      HBM GB/s   links GB/s\n";
   for (size_t i = 0; i < now.cores.size() && i < lately.cores.size(); ++i) {
     const CoreSnapshot& core = now.cores[i];

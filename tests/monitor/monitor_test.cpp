@@ -28,6 +28,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST(MonitorFigures, AreThoseOfTheCoresThatWork) {
   const Figures lately = some_report().lately;
@@ -119,6 +120,14 @@ TEST(MonitorReport, AWrongMemberIsNamed) {
               HasSubstr(": cores[0].programs: expected an integer of at least 0, found -1;"));
   EXPECT_THAT(error_with("\"loss\":", "\"loss\":\"x\",\"old\":"),
               HasSubstr(": progress.loss: expected a number, found \"x\";"));
+}
+
+TEST(MonitorView, CountsFaultsOnPurpose) {
+  Report report = some_report();
+  EXPECT_THAT(view(report), Not(HasSubstr("on purpose")));
+  report.now.faults = {{.kind = "hbm", .place = "core 3", .fired = 1, .seen = 5}};
+  EXPECT_THAT(view(report),
+              HasSubstr("\nfault on purpose hbm core 3: happened 1 time, damage met 5 times\n"));
 }
 
 TEST(MonitorView, TellsWhatTheJobDoes) {

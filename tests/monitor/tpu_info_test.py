@@ -30,6 +30,26 @@ from prometheus_client.parser import text_string_to_metric_families
 print(json.dumps({f.name: [f.type, [[s.labels, s.value] for s in f.samples]]
                   for f in text_string_to_metric_families(sys.stdin.read())}))
 """
+# Asks the service of tpu-info for each metric that it lists: its values, on standard output.
+ASK = """
+import json, sys
+import grpc
+from tpu_info.proto import tpu_metric_service_pb2 as pb, tpu_metric_service_pb2_grpc as service
+channel = grpc.secure_channel("localhost:" + sys.argv[1], grpc.local_channel_credentials())
+stub = service.RuntimeMetricServiceStub(channel)
+names = [each.metric_name for each in stub.ListSupportedMetrics(pb.ListSupportedMetricsRequest()).supported_metric]
+print(json.dumps({name: [each.gauge.as_int for each in stub.GetRuntimeMetric(
+    pb.MetricRequest(metric_name=name)).metric.metrics] for name in names}))
+"""
+FAULTS = """[[fault]]
+kind = "ring_command"
+where = "core 1"
+at = "step 1"
+[[fault]]
+kind = "pcie_timeout"
+where = "chip 0"
+at = "step 1"
+"""
 
 
 class Served(JobTest):
@@ -66,6 +86,25 @@ class Served(JobTest):
             duty = [word for row in usage for word in row if word.endswith("%")]
             self.assertEqual(len(duty), 8, shown.stdout)
             self.assertGreater(float(duty[0].rstrip("%")), 0)
+
+    def test_faults_on_purpose_are_counted(self) -> None:
+        if not TPU_INFO.exists():
+            self.skipTest(f"{TPU_INFO} is not there: tests/requirements.txt is not installed")
+        _, port = self.serve("--tpu-info", "0")
+        _, web = self.serve("--prometheus", "0")
+        (self.folder / "faults.toml").write_text(FAULTS)
+        with self.job("--faults", str(self.folder / "faults.toml")) as job:
+            self.wait_for(lambda: (self.report_of(job.pid) or {}).get("faults"))
+            asked = subprocess.run([PYTHON, "-c", ASK, str(port)], capture_output=True, text=True, check=False,
+                                   timeout=60)
+            text = urllib.request.urlopen(f"http://127.0.0.1:{web}/metrics", timeout=30).read().decode()
+            once = self.call("monitor", "--once")
+        self.assertEqual(asked.returncode, 0, asked.stderr)
+        metrics = json.loads(asked.stdout)
+        self.assertEqual(metrics["tpuboard.faults.count"], [2], metrics)
+        self.assertEqual(len(metrics["tpu.runtime.hbm.memory.total.bytes"]), 8, metrics)
+        self.assertRegex(text, r'tpuboard_faults_total{pid="\d+",kind="ring_command",place="core 1"} 1\n')
+        self.assertIn("fault on purpose pcie_timeout chip 0: happened 1 time", once.stdout)
 
     def test_without_a_job_tpu_info_has_nothing_to_ask(self) -> None:
         shown = subprocess.run([SCRIPT, "--tpuboard", TPUBOARD, "--program", "true"], capture_output=True, text=True,

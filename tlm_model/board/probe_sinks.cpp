@@ -99,7 +99,8 @@ std::unique_ptr<BoardWaves> ProbeSinks::make_waves(const spec::SimOptions& sim,
   waves.board = {.chips = static_cast<uint32_t>(spec::chip_count(params_)),
                  .cores_per_chip = static_cast<uint32_t>(params_.board.cores_per_chip),
                  .mxus = static_cast<uint32_t>(params_.core.mxus),
-                 .semaphores = static_cast<uint32_t>(params_.core.semaphores)};
+                 .semaphores = static_cast<uint32_t>(params_.core.semaphores),
+                 .faults = !sim.faults_path.empty()};
   waves.clock_mhz = static_cast<uint64_t>(params_.core.clock_mhz);
   waves.first_step = sim.waves_first_step;
   waves.step_count = sim.waves_steps;

@@ -201,6 +201,11 @@ class Declaration {
     core.irq_line = add(at + "irq.line", wave_number(1), {ProbeEvent::kRegister});
     core.fault_code = add(at + "fault.code", wave_number(16), {ProbeEvent::kFault});
     core.fault_count = add(at + "fault.count", wave_number(32), {ProbeEvent::kFault});
+    if (board_.faults) {
+      core.upset = add(at + "fault.on_purpose", wave_text(), {ProbeEvent::kUpset});
+      core.upset_count = add(at + "fault.on_purpose_count", wave_number(32), {ProbeEvent::kUpset});
+      core.damage_count = add(at + "fault.damage_count", wave_number(32), {ProbeEvent::kUpset});
+    }
   }
 
   const WaveBoard& board_;

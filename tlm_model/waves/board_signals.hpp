@@ -17,6 +17,7 @@ struct WaveBoard {
   uint32_t cores_per_chip = 2;
   uint32_t mxus = 2;  // of a core
   uint32_t semaphores = 128;
+  bool faults = false;  // on purpose happen on it
 };
 
 enum class WaveQueueState : uint8_t { kIdle, kQueued, kWaits, kRuns };
@@ -57,6 +58,7 @@ struct CoreSignals {
   uint32_t running, step, launch;
   uint32_t seq_pc, seq_op_id, seq_op, seq_state, seq_wait_index, seq_wait_value;
   uint32_t fault_code, fault_count;
+  uint32_t upset = kNoSignal, upset_count = kNoSignal, damage_count = kNoSignal;
   uint32_t irq_pending, irq_enable, irq_line;
   uint32_t hbm_read_rate, hbm_write_rate, ici_sent_rate, ici_received_rate;
   HartSignals hart;

@@ -54,6 +54,7 @@ class BoardWaves final : public ProbeSink {
   void done(const DoneEvent& event) override;
   void mark(const MarkEvent& event) override;
   void fault(const FaultEvent& event) override;
+  void upset(const UpsetEvent& event) override;
   void hart(const HartEvent& event) override;
   void instruction(const InstructionEvent& event) override;
   void semaphore(const SemaphoreEvent& event) override;

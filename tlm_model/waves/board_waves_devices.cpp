@@ -16,6 +16,20 @@ void BoardWaves::fault(const FaultEvent& event) {
   }
 }
 
+void BoardWaves::upset(const UpsetEvent& event) {
+  if (!hear(event)) {
+    return;
+  }
+  const CoreSignals& core = signals_.cores[event.core];
+  if (core.upset != kNoSignal) {
+    set(core.upset, event.cycle, texts_.upset(*fst_, event));
+  }
+  const uint32_t count = event.fires ? core.upset_count : core.damage_count;
+  if (count != kNoSignal) {
+    set(count, event.cycle, values_[count] + 1);
+  }
+}
+
 void BoardWaves::hart(const HartEvent& event) {
   if (!hear(event)) {
     return;

@@ -62,6 +62,12 @@ uint32_t WaveTexts::waits(FstProcess& fst, const WaitEvent& event) {
   return known->second;
 }
 
+uint32_t WaveTexts::upset(FstProcess& fst, const UpsetEvent& event) {
+  std::string text(event.fires ? "" : "damage ");
+  text.append(event.kind).append(" ").append(event.place).append(": ").append(event.text);
+  return number(fst, text, WaveTone::kWaits);
+}
+
 uint32_t WaveTexts::queued(FstProcess& fst) {
   if (queued_ == kNothing) {
     queued_ = number(fst, "queued", WaveTone::kQueued);

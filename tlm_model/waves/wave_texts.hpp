@@ -31,6 +31,8 @@ class WaveTexts {
   uint32_t runs(FstProcess& fst, const ProbeSource& source);
   // "waits sem5>=2 dot_general.3 train.py:42"
   uint32_t waits(FstProcess& fst, const WaitEvent& event);
+  // "hbm core 3: two bits flip in the word at 0x30100"
+  uint32_t upset(FstProcess& fst, const UpsetEvent& event);
   // Commands are in the queue, and the head of it has not been looked at.
   uint32_t queued(FstProcess& fst);
 

@@ -75,6 +75,19 @@ TEST(TimelineSink, CommandsThatOverlapLieOnTracksOfTheirOwn) {
   EXPECT_THAT(content(path), HasSubstr("op 3"));  // nobody has named the launch's program
 }
 
+TEST(TimelineSink, FaultsOnPurposeAreMarked) {
+  const std::string path = ::testing::TempDir() + "/upsets.pftrace";
+  const LaunchPrograms programs;
+  TimelineSink sink(options(path), programs);
+  run_step(sink, 0);
+  sink.upset(
+      {.cycle = 210, .fires = true, .kind = "hbm", .place = "core 0", .text = "a bit flips"});
+  sink.upset({.cycle = 220, .kind = "hbm", .place = "core 0", .text = "the word is read"});
+  EXPECT_EQ(sink.finish(), "");
+  EXPECT_THAT(content(path), HasSubstr("fault on purpose: hbm, a bit flips"));
+  EXPECT_THAT(content(path), HasSubstr("damage: hbm, the word is read"));
+}
+
 TEST(TimelineSink, AWindowHasItsStepsAlone) {
   const LaunchPrograms programs;
   std::vector<size_t> sizes;

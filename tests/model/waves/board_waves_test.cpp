@@ -500,6 +500,30 @@ TEST(BoardWaves, UnitsSayInWordsWhatTheyDo) {
   EXPECT_THAT(tones, HasSubstr(" ?DarkGreen?add train.py:42\n"));
 }
 
+TEST(BoardWaves, FaultsOnPurposeAreShown) {
+  BoardWavesOptions options = one_core("upsets.fst");
+  options.board.faults = true;
+  BoardWaves waves(options);
+  Board board(waves);
+  board.program(0, 0, true);
+  const auto upset = [&](uint64_t cycle, bool fires, const char* text) {
+    waves.upset({.cycle = cycle, .fires = fires, .kind = "hbm", .place = "core 0", .text = text});
+  };
+  upset(10, true, "a bit flips");
+  upset(12, false, "it is read");
+  upset(15, false, "it is read");
+  board.program(30, 0, false);
+  EXPECT_EQ(waves.finish(), "");
+  const Changes changes = read_fst(temp_file("upsets.fst"));
+  EXPECT_EQ(since(changes, "board.chip0.core0.fault.on_purpose", 1000),
+            (std::vector<Change>{{10000, "hbm core 0: a bit flips"},
+                                 {12000, "damage hbm core 0: it is read"}}));
+  EXPECT_THAT(times(since(changes, "board.chip0.core0.fault.on_purpose_count", 1000)),
+              ElementsAre(10));
+  EXPECT_THAT(times(since(changes, "board.chip0.core0.fault.damage_count", 1000)),
+              ElementsAre(12, 15));
+}
+
 TEST(BoardWaves, ValuesFirmwareVerilogAndSourceLinesOpenTheWindow) {
   const std::vector<TriggerCase> cases = {{"firmware=0x10000040", 5},
                                           {"firmware=board.chip0.*:0x10000040", 5},
