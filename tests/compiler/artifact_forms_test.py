@@ -3,8 +3,8 @@ StableHLO's own bytecode in each version of MLIR's bytecode. The graphs of what 
 equal.
 
 The programs are those of the matrices of operations (tests/e2e), and a few of operations that JAX does not make.
-Usage: artifact_forms_test.py --tool ARTIFACT_PRINT [--sample N] [--only SUBSTRING] [--keep DIR]. Exits with 77 (skipped)
-without JAX.
+Usage: artifact_forms_test.py --tool ARTIFACT_PRINT [--sample N] [--only SUBSTRING] [--keep DIR]. Exits with 77
+(skipped) without JAX.
 """
 
 from __future__ import annotations
