@@ -24,7 +24,9 @@ namespace tpu::compiler {
 
 namespace {
 
-constexpr int kMaxCopies = 100;  // of views of views: each is made while the next one waits
+constexpr int kMaxCopies = 100;       // of views of views: each is made while the next one waits
+constexpr int64_t kNearElements = 8;  // in a granule with some others that are read, too
+constexpr int64_t kCopiedElements = 1 << 16;  // smaller arrays stay in VMEM
 constexpr int64_t kEagerElements = 1024;  // kernels up to this size are placed as early as possible
 constexpr int64_t kApartElements = 1 << 19;  // updates from this size on share values, not loops
 constexpr int64_t kEarlyBits = 1 << 20;  // and masks of random bits, to join what comes before them
@@ -283,8 +285,47 @@ class RegionFusion : public Fusion {
     }
   }
 
+  // True if each element of the innermost dimension is in another granule, so that a block of it is
+  // read element by element.
+  static bool is_scattered(const View& view, const Dims& dims) {
+    for (size_t d = dims.size(); d-- > 0;) {
+      if (dims[d] > 1) {
+        return std::abs(view.stride[d]) > kNearElements;
+      }
+    }
+    return false;
+  }
+
+  // Copies what an op reads scattered and several times, such as a transposed bias of all heads for
+  // each example: the part of the view that does not repeat it.
+  void copy_repeated(const Op& op) {
+    for (const Value* operand : op.operands) {
+      const Value* v = barred(operand);
+      const Value* root = view_root(v, context_);
+      const int64_t count = root->type.count();
+      if (count < kCopiedElements || v->type.count() < 2 * count ||
+          (root->def != nullptr && is_cheap(root->def->kind) && !is_copied(root))) {
+        continue;
+      }
+      const std::optional<NestAccess> access = view(v);
+      if (!access || !is_scattered(access->view, v->type.dims)) {
+        continue;
+      }
+      while (v->type.count() > count && v->def != nullptr && is_cheap(v->def->kind)) {
+        v = barred(v->def->operands.at(0));
+      }
+      if (v != root && v->type.count() == count) {
+        copy(v);
+      }
+    }
+  }
+
   // Adds the op to a kernel at or behind `pos`, or makes a new one.
   void put(const Op* op, const Dims& domain, int pos, bool for_consumer) {
+    if (is_elementwise(op->kind)) {
+      copy_repeated(*op);
+      pos = std::max(pos, producers_.latest_of(*op));
+    }
     const int64_t count = Type{Elem::kF32, domain}.count();
     // Sums join whatever has their loops: pass `recompute` finds what they share.
     const bool apart = state_counts_.contains(count) && is_float(op->type().elem) &&

@@ -98,7 +98,17 @@ def networks() -> list[Case]:
             Case("lstm", jax.value_and_grad(_lstm), (_random(6 + 9 + 1, 36, scale=0.3), _random(11, 3, 6, seed=1)),
                  l2=NEAR),
             Case("transformer", jax.value_and_grad(_transformer), (block, _ints(3, 13, low=0, high=40), KEY), l2=NEAR),
+            Case("positions", jax.value_and_grad(_positions, argnums=(0, 1, 2, 3)),
+                 (_random(32, 12), *(_random(2, 80, 12, 8, seed=i) for i in range(1, 4))), l2=NEAR),
             Case("separable", jax.value_and_grad(_separable), (separable, _random(3, 13, 10, 12, seed=1)), l2=NEAR)]
+
+
+def _positions(table: jax.Array, q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    """Attention with a learned bias of each distance and head, as T5 has it."""
+    length = q.shape[1]
+    distance = jnp.clip(jnp.arange(length)[:, None] - jnp.arange(length) + 16, 0, table.shape[0] - 1)
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) + jnp.moveaxis(table[distance], -1, 0)
+    return jnp.mean(jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v) ** 2)
 
 
 def _decode(embedding: jax.Array, w: jax.Array, first: jax.Array) -> tuple:

@@ -200,6 +200,31 @@ TEST(Epilogue, TransposedReadersStayApart) {
   check_graph(m, o);
 }
 
+// Positions of T5: heads come last where the table is looked up. A block of one head would read
+// single elements, each in a granule of its own.
+TEST(Epilogue, ATransposedBiasOfAllExamplesIsCopiedOnce) {
+  constexpr int64_t kExamples = 3, kMany = 16, kKeys = 128;
+  const Type type{Elem::kBf16, {kExamples, kMany, kTokens, kKeys}};
+  GraphBuilder b;
+  Value* q = b.arg({Elem::kBf16, {kExamples, kMany, kTokens, kWide}});
+  Value* k = b.arg({Elem::kBf16, {kExamples, kMany, kKeys, kWide}});
+  Value* bias = b.arg({Elem::kBf16, {kTokens, kKeys, kMany}});
+  DotAttrs dot;
+  dot.lhs_batch = dot.rhs_batch = {0, 1};
+  dot.lhs_contract = dot.rhs_contract = {3};
+  Value* by_head =
+      b.op(Kind::kTranspose, {bias}, {Elem::kBf16, {kMany, kTokens, kKeys}}, DimsAttrs{{2, 0, 1}});
+  Value* of_all = b.op(Kind::kBroadcastInDim, {by_head}, type, DimsAttrs{{1, 2, 3}});
+  Module& m =
+      b.done({b.op(Kind::kAdd, {b.op(Kind::kDotGeneral, {q, k}, type, dot), of_all}, type)});
+  EXPECT_EQ(contractions(kernels(m)), "1 loops add");
+  RunOptions o;
+  o.overrides = kSmall;
+  const int64_t all =
+      q->type.bytes() + k->type.bytes() + type.bytes() + kExamples * bias->type.bytes();
+  EXPECT_LT(hbm_bytes(check_graph(m, o)), 2 * all + 2 * bias->type.bytes());
+}
+
 TEST(Epilogue, LeavesFromTheLastOneOn) {
   GraphBuilder b;
   Module& m = b.done({softmax(b, products(b))});
