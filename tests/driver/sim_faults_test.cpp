@@ -102,6 +102,13 @@ TEST_F(SimFaults, AHartThatStopsIsStartedAgain) {
   expect_only_second_launch_fails("hart_hang", "hart");
 }
 
+TEST_F(SimFaults, AReadThatTimesOutAtOpenIsMadeAgain) {
+  open(fault("pcie_timeout", "chip 1", "at = \"cycle 1\""));
+  const Executable copy = load();
+  expect_copies(copy, copy.put(0, sent_));
+  EXPECT_EQ(tally("pcie_timeout", &spec::FaultTally::seen), 1U);
+}
+
 TEST_F(SimFaults, ALostInterruptIsFoundByTheDoorbell) {
   open(fault("pcie_lost_msi", "chip 1", "at = \"launch 2\""));
   const Executable copy = load();

@@ -59,7 +59,8 @@ void Booter::boot_all() {
 
 void Booter::check_chips(int chips, uint64_t board_hash) {
   for (int chip = 0; chip < chips; ++chip) {
-    const auto read = [&](uint64_t offset) { return transport_->read32(chip, 0, offset); };
+    const auto read = [&](uint64_t offset)
+                          TPU_REQUIRES(board_lock) { return registers_.read_chip(chip, offset); };
     if (read(chip_page::kMagic) != chip_page::kMagicTpub) {
       throw Error(ErrorCode::kUnavailable,
                   fmt::format("no chip {} behind its PCIe endpoint", chip));

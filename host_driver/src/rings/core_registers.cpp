@@ -20,10 +20,14 @@ uint64_t page(const CorePlace& core, uint64_t offset) {
 }  // namespace
 
 uint32_t CoreRegisters::read(const CorePlace& core, uint64_t offset) {
+  return read_chip(core.chip, page(core, offset));
+}
+
+uint32_t CoreRegisters::read_chip(int chip, uint64_t offset) {
   send();
   uint32_t value = kNoAnswer;
   for (int reads = 0; reads < kReads && value == kNoAnswer; ++reads) {
-    value = transport_->read32(core.chip, 0, page(core, offset));
+    value = transport_->read32(chip, 0, offset);
   }
   return value;
 }

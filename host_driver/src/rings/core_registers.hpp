@@ -32,6 +32,7 @@ class CoreRegisters {
   void connect(Transport* transport) TPU_REQUIRES(board_lock) { transport_ = transport; }
 
   uint32_t read(const CorePlace& core, uint64_t offset) TPU_REQUIRES(board_lock);
+  uint32_t read_chip(int chip, uint64_t offset) TPU_REQUIRES(board_lock);
   void write(const CorePlace& core, uint64_t offset, uint32_t value) TPU_REQUIRES(board_lock);
 
   /// Room for that many doorbells, which ring() cannot fail for then.
