@@ -143,6 +143,25 @@ TEST_F(SimCoreFaults, SeveralFaultsMeetInOneProduct) {
   EXPECT_EQ(tally("mxu", &spec::FaultTally::seen), 3U);
 }
 
+// Its columns are none, so that it computes nothing.
+TEST_F(SimCoreFaults, AnEmptyProductHasNoWrongResult) {
+  open(fault("mxu", "core 3", "at = \"op dot #2\"\nunit = \"mxu0\""));
+  std::string text = kProducts;
+  const size_t first = text.find("  mxu0.matmul");
+  std::string empty = text.substr(first, text.find('\n', first) + 1 - first);
+  empty.replace(empty.find(" n=[1,64]"), 9, " n=[1,0]");
+  empty.replace(empty.find(" wait=0:1:take signal=2:1"), 25, "");
+  text.insert(text.find("  mxu1.matmul"), empty);
+  const Executable products = load(text);
+  const Array argument = products.put(0, floats());
+  const HostArray clean = run(products, argument);
+  EXPECT_EQ(run(products, argument).bytes, clean.bytes);
+  EXPECT_EQ(tally("mxu", &spec::FaultTally::fired), 0U);
+  const std::string log = close();
+  EXPECT_NE(log.find("nothing mxu core 3: the matmul has no results"), std::string::npos) << log;
+  EXPECT_EQ(log.find("will be wrong"), std::string::npos) << log;
+}
+
 // The product is issued and waits for its operands, which never come.
 TEST_F(SimCoreFaults, AProductThatIsNeverMadeHasNoWrongResult) {
   open(fault("core_hang", "core 3", "at = \"launch 2\"\nunit = \"dma_in\"") +

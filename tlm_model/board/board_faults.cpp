@@ -62,6 +62,16 @@ std::string log_path(const spec::SimOptions& sim, const std::vector<Chip*>& chip
   return all ? sim.fault_log_path : spec::fault_log_part(sim.fault_log_path, (*first)->index());
 }
 
+// Whether a command that was issued, and has not started, computes nothing.
+bool is_empty(const Mxu& mxu, uint64_t sequence) {
+  for (size_t i = 0; const QueuedCommand* const queued = mxu.queued(i); ++i) {
+    if (queued->sequence == sequence) {
+      return queued->command->empty;
+    }
+  }
+  return false;
+}
+
 // Where in its slots the launch of a core holds byte `at` of all of them together.
 std::optional<uint64_t> place_in_slots(const Core& core, uint64_t random) {
   uint64_t total = 0;
@@ -339,6 +349,9 @@ std::string BoardFaults::upset_mxu(const FaultEntry& entry, const FaultWords& wo
   }
   Core& core = chip_of(entry).core(core_of(entry));
   const size_t index = entry.engine - static_cast<size_t>(spec::kMxuQueues[0]);
+  if (command != 0 && is_empty(core.mxu(index), command)) {
+    return "nothing: the matmul has no results";
+  }
   const uint32_t mask = flip_mask(entry, words);
   core.mxu(index).upset(
       {.sequence = command,
