@@ -81,6 +81,7 @@ TEST(MxuLockstep, FindsAResultWhoseBitsFlip) {
     EXPECT_EQ(found[0].row, 2U);
     EXPECT_EQ(found[0].col, 72U);
     EXPECT_TRUE(found[0].whole_command);
+    EXPECT_EQ(engine->mismatch_text(), found[0].text);
     expected[2 * 300 + 200] ^= 1U << 30;
     EXPECT_EQ(owned.out, expected);
   }

@@ -110,6 +110,9 @@ class MxuEngine {
   // Of an engine with Verilog in it: how often others differed from it, or an assertion in it
   // failed.
   virtual uint64_t mismatches() const { return 0; }
+
+  // What differed first in the newest job with a mismatch, for people; empty: nothing is known.
+  virtual std::string mismatch_text() const { return {}; }
 };
 
 // Whether two jobs multiply by the same elements of rhs, in the same order and types; rows, and

@@ -40,6 +40,7 @@ void MxuLockstepEngine::run_checked(const MxuJob& job, const MxuUpset* upset) {
     const std::lock_guard counts_lock(counts_mutex_);
     first_ordinal = counts_.tiles_seen;
     counts_.tiles_seen += tiles.size();
+    in_job_ = false;
   }
   // The running values that enter must be read before the command overwrites them.
   std::vector<Column> columns = entering(job, tiles, first_ordinal);
@@ -272,6 +273,22 @@ void MxuLockstepEngine::compare_tile(const MxuTileData& data, const std::vector<
          {.tile = data, .rtl = rtl, .engine = fast});
 }
 
+std::string MxuLockstepEngine::mismatch_text() const {
+  const std::lock_guard lock(counts_mutex_);
+  return first_text_;
+}
+
+void MxuLockstepEngine::tell(const MxuMismatch& mismatch) {
+  {
+    const std::lock_guard lock(counts_mutex_);
+    first_text_ = in_job_ ? first_text_ : mismatch.text;
+    in_job_ = true;
+  }
+  if (options_.on_mismatch) {
+    options_.on_mismatch(mismatch);
+  }
+}
+
 uint64_t MxuLockstepEngine::count_mismatch() {
   const std::lock_guard lock(counts_mutex_);
   return ++counts_.mismatches;
@@ -279,9 +296,7 @@ uint64_t MxuLockstepEngine::count_mismatch() {
 
 void MxuLockstepEngine::report_failure(const std::string& text) {
   count_mismatch();
-  if (options_.on_mismatch) {
-    options_.on_mismatch({.text = "mxu: " + text});
-  }
+  tell({.text = "mxu: " + text});
 }
 
 void MxuLockstepEngine::report_cycles(MxuMismatch mismatch, const char* what) {
@@ -291,9 +306,7 @@ void MxuLockstepEngine::report_cycles(MxuMismatch mismatch, const char* what) {
                   text(mismatch.k_tile) + ", N tile " + text(mismatch.n_tile) + ") " + what +
                   " in cycle " + text(mismatch.rtl_cycle) +
                   " in the Verilog, the cost model says cycle " + text(mismatch.model_cycle);
-  if (options_.on_mismatch) {
-    options_.on_mismatch(mismatch);
-  }
+  tell(mismatch);
 }
 
 void MxuLockstepEngine::report(MxuMismatch mismatch, const MxuTileDump& dump) {
@@ -326,9 +339,7 @@ void MxuLockstepEngine::report(MxuMismatch mismatch, const MxuTileDump& dump) {
                      hex(mismatch.rtl_bits) + ", " + fast_->name() + " " +
                      hex(mismatch.engine_bits) + replay;
   }
-  if (options_.on_mismatch) {
-    options_.on_mismatch(mismatch);
-  }
+  tell(mismatch);
 }
 
 }  // namespace tpu::model

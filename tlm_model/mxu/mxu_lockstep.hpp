@@ -64,6 +64,7 @@ class MxuLockstepEngine final : public MxuEngine {
 
   MxuLockstepCounts counts() const;
   uint64_t mismatches() const override { return counts().mismatches; }
+  std::string mismatch_text() const override;
   // Counts tiles that went through the Verilog, not those of the command.
   void set_wave_window(const MxuWaveWindow& window) { rtl_.set_wave_window(window); }
   std::string finish_waves() { return rtl_.finish_waves(); }
@@ -99,6 +100,7 @@ class MxuLockstepEngine final : public MxuEngine {
   void report_failure(const std::string& text);
   void report_cycles(MxuMismatch mismatch, const char* what);
   uint64_t count_mismatch();
+  void tell(const MxuMismatch& mismatch);
 
   const std::unique_ptr<MxuEngine> fast_;
   MxuRtlEngine rtl_;
@@ -106,6 +108,8 @@ class MxuLockstepEngine final : public MxuEngine {
   std::mutex run_mutex_;
   mutable std::mutex counts_mutex_;
   MxuLockstepCounts counts_;
+  std::string first_text_;  // of the mismatches of the newest job that has one
+  bool in_job_ = false;     // it is of the job that runs
 };
 
 }  // namespace tpu::model

@@ -50,6 +50,7 @@ void Mxu::Work::run_part(int part) {
     }
   }
   mismatch_ = engine_->mismatches() != before;
+  mismatch_text_ = mismatch_ ? engine_->mismatch_text() : std::string();
   if (vmem_ != nullptr) {
     scan_.add(vmem_, out_, spec::Elem::kF32);
   }
@@ -230,7 +231,8 @@ void Mxu::finish_command(Flight& flight) {
       return AssertionEvent{.cycle = flight.done_at, .core = context().core_id, .path = name()};
     });
     fault_port->raise(fault_at(flight, TPU_FAULT_RTL_MISMATCH),
-                      "the Verilog does not agree with the result of this matmul");
+                      "the Verilog does not agree with the result of this matmul" +
+                          (work.mismatch_text().empty() ? "" : ": " + work.mismatch_text()));
   }
 }
 

@@ -73,6 +73,7 @@ class Mxu : public Engine {
 
     const NonFiniteScan& scan() const { return scan_; }
     bool mismatch() const { return mismatch_; }
+    const std::string& mismatch_text() const { return mismatch_text_; }
 
    protected:
     bool like(const Job& other) const override;
@@ -85,6 +86,7 @@ class Mxu : public Engine {
     std::vector<MxuUpset> upsets_;
     NonFiniteScan scan_;
     bool mismatch_ = false;  // the Verilog differed in this command
+    std::string mismatch_text_;
   };
 
   MxuEngine& engine_for_step();
