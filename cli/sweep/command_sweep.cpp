@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <deque>
 #include <filesystem>
@@ -132,7 +133,11 @@ class SweepRun {
         return;
       }
       record.error = error_in(SweepFolder::text(folder_.log(ended.id)));
-      const bool named = !record.error.empty() && !WIFSIGNALED(ended.status);
+      const bool died = host_died(ended);
+      if (died) {
+        record.error = "host_dies: the process that has the board was killed, as its faults say";
+      }
+      const bool named = died || (!record.error.empty() && !WIFSIGNALED(ended.status));
       // An error behind a fault on purpose is a result.
       record.state = named && sweep_.rows[ended.id].clean && fired(ended.id) ? RowState::kDone
                                                                              : RowState::kFailed;
@@ -147,8 +152,15 @@ class SweepRun {
                   : record.state == RowState::kDone ? "ended by its faults: " + record.error
                                                     : "failed: " + record.error);
   }
-  bool fired(size_t row) const {
-    return !parse_fault_log(SweepFolder::text(folder_.fault_log(row))).fired.empty();
+  FaultLog log_of(size_t row) const {
+    return parse_fault_log(SweepFolder::text(folder_.fault_log(row)));
+  }
+  bool fired(size_t row) const { return !log_of(row).fired.empty(); }
+  // A fault of this kind cannot be told by the process that it ends.
+  bool host_died(const ChildProcesses::Ended& ended) const {
+    return WIFSIGNALED(ended.status) && WTERMSIG(ended.status) == SIGKILL &&
+           std::ranges::any_of(log_of(ended.id).fired,
+                               [](const FaultUnit& unit) { return unit.first == "host_dies"; });
   }
 
   void say(size_t row, const std::string& what) {

@@ -2,7 +2,9 @@
 (`tpuboard sweep` with [campaign]): no run crashes or hangs, and a result that differs is never silent.
 
 All kinds that hardware reports take part, one to three faults a file. Training runs go back to their checkpoint
-(`on_fault = "replay"`), others end with the reason.
+(`on_fault = "replay"`), others end with the reason. Wrong results of matrix units are for a run in lockstep with the
+Verilog, which finds them: `RTL_MISMATCH`, and the run goes back. A run whose process ends (`host_dies`) is detected by
+its log.
 
 Usage: fault_campaign_test.py --bin DIR [--scripts N] [--jobs N]
 """
@@ -104,6 +106,12 @@ def embedding(folder: Path) -> tuple[str, str]:
     return training(folder, program, '["he_normal", "he_normal"]', ids, 1)
 
 
+def lockstep(folder: Path) -> tuple[str, str]:
+    """The MLP, each tile of which the Verilog computes, too."""
+    command, options = mlp(folder)
+    return command, options + '\nmxu = "board.*=lockstep"'
+
+
 def collectives(folder: Path) -> tuple[str, str]:
     """Exchanges between eight cores."""
     return launches(folder, DATA / "collectives.mlirbc", (np.arange(16 * 3, dtype=np.float32).reshape(16, 3),))
@@ -129,25 +137,30 @@ def entry(kind: str, cores: int, random: np.random.Generator) -> str:
     """One fault at a random time and place."""
     core, chip = int(random.integers(cores)), int(random.integers(-(-cores // 2)))
     place = f"chip {chip}" if kind.startswith("pcie") else f"core {core}"
+    if kind.endswith("_dies"):
+        place = "board 0"
     if kind.startswith("link"):
         place = f"link chip{random.integers(CHIPS)} {random.choice(['+x', '-x', '+y', '-y'])}"
     text = f'[[fault]]\nkind = "{kind.split()[0]}"\nwhere = "{place}"\n'
     text += f'at = "step {random.integers(STEPS)} + {random.integers(8000)}"\n'
     more = {"hbm 1": 'address = "random slot"\n', "hbm 2": 'bits = 2\naddress = "random slot"\n',
+            "vmem 2": "bits = 2\n", "smem 2": "bits = 2\n",
+            "mxu": f'unit = "mxu0"\ncommands = {random.integers(1, 4)}\n',
             "core_hang": f'unit = "{random.choice(UNITS)}"\n',
             "link_down for": f'for = "{random.integers(1, 50)} us"\n',
             "link_corrupt": f"repeats = {random.integers(1, 9)}\n"}
     return text + more.get(kind, "")
 
 
-KINDS = ("hbm 1", "hbm 2", "tcm", "core_hang", "hart_trap", "hart_hang", "pcie_timeout", "pcie_poison",
-         "pcie_lost_msi", "pcie_down", "ring_command", "ring_completion", "link_corrupt", "link_down for", "link_down")
+KINDS = ("hbm 1", "hbm 2", "vmem 1", "vmem 2", "smem 1", "smem 2", "tcm", "core_hang", "hart_trap", "hart_hang",
+         "pcie_timeout", "pcie_poison", "pcie_lost_msi", "pcie_down", "ring_command", "ring_completion", "link_corrupt",
+         "link_down for", "link_down", "board_dies", "host_dies")
 
 
-def script(seed: int, cores: int) -> str:
+def script(seed: int, cores: int, kinds: tuple[str, ...]) -> str:
     """A fault file with one to three faults of different kinds."""
     random = np.random.default_rng(seed)
-    kinds = random.choice(KINDS, size=int(random.integers(1, 4)), replace=False)
+    kinds = random.choice(kinds, size=min(len(kinds), int(random.integers(1, 4))), replace=False)
     return f"seed = {seed}\n" + "".join(entry(str(kind), cores, random) for kind in kinds)
 
 
@@ -157,7 +170,7 @@ def survives(program: Callable[[Path], tuple[str, str]], cores: int, tools: Path
     command, options = program(folder)
     files = [f"faults{seed}.toml" for seed in range(1, scripts + 1)]
     for seed, file in enumerate(files, 1):
-        (folder / file).write_text(script(seed, cores))
+        (folder / file).write_text(script(seed, cores, ("mxu",) if program is lockstep else KINDS))
     (folder / "sweep.toml").write_text(SWEEP.format(command=command, options=options, files=json.dumps(files)))
     run = subprocess.run([tools / "tpuboard", "sweep", folder / "sweep.toml", "--out", folder / "out", "--jobs",
                           str(jobs)], capture_output=True, text=True, check=False)
@@ -170,11 +183,25 @@ def survives(program: Callable[[Path], tuple[str, str]], cores: int, tools: Path
     if wrong:
         return "\n".join(f"{row['class']}: {row.get('error', '')}\n{(folder / row['values']['faults']).read_text()}"
                          for row in wrong)
+    if program is lockstep:
+        return finds_mismatches(folder / "out/rows")
     ran = classes.total() - classes["not fired"]
     return None if ran > 0 else "no fault happened"
 
 
-PROGRAMS = {mlp: CORES, convnet: CORES, embedding: 1, collectives: CORES, scan: 1}
+def finds_mismatches(folder: Path) -> str | None:
+    """Whether runs that have had a wrong result went back, with the words of the fault."""
+    seen = 0
+    for log in folder.glob("*/faults.log"):
+        damage, text = "damage mxu " in log.read_text(), (log.parent / "log.txt").read_text()
+        seen += damage
+        if damage and any(words not in text for words in ("goes back to step", "RTL_MISMATCH",
+                                                          "mxu lockstep mismatch: tile")):
+            return text
+    return None if seen > 0 else "no result was wrong"
+
+
+PROGRAMS = {mlp: CORES, lockstep: CORES, convnet: CORES, embedding: 1, collectives: CORES, scan: 1}
 
 if __name__ == "__main__":
     parser = case_runner.parser(__doc__)
