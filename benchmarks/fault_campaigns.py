@@ -1,9 +1,10 @@
 """Which method finds which fault: campaigns of a small MLP on eight cores (`tpuboard sweep` with [campaign]), a table.
 
 Each fault is one flipped bit at a random place when a step begins. Copies of the state are compared when a
-checkpoint is made and at the end of the run, or after each step, too (compare_replicas). The last line of the table
-damages files of checkpoints, and counts those that `--resume` names. The data are random. Prints the table of
-docs/campaigns.md in Markdown. Usage: fault_campaigns.py --bin BUILD/bin [--seeds N] [--jobs N] [--only FAULT]
+checkpoint is made and at the end of the run, or after each step, too (compare_replicas). Where the fault is in a matrix
+unit, the Verilog may compute all tiles, too (lockstep). The last line of the table damages files of checkpoints, and
+counts those that `--resume` names. The data are random. Prints the table of docs/campaigns.md in Markdown.
+Usage: fault_campaigns.py --bin BUILD/bin [--seeds N] [--jobs N] [--only FAULT]
 """
 
 from __future__ import annotations
@@ -49,12 +50,13 @@ set.mgmt.watchdog_us = 200
 [campaign]
 faults = {files}
 """
-METHODS = {"checkpoints and end": "", "each step": "with.run.compare_replicas = 1"}
+METHODS = {"checkpoints and end": "", "each step": "with.run.compare_replicas = 1",
+           "lockstep": 'mxu = "board.*=lockstep"'}
 # Slots of the program, with their words: 6 arrays of parameters, Adam's count, 6 of each moment, images, labels.
 WEIGHTS, MOMENTS, IMAGES = {1: 12 * 10, 3: 10 * 6}, {8: 12 * 10, 10: 10 * 6}, {19: 2 * 12}
 FAULTS = {"HBM, weights": ("hbm", WEIGHTS, "ecc = false"), "HBM, moments of Adam": ("hbm", MOMENTS, "ecc = false"),
           "HBM, images": ("hbm", IMAGES, "ecc = false"), "HBM, weights, ECC": ("hbm", WEIGHTS, ""),
-          "HBM, weights, ECC, two bits": ("hbm2", WEIGHTS, "")}
+          "HBM, weights, ECC, two bits": ("hbm2", WEIGHTS, ""), "matrix unit": ("mxu", {}, "")}
 
 
 def fault(name: str, seed: int) -> str:
@@ -63,8 +65,11 @@ def fault(name: str, seed: int) -> str:
     numbers = random.Random(f"{name} {seed}")
     text = f"seed = {seed}\n{head}\n[[fault]]\nkind = \"{kind.rstrip('2')}\"\n"
     text += f'where = "core {numbers.randrange(CORES)}"\nat = "step {numbers.randrange(STEPS)}"\n'
-    slot = numbers.choice(list(slots))
-    text += f'address = "slot {slot} + {4 * numbers.randrange(slots[slot])}"\n'
+    if slots:
+        slot = numbers.choice(list(slots))
+        text += f'address = "slot {slot} + {4 * numbers.randrange(slots[slot])}"\n'
+    if kind == "mxu":
+        text += 'unit = "mxu0"\n'  # the program leaves the other one idle
     return text + ("bits = 2\n" if kind.endswith("2") else "")
 
 
@@ -83,7 +88,8 @@ def campaign(tools: Path, folder: Path, name: str, seeds: int, jobs: int) -> dic
     for seed in range(1, seeds + 1):
         files.append(f"fault{seed}.toml")
         (folder / files[-1]).write_text(fault(name, seed), encoding="utf-8")
-    rows = "".join(f'[[row]]\nname = "{method}"\n{key}\n' for method, key in METHODS.items())
+    methods = {method: key for method, key in METHODS.items() if method != "lockstep" or "matrix" in name}
+    rows = "".join(f'[[row]]\nname = "{method}"\n{key}\n' for method, key in methods.items())
     (folder / "sweep.toml").write_text(SWEEP.format(rows=rows, files=json.dumps(files)), encoding="utf-8")
     out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
@@ -118,7 +124,7 @@ def damaged_files(tools: Path, folder: Path, seeds: int) -> Counter:
 
 def cell(counts: Counter) -> str:
     """"5 recovered, 1 masked"."""
-    return ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    return ", ".join(f"{count} {name}" for name, count in counts.most_common()) or "-"
 
 
 def main() -> int:
