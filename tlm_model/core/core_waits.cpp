@@ -1,5 +1,6 @@
 // Who waits for whom, as far as one core knows: for reports of hangs.
 #include <algorithm>
+#include <span>
 
 #include "core/core.hpp"
 #include "tpu/spec/seq_regs.hpp"
@@ -98,25 +99,21 @@ std::optional<spec::CommandPlace> Core::signaller_from(uint32_t first, uint32_t 
                                                        uint32_t semaphore) const {
   const Program& program = *seq_->program();
   const bool remote = of != core_id_;
-  const ProgramItem* item = program.item(first);
-  for (uint32_t word = first; item != nullptr && word < last; item = program.item(word)) {
-    if (item->kind == ProgramItem::Kind::kCommand) {
-      const DecodedCommand& command = program.command(item->command);
+  const std::span<const uint32_t> words = program.signallers(semaphore);
+  for (auto word = std::ranges::lower_bound(words, first); word != words.end() && *word < last;
+       ++word) {
+    const ProgramItem& item = *program.item(*word);
+    if (item.kind == ProgramItem::Kind::kCommand) {
+      const DecodedCommand& command = program.command(item.command);
       for (const spec::Signal& signal : command.signal) {
         if (command.queue < queues_.size() && signals(signal, semaphore, remote) &&
             (!remote || seq_->core_in_register(signal.peer_reg) == of)) {
           return place_of(command);
         }
       }
-    } else if (item->kind == ProgramItem::Kind::kScalar && !remote &&
-               static_cast<spec::ScalarOp>(item->insn.op) == spec::ScalarOp::kSsignal &&
-               item->insn.rs1 == semaphore) {
-      return spec::CommandPlace{core_id_, "sequencer", word, program.op_at(word)};
+    } else if (!remote) {
+      return spec::CommandPlace{core_id_, "sequencer", *word, program.op_at(*word)};
     }
-    if (item->next <= word) {
-      break;
-    }
-    word = item->next;
   }
   return std::nullopt;
 }

@@ -55,6 +55,27 @@ Program::Program(std::vector<std::byte> code, uint32_t entry, uint32_t slots,
       word = item.next;
     }
   }
+  find_signallers();
+}
+
+// Reports of waits look for them in programs of 100,000 commands.
+void Program::find_signallers() {
+  for (uint32_t word = 0; word < item_of_word_.size(); ++word) {
+    const ProgramItem* const found = item(word);
+    if (found == nullptr) {
+      continue;
+    }
+    if (found->kind == ProgramItem::Kind::kCommand) {
+      for (const spec::Signal& signal : commands_[found->command].signal) {
+        std::vector<uint32_t>& words = signallers_[signal.sem];
+        if (signal.valid() && (words.empty() || words.back() != word)) {
+          words.push_back(word);
+        }
+      }
+    } else if (static_cast<spec::ScalarOp>(found->insn.op) == spec::ScalarOp::kSsignal) {
+      signallers_[found->insn.rs1].push_back(word);
+    }
+  }
 }
 
 // Scalar instructions carry no op: they belong to the command or mark in front of them, those at

@@ -136,6 +136,12 @@ class Program {
   }
   // The op that the instruction at the word works for, for fault records; OP_NONE: none known.
   uint32_t op_at(uint32_t word) const;
+  // Words of the instructions that signal the semaphore, of this core or another, ascending.
+  std::span<const uint32_t> signallers(uint32_t semaphore) const {
+    const auto found = signallers_.find(semaphore);
+    return found != signallers_.end() ? std::span<const uint32_t>(found->second)
+                                      : std::span<const uint32_t>();
+  }
   const DecodedCommand& command(uint32_t index) const { return commands_[index]; }
   const std::deque<DecodedCommand>& commands() const { return commands_; }
   std::span<const std::byte> code() const { return code_; }
@@ -143,13 +149,16 @@ class Program {
  private:
   friend class ProgramDecoder;
 
+  void find_signallers();
+
   const std::vector<std::byte> code_;
   const uint32_t entry_;
   const uint32_t slots_;
   std::vector<int32_t> item_of_word_;
   std::vector<ProgramItem> items_;
   std::deque<DecodedCommand> commands_;
-  std::map<uint32_t, VpuProgram> vpu_programs_;  // by byte offset
+  std::map<uint32_t, VpuProgram> vpu_programs_;           // by byte offset
+  std::map<uint32_t, std::vector<uint32_t>> signallers_;  // by semaphore
 };
 
 }  // namespace tpu::model
