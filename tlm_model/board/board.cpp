@@ -104,4 +104,12 @@ void Board::connect(const std::vector<std::unique_ptr<Board>>& boards, PodProces
   }
 }
 
+uint64_t Board::silent() const {
+  uint64_t before = cut_ != nullptr ? cut_->silent() : kNever;
+  for (const auto& chip : chips_) {
+    before = std::min(before, chip->silent());
+  }
+  return before;
+}
+
 }  // namespace tpu::model

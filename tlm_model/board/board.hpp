@@ -44,6 +44,9 @@ class Board {
   const std::vector<std::unique_ptr<Chip>>& chips() const { return chips_; }
   const Fabric& fabric() const { return fabric_; }
   CutEnd* end() const { return cut_.get(); }  // null: alone, or in another process
+  // First cycle in which something may leave the board, to other boards or to the host, unless
+  // something arrives; at the end of a cycle. 0: may be with the next event.
+  uint64_t silent() const;
 
  private:
   std::string name_of(const std::string& part) const;

@@ -36,12 +36,12 @@ uint32_t BoardDebug::harts() const { return static_cast<uint32_t>(chips_.size() 
 std::string BoardDebug::time_text() const { return fmt::format("cycle {}", now_cycles()); }
 
 std::string BoardDebug::hart_text(uint32_t core) const {
-  const Mgmt& unit = mgmt(core);
+  Mgmt& unit = mgmt(core);
   const Hart& hart = unit.hart();
-  const std::string_view doing = hart.dead()        ? "dead"
-                                 : hart.sleeping()  ? "asleep"
-                                 : unit.hart_runs() ? "awake"
-                                                    : "in reset";
+  const std::string_view doing = hart.dead()                  ? "dead"
+                                 : hart.sleeping()            ? "asleep"
+                                 : unit.hart_unit().running() ? "awake"
+                                                              : "in reset";
   return fmt::format("TPU:{} firmware {}, {}, pc {:#010x}", core, state_of(unit), doing, hart.pc());
 }
 

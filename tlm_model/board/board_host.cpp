@@ -165,7 +165,7 @@ bool BoardHost::Impl::msi_pending() {
 uint64_t BoardHost::Impl::next_msi() const {
   uint64_t least = kNever;
   for (Chip* chip : board->chips_here()) {
-    least = std::min(least, chip->pcie().next_msi());
+    least = std::min(least, chip->pcie().coming().msi);
   }
   return least;
 }

@@ -160,7 +160,7 @@ void Pod::make_boards(HostMemory& memory, std::span<const uint8_t> rom, uint32_t
   }
   if (process_ != nullptr) {
     const Fabric& here = boards_[first_here_]->fabric();
-    process_->connect(ends, here.control, here.hbm);
+    process_->connect(ends, here.control, here.hbm, [this] { return silent(); });
   }
 }
 
@@ -182,6 +182,18 @@ void Pod::make_process(std::shared_ptr<const spec::Links> links, uint32_t faults
 }
 
 Pod::~Pod() = default;
+
+// With nothing known of a block, nothing leaves it before the next event.
+uint64_t Pod::silent() const {
+  const uint64_t now = now_cycles();
+  const uint64_t event = to_cycles(sc_core::sc_time_to_pending_activity());
+  const uint64_t floor = event > kNever - now ? kNever : now + event;
+  uint64_t before = faults_ == nullptr ? kNever : 0;
+  for (const std::unique_ptr<Board>& board : boards_) {
+    before = before > floor ? std::min(before, board->silent()) : before;
+  }
+  return std::max(before, floor);
+}
 
 DebugTarget& Pod::debug(uint32_t core) {
   if (core >= debug_.harts() || places_[core / (debug_.harts() / places_.size())] == nullptr) {

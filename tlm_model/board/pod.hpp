@@ -86,6 +86,8 @@ class Pod : public sc_core::sc_module {
   const Fabric& fabric() const { return boards_[first_here_]->fabric(); }
   void make_process(std::shared_ptr<const spec::Links> links, uint32_t faults);
   void settle();
+  // First cycle in which something may leave the boards that are here, unless something arrives.
+  uint64_t silent() const;
   bool read_memory(const spec::MemoryRange& range, std::span<uint8_t> data);
   void add_core_stats(Chip& chip, size_t index, BoardStats& stats) const;
 

@@ -170,7 +170,7 @@ PodProcess::PodProcess(std::shared_ptr<PodStream> stream, std::shared_ptr<const 
       semaphores_(static_cast<uint32_t>(params.core.semaphores)),
       lookahead_(least_latency(*links_, params)),
       activity_(activity),
-      clock_(stream_->rank(), stream_->ranks()),
+      clock_(stream_->rank(), stream_->ranks(), lookahead_),
       far_core_(std::make_unique<FarCore>()),
       held_(stream_->ranks()),
       pieces_(stream_->ranks()),
@@ -198,17 +198,20 @@ ControlIf& PodProcess::far_control(uint32_t core) { return *far_controls_.at(cor
 RemoteIf& PodProcess::far_core() { return *far_core_; }
 
 void PodProcess::connect(std::vector<CutEnd*> cuts, std::vector<ControlIf*> controls,
-                         std::vector<HbmIf*> hbm) {
+                         std::vector<HbmIf*> hbm, std::function<uint64_t()> silent) {
   cuts_ = std::move(cuts);
   controls_ = std::move(controls);
   hbm_ = std::move(hbm);
+  silent_here_ = std::move(silent);
 }
 
 void PodProcess::post(uint32_t board, const PodFrame& frame) {
-  if (frame.at < now_cycles() + lookahead_) {
-    throw std::logic_error("a message to board " + std::to_string(board) + " arrives at cycle " +
-                           std::to_string(frame.at) + ", " + std::to_string(now_cycles()) + " + " +
-                           std::to_string(lookahead_) + " was promised");
+  if (now_cycles() < clock_.silent() || frame.at < now_cycles() + lookahead_) {
+    throw std::logic_error(
+        "a message to board " + std::to_string(board) + " leaves at cycle " +
+        std::to_string(now_cycles()) + " and arrives at cycle " + std::to_string(frame.at) +
+        "; promised was to send nothing before cycle " + std::to_string(clock_.silent()) +
+        ", and " + std::to_string(lookahead_) + " cycles of latency");
   }
   stream_->post(rank_of(board), frame);
 }
@@ -230,22 +233,30 @@ void PodProcess::post_data(uint32_t board, const CutKey& key, std::span<const ui
   }
 }
 
-void PodProcess::note_sent(uint64_t at) { sent_until_ = std::max(sent_until_, at); }
+void PodProcess::note_sent(uint64_t at) {
+  sent_until_ = std::max(sent_until_, at);
+  on_the_way_.push(at);
+}
+
+// At the end of a cycle. What has come from others since then counts in its sender.
+uint64_t PodProcess::silent() {
+  const uint64_t now = now_cycles();
+  if (!silence_ || silence_->done != now) {
+    while (!on_the_way_.empty() && on_the_way_.top() <= now) {
+      on_the_way_.pop();
+    }
+    const uint64_t arrival = on_the_way_.empty() ? kNever : on_the_way_.top();
+    silence_ = {now, std::max(now + 1, std::min(arrival, silent_here_()))};
+  }
+  return silence_->before;
+}
 
 PodStatus PodProcess::status(const Run& run, bool frozen) {
   const uint64_t now = now_cycles();
   PodStatus mine{};
   mine.run = clock_.run();
   mine.done = now;
-  // Before its next event nothing comes from here but what others cause.
-  uint64_t next = now + 1;
-  if (const std::optional<uint64_t> horizon = clock_.horizon()) {
-    const uint64_t event = to_cycles(sc_core::sc_time_to_pending_activity());
-    next = std::max(next, std::min(event > kNever - now ? kNever : now + event, *horizon));
-  }
-  // A wish from outside that the run ends is an event, too, and sends nothing: the promise stays.
-  promised_ = std::max(promised_, std::min(next, kNever - lookahead_) + lookahead_);
-  mine.promise = promised_;
+  mine.silent = silent();
   mine.halt = run.halt();
   mine.busy = std::max(activity_.quiet() ? 0 : now + 1, sent_until_);
   mine.until = run.until;
@@ -351,9 +362,11 @@ void PodProcess::handle(uint32_t from, PodFrame frame) {
     data.insert(data.end(), bytes, bytes + frame.body.size());
     return;
   }
-  if (frame.at <= now_cycles()) {
+  if (frame.at <= clock_.end()) {
     throw PodLost("a message of rank " + std::to_string(from) + " arrives at cycle " +
-                  std::to_string(frame.at) + ", this process is at " +
+                  std::to_string(frame.at) +
+                  "; promised was that nothing more arrives in a window to cycle " +
+                  std::to_string(clock_.end()) + ", in which this process is at " +
                   std::to_string(now_cycles()));
   }
   if (frame.kind == TPU_POD_WIRE_CONTROL) {
@@ -445,8 +458,8 @@ void PodProcess::lose(const std::string& why) {
 
 PodClock::Step PodProcess::run_all(const Run& run) {
   greet();
-  clock_.begin(clock_.run() + 1);
-  promised_ = 0;
+  clock_.begin(clock_.run() + 1, now_cycles());
+  silence_.reset();  // the host has acted
   const auto begun = Clock::now();
   bool frozen = false;
   std::optional<PodStatus> said;
@@ -455,12 +468,21 @@ PodClock::Step PodProcess::run_all(const Run& run) {
     bool heard = receive();
     frozen = frozen || run.asked() || clock_.asked();
     const PodStatus mine = status(run, frozen);
-    if (!said || std::memcmp(&mine, &*said, sizeof mine) != 0) {
-      publish(mine);
-      said = mine;
+    const auto say = [&] {
+      if (!said || std::memcmp(&mine, &*said, sizeof mine) != 0) {
+        publish(mine);
+        said = mine;
+      }
+    };
+    // Nobody waits for one in the middle of a window that goes on.
+    if (mine.done == clock_.end() || mine.flags != 0) {
+      say();
+    }
+    const PodClock::Step step = clock_.next(mine, !activity_.quiet());
+    if (step.what != PodClock::Step::What::kRun) {
+      say();
     }
     bool sent = stream_->flush();
-    const PodClock::Step step = clock_.next(mine, !activity_.quiet());
     switch (step.what) {
       case PodClock::Step::What::kRun:
         ++windows_;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <queue>
 #include <string>
 #include <systemc>
 #include <vector>
@@ -44,8 +45,10 @@ class PodProcess {
   ControlIf& far_control(uint32_t core);
   RemoteIf& far_core();
   // What is here, by number; null for what is not.
-  void connect(std::vector<CutEnd*> cuts, std::vector<ControlIf*> controls,
-               std::vector<HbmIf*> hbm);
+  // `silent`: first cycle in which something may leave the boards that are here, to other boards
+  // or to the host, unless something arrives; at the end of a cycle.
+  void connect(std::vector<CutEnd*> cuts, std::vector<ControlIf*> controls, std::vector<HbmIf*> hbm,
+               std::function<uint64_t()> silent);
 
   struct Run {
     uint64_t until = kPodQuiet;      // or kPodRead, or a cycle
@@ -57,7 +60,7 @@ class PodProcess {
   // In the gate process: lets time pass. Throws PodLost.
   PodClock::Step run(const Run& run);
 
-  // Stretches of time that this process ran without looking at the others.
+  // Windows that this process has run.
   uint64_t windows() const { return windows_; }
   std::chrono::nanoseconds waited() const { return waited_; }
 
@@ -83,6 +86,7 @@ class PodProcess {
   void post(uint32_t board, const PodFrame& frame);
   void post_data(uint32_t board, const CutKey& key, std::span<const uint8_t> data);
   void note_sent(uint64_t at);
+  uint64_t silent();
 
   const std::shared_ptr<PodStream> stream_;
   const std::shared_ptr<const spec::Links> links_;
@@ -97,13 +101,21 @@ class PodProcess {
   std::vector<CutEnd*> cuts_;
   std::vector<ControlIf*> controls_;
   std::vector<HbmIf*> hbm_;
+  std::function<uint64_t()> silent_here_;
 
-  std::vector<std::optional<PodFrame>> held_;  // by rank: of a run that has not begun here
+  std::vector<std::optional<PodFrame>> held_;  // by rank: of a run or window that has not begun
   std::vector<std::vector<uint8_t>> pieces_;   // by rank: of a delivery that follows
   std::vector<bool> greeted_;                  // by rank
   bool hello_sent_ = false;
   uint64_t sent_until_ = 0;  // a message to another process is on its way before this cycle
-  uint64_t promised_ = 0;    // in this run: nothing of this process arrives before this cycle
+  // Arrivals of what this process has sent to others, the earliest on top.
+  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> on_the_way_;
+  // What it has said of a cycle is said once.
+  struct Silence {
+    uint64_t done = 0;
+    uint64_t before = 0;
+  };
+  std::optional<Silence> silence_;
   uint64_t windows_ = 0;
   std::chrono::nanoseconds waited_{0};
   std::string lost_;

@@ -36,6 +36,14 @@ std::string Chip::busy_with() const {
   return {};
 }
 
+uint64_t Chip::silent() const {
+  uint64_t before = pcie_->coming().access;
+  for (const CoreComplex& complex : complexes_) {
+    before = std::min({before, complex.mgmt->silent(), complex.core->seq().silent()});
+  }
+  return before;
+}
+
 size_t Chip::savable_activity() const {
   size_t count = pcie_->savable_activity();
   for (const CoreComplex& complex : complexes_) {

@@ -46,6 +46,8 @@ class Chip : public sc_core::sc_module {
   std::string busy_with() const;
   // What is in flight that can be saved.
   size_t savable_activity() const;
+  // See Board::silent().
+  uint64_t silent() const;
   // State of a board where nothing else is in flight, in this order: cores; their control
   // processors and the endpoint; HBM.
   void visit_cores(spec::Archive& archive);

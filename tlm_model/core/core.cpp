@@ -98,7 +98,8 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
                  .hung = &faulty_.hung[kSequencerUnit],
                  .sram = &faulty_.sram,
                  .gang_work = [this] { return gang_work(); },
-                 .ask_boards = [this](const CutIf::Told& told) { return ask_boards(told); }});
+                 .ask_boards = [this](const CutIf::Told& told) { return ask_boards(told); },
+                 .behind_cut = [this](uint32_t core) { return ici_port->behind_cut(core); }});
   remote_export(static_cast<RemoteIf&>(*this));
 }
 

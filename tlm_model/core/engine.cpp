@@ -203,6 +203,7 @@ void Engine::begin(Flight& flight, uint64_t now, uint64_t earliest) {
   flight.free_at = now + 1;
   flight.done_at = now + 1;
   queue_.pop_oldest();
+  ++begun_;
   flights_.push();
   bool ok = true;
   if (command.bad != 0) {

@@ -40,7 +40,6 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   QueuedCommand& next_slot() override { return queue_.at(queue_.size()); }
   void push() override;
   bool idle() const override { return queue_.empty() && flights_.empty(); }
-  bool in_flight() const override { return !flights_.empty(); }
   QueueHead head() const override;
   const QueuedCommand* started(size_t index) const override {
     return index < flights_.size() ? &flight(index).queued : nullptr;
@@ -48,6 +47,7 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   const QueuedCommand* queued(size_t index) const override {
     return index < queue_.size() ? &queue_.at(index) : nullptr;
   }
+  QueueStarts starts() const override { return {begun_, next_start_, leaving_ != 0}; }
   void watch(bool on) override { watched_ = on; }
   const sc_core::sc_event& progress_event() const override { return progress_event_; }
   void stop() override;
@@ -130,6 +130,7 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   SignalSender signals_;
   CutSender cut_;
   uint64_t next_start_ = 0;
+  uint64_t begun_ = 0;
   bool stopped_ = false;
   bool watched_ = false;
   size_t leaving_ = 0;  // flights with something for another board

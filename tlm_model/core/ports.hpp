@@ -41,6 +41,13 @@ struct QueueHead {
   uint32_t wanted = 0;
 };
 
+// What a queue has started.
+struct QueueStarts {
+  uint64_t begun = 0;    // commands, ever
+  uint64_t next = 0;     // no other one starts before this cycle
+  bool leaving = false;  // one of them has something for another board that is not on its way yet
+};
+
 // An engine's queue as the sequencer sees it.
 class CommandQueueIf : public virtual sc_core::sc_interface {
  public:
@@ -48,13 +55,14 @@ class CommandQueueIf : public virtual sc_core::sc_interface {
   // Slot to fill, then push(). Only when not full.
   virtual QueuedCommand& next_slot() = 0;
   virtual void push() = 0;
-  virtual bool idle() const = 0;       // nothing queued, nothing in flight
-  virtual bool in_flight() const = 0;  // a command is started and not done
+  virtual bool idle() const = 0;  // nothing queued, nothing in flight
   virtual QueueHead head() const = 0;
   // i-th command that is started and not done, oldest first; null beyond the end.
   virtual const QueuedCommand* started(size_t index) const = 0;
+  bool in_flight() const { return started(0) != nullptr; }
   // i-th command that is queued and not started, null beyond the end.
   virtual const QueuedCommand* queued(size_t index) const = 0;
+  virtual QueueStarts starts() const = 0;
   // Notified (delta) when a command leaves the queue or is done, while watched.
   virtual void watch(bool on) = 0;
   virtual const sc_core::sc_event& progress_event() const = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "command/fault_report.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/fault_regs.hpp"
 #include "tpu/spec/rings.h"
@@ -61,7 +62,9 @@ Sequencer::Sequencer(sc_core::sc_module_name name, uint32_t core_id,
       probe_(probe),
       launch_(launch),
       activity_(activity),
-      state_(seq::kStateIdle) {
+      state_(seq::kStateIdle),
+      report_(spec::fault_report_cycles(params), activity),
+      scout_(static_cast<size_t>(params.core.queue_depth)) {
   SC_METHOD(run_method);
   sensitive << wake_event_;
   dont_initialize();
@@ -69,13 +72,20 @@ Sequencer::Sequencer(sc_core::sc_module_name name, uint32_t core_id,
   sensitive << watchdog_.event();
   dont_initialize();
   SC_METHOD(irq_method);
-  sensitive << irq_event_;
+  sensitive << irq_event_ << report_.event();
   dont_initialize();
 }
 
 void Sequencer::run_method() {
-  if (draining_) {
-    check_drained();
+  // After a stop: DRAINED once every engine is idle, nothing of a peer is under way to this core,
+  // and what has stopped it is reported.
+  if (draining_ && queues_.idle() && launch_.settled() && !report_.pending()) {
+    draining_ = false;
+    queues_.watch(false);
+    registers_.raise(seq::kIrqStatusDrainedMask);
+  } else if (draining_) {
+    queues_.watch(true);
+    next_trigger(engine_events_);
   }
   if (state_ != seq::kStateRunning || *parts_.hung) {
     if (*parts_.hung) {

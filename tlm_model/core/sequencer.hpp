@@ -18,11 +18,13 @@
 #include "command/fold.hpp"
 #include "core/decoded_programs.hpp"
 #include "core/engine_queues.hpp"
+#include "core/fault_report.hpp"
 #include "core/gang_watch.hpp"
 #include "core/host_call.hpp"
 #include "core/loop_marks.hpp"
 #include "core/ports.hpp"
 #include "core/program.hpp"
+#include "core/program_scout.hpp"
 #include "core/scalar_unit.hpp"
 #include "core/semaphores.hpp"
 #include "core/sequencer_registers.hpp"
@@ -56,6 +58,7 @@ struct SequencerParts {
   SramDamage* sram;
   GangWatch::Work gang_work;
   GangWatch::Ask ask_boards;
+  ProgramScout::BehindCut behind_cut;
 };
 
 class Sequencer : public sc_core::sc_module, private SequencerControl {
@@ -82,6 +85,11 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
   void on_landed();
   // Registers, state and engines as after power-on; HBM, VMEM, slot banks and TAG stay.
   void reset() override;
+
+  // First cycle in which the core may send something to another board, or report to its hart,
+  // unless something arrives; at the end of a cycle. 0: may be with the next event. kNever: it
+  // runs nothing. Of a board in a pod.
+  uint64_t silent();
 
   // Of one that runs nothing. Programs are decoded again when they start.
   void visit_state(spec::Archive& archive);
@@ -119,7 +127,6 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
   bool load_program();
   void stop(uint32_t state);
   void finish_program();
-  void check_drained();
 
   bool step_until_wait(uint64_t now);  // true: continue in this cycle
   bool execute_scalar(const ProgramItem& item);
@@ -150,6 +157,7 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
   uint32_t state_;
   bool refused_ = false;
   bool draining_ = false;
+  FaultReport report_;
 
   struct Loaded {
     uint32_t version;
@@ -168,6 +176,7 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
   uint64_t issued_ever_ = 0;  // commands, of all programs
   GangWatch watch_;           // for the watchdog
   LoopMarks marks_;
+  ProgramScout scout_;
 
   std::array<sc_core::sc_event_or_list, spec::kQueueCount>
       queue_events_;                         // progress of a queue, or wake

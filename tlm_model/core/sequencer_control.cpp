@@ -1,4 +1,6 @@
 // Control side of the sequencer: registers, start, stop, watchdog, interrupts.
+#include <algorithm>
+
 #include "core/sequencer.hpp"
 #include "kernel/cycles.hpp"
 #include "tpu/spec/fault_regs.hpp"
@@ -19,6 +21,7 @@ void Sequencer::connect(const SequencerParts& parts) {
   registers_.connect(*parts.slots);
   queues_.connect(parts.queues);
   scalar_.connect(*parts.smem, parts.smem_unknown);
+  scout_.connect(parts.behind_cut);
   engine_events_ |= wake_event_;
   engine_events_ |= parts_.semaphores->settled_event();
   for (size_t i = 0; i < parts_.queues.size(); ++i) {
@@ -36,6 +39,7 @@ void Sequencer::start() {
     return;
   }
   draining_ = false;
+  report_.forget();
   registers_.clear_causes();
   fault_port->clear();
   parts_.semaphores->forget_waiters();
@@ -53,6 +57,7 @@ void Sequencer::start() {
   figures_.commands = 0;
   launch_.issued_before = issued_ever_;
   marks_.clear();
+  scout_.start();
   launch_.job_step = parts_.steps->begin(core_id_, launch_.gang, launch_.launch, launch_.step);
   std::vector<AccessRange> fresh;
   probe_.program_begin(now, [&] {
@@ -157,7 +162,11 @@ void Sequencer::abort() {
 
 void Sequencer::on_fault() {
   launch_.tag_open = false;
-  registers_.raise(seq::kIrqStatusFaultMask);
+  if (report_.later()) {
+    report_.begin();
+  } else {
+    registers_.raise(seq::kIrqStatusFaultMask);
+  }
   if (state_ == seq::kStateRunning) {
     stop(seq::kStateFaulted);
   } else if (state_ != seq::kStateAborted && !draining_) {
@@ -165,6 +174,25 @@ void Sequencer::on_fault() {
     draining_ = true;
     wake_event_.notify(sc_core::SC_ZERO_TIME);
   }
+}
+
+uint64_t Sequencer::silent() {
+  if (draining_ || report_.pending() || *parts_.hung || call_.open()) {
+    return 0;
+  }
+  if (state_ != seq::kStateRunning) {
+    return kNever;
+  }
+  const uint64_t now = now_cycles();
+  const uint64_t wanted = std::min(now + report_.cycles(), watchdog_.at());
+  const ProgramScout::Place place{.program = program_.get(),
+                                  .pc = pc_,
+                                  .scalars = &scalar_,
+                                  .issued = issued_ever_,
+                                  .replica = launch_.replica(),
+                                  .cores = launch_.cores,
+                                  .step = launch_.step};
+  return std::min(wanted, scout_.silent(place, queues_, now, wanted));
 }
 
 void Sequencer::on_landed() {
@@ -207,18 +235,6 @@ void Sequencer::finish_program() {
   registers_.raise(seq::kIrqStatusDoneMask);
   activity_.set(false);
   next_trigger(wake_event_);
-}
-
-// After a stop: DRAINED once every engine is idle and nothing of a peer is under way to this core.
-void Sequencer::check_drained() {
-  if (queues_.idle() && launch_.settled()) {
-    draining_ = false;
-    queues_.watch(false);
-    registers_.raise(seq::kIrqStatusDrainedMask);
-    return;
-  }
-  queues_.watch(true);
-  next_trigger(engine_events_);
 }
 
 void Sequencer::watchdog_method() {
@@ -266,7 +282,14 @@ void Sequencer::answer() {
   }
 }
 
+// Also at the cycle of a fault's report.
 void Sequencer::irq_method() {
+  if (report_.take_due()) {
+    registers_.raise(seq::kIrqStatusFaultMask);
+    if (draining_) {
+      wake_event_.notify(sc_core::SC_ZERO_TIME);
+    }
+  }
   const uint32_t active = registers_.active_causes();
   done_irq_o.write((active & seq::kIrqStatusDoneMask) != 0);
   fault_irq_o.write((active & seq::kIrqStatusFaultMask) != 0);
@@ -279,6 +302,7 @@ void Sequencer::reset() {
     stop(seq::kStateIdle);
   }
   queues_.stop();
+  report_.forget();
   fault_port->clear();
   parts_.semaphores->clear();
   scalar_.clear_memory();
@@ -307,7 +331,8 @@ void Sequencer::visit_state(spec::Archive& archive) {
 }
 
 uint32_t Sequencer::state_register() const {
-  return state_ | (queues_.idle() && launch_.settled() ? 0 : seq::kStateBusyMask) |
+  return state_ |
+         (queues_.idle() && launch_.settled() && !report_.pending() ? 0 : seq::kStateBusyMask) |
          (refused_ ? seq::kStateRefusedMask : 0);
 }
 

@@ -20,6 +20,7 @@
 #include "command/links.hpp"
 #include "ici/cut_message.hpp"
 #include "kernel/activity.hpp"
+#include "kernel/cycles.hpp"
 #include "kernel/fluid_share.hpp"
 #include "kernel/remote_if.hpp"
 
@@ -51,6 +52,15 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
   uint64_t open_copy(uint32_t from_core, uint32_t to_core, uint64_t bytes) override;
   void deliver(CutDelivery delivery, Answered answered) override;
   void ask(uint32_t from_core, uint32_t to_core, Told told) override;
+
+  // First cycle in which a message may make this end send one; kNever: none is here. 0: while
+  // transfers pass it.
+  uint64_t silent() const {
+    if (!passages_.empty() || !waiting_.empty()) {
+      return 0;
+    }
+    return inbox_.empty() ? kNever : inbox_.begin()->first.at;
+  }
 
   // A message that arrives at key.at. Throws PodLost if nobody has asked for it, or it came before.
   void take(const CutKey& key, CutBody body) override;

@@ -23,6 +23,7 @@ class LazyAlarm {
     send();
   }
   void cancel() { at_ = kNever; }
+  uint64_t at() const { return at_; }  // kNever: it is not set
 
   // When the event comes: true when the alarm's cycle is there, once.
   bool due() {

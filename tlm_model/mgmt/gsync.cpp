@@ -37,6 +37,13 @@ void Gsync::reset() {
   timeout_event_.cancel();
 }
 
+uint64_t Gsync::silent() const {
+  if (waiting_ && waiting_kind_ == regs::kKindDrain) {
+    return 0;
+  }
+  return inbox_.empty() ? kNever : inbox_.begin()->at;
+}
+
 void Gsync::visit_state(spec::Archive& archive) {
   visit_registers(archive);
   archive(gang_, waiting_kind_, released_, aborted_, peer_lost_);

@@ -35,6 +35,9 @@ class Gsync : public sc_core::sc_module, public RegisterBlock, public ControlIf 
   // It waits at a barrier: its gang is under way.
   bool waiting() const { return waiting_; }
   size_t packets_on_the_way() const { return inbox_.size(); }
+  // First cycle in which a packet is there; kNever: none is on its way. 0: while it may give up
+  // peers that do not come.
+  uint64_t silent() const;
   // Of a block that does not wait.
   void visit_state(spec::Archive& archive);
   // Aborts the gang that this core is in (TAG, MASK); nothing when it is in none.

@@ -39,6 +39,7 @@ class HostDma : public sc_core::sc_module, public RegisterBlock {
   HostDma(sc_core::sc_module_name name, const spec::BoardParams& params, uint32_t core,
           int completion_vector, Fabric& fabric, Irq& irq, HostDmaOwner& owner);
 
+  bool busy() const { return active() != 0; }
   // Contexts forget their transfers; bytes that are under way are dropped when they arrive.
   void reset();
   // Flips a bit of the next entry of the command ring that arrives (or of the completion ring that

@@ -114,6 +114,13 @@ void Mgmt::visit_state(spec::Archive& archive) {
   }
 }
 
+uint64_t Mgmt::silent() const {
+  if (hart_unit_.awake() || host_dma_.busy()) {
+    return 0;
+  }
+  return std::min(timer_.next_alarm(), gsync_.silent());
+}
+
 // ---- host side
 
 void Mgmt::b_transport_host(tlm::tlm_generic_payload& txn, sc_core::sc_time& /*delay*/) {

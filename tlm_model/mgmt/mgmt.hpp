@@ -64,6 +64,9 @@ class Mgmt : public sc_core::sc_module,
   size_t savable_activity() const {
     return gsync_.packets_on_the_way() + (hart_unit_.awake() ? 1 : 0);
   }
+  // First cycle in which the hart may do something, unless something arrives or its core reports to
+  // it. 0: it is awake, or waits for what ends at a time that is not known here.
+  uint64_t silent() const;
   // Of a board where nothing else is in flight; loaded behind its core, whose lines are up by then.
   void visit_state(spec::Archive& archive);
   // Debug port: what the hart would see at an address, no simulated time. False: nothing that can
@@ -76,7 +79,6 @@ class Mgmt : public sc_core::sc_module,
   // An access of the hart that need not wait for its cycle: nobody sees the difference.
   bool untimed(const MmioAccess& access);
   const Hart& hart() const { return hart_unit_.hart(); }
-  bool hart_runs() const { return hart_unit_.running(); }  // out of reset
   // Debug port: words from the hart's stack pointer up, at most so many.
   std::vector<uint32_t> stack(size_t most) const;
   uint32_t page_reg(uint32_t offset) const { return page_.page_reg(offset); }

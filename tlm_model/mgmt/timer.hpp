@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <systemc>
 
+#include "kernel/cycles.hpp"
 #include "kernel/register_block.hpp"
 #include "mgmt/irq.hpp"
 
@@ -16,6 +17,7 @@ class Timer : public sc_core::sc_module, public RegisterBlock {
   Timer(sc_core::sc_module_name name, Irq& irq);
 
   void reset();
+  uint64_t next_alarm() const { return armed_ ? compare() : kNever; }
   void visit_state(spec::Archive& archive);
 
  private:

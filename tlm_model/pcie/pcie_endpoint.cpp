@@ -85,13 +85,11 @@ void PcieEndpoint::see_answer(HostRead& read) const {
   }
 }
 
-uint64_t PcieEndpoint::next_msi() const {
-  for (const Upstream& write : up_) {
-    if (write.vector != kNoMsi) {
-      return write.at;
-    }
-  }
-  return kNever;
+PcieEndpoint::Coming PcieEndpoint::coming() const {
+  const auto msi =
+      std::ranges::find_if(up_, [](const Upstream& write) { return write.vector != kNoMsi; });
+  return {.access = down_.empty() ? kNever : down_.front().at,
+          .msi = msi == up_.end() ? kNever : msi->at};
 }
 
 void PcieEndpoint::visit_state(spec::Archive& archive) {

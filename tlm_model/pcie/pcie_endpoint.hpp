@@ -58,8 +58,12 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterB
   void begin_read(int bar, uint64_t offset, HostRead& read);
   // Sets `at` when the chip has read in this cycle.
   void see_answer(HostRead& read) const;
-  // First cycle in which an interrupt that is on its way may be delivered; kNever: none is.
-  uint64_t next_msi() const;
+  // First cycles in which something that is on its way may be there; kNever: nothing is.
+  struct Coming {
+    uint64_t access;  // of the host, to the chip
+    uint64_t msi;
+  };
+  Coming coming() const;
   // Vectors delivered since the last call, one bit each.
   uint32_t take_msi();
   bool msi_pending() const { return delivered_ != 0; }

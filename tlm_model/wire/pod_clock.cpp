@@ -1,4 +1,4 @@
-// Promises, halts, and the cycle in which a run ends.
+// Windows, halts, and the cycle in which a run ends.
 #include "wire/pod_clock.hpp"
 
 #include <algorithm>
@@ -16,10 +16,12 @@ bool has(const PodStatus& status, uint64_t flag) { return (status.flags & flag) 
 
 }  // namespace
 
-PodClock::PodClock(uint32_t rank, uint32_t ranks) : rank_(rank), others_(ranks) {}
+PodClock::PodClock(uint32_t rank, uint32_t ranks, uint64_t lookahead)
+    : rank_(rank), lookahead_(lookahead), others_(ranks) {}
 
-void PodClock::begin(uint64_t run) {
+void PodClock::begin(uint64_t run, uint64_t now) {
   run_ = run;
+  end_ = now;
   std::ranges::fill(others_, std::nullopt);
 }
 
@@ -35,40 +37,37 @@ bool PodClock::hear(uint32_t from, const PodStatus& status) {
   if (status.run < run_) {
     return true;
   }
-  if (known && (status.done < known->done || status.promise < known->promise)) {
-    refuse(from, "takes back what it has promised at cycle " + std::to_string(known->done));
+  if (status.silent <= status.done) {
+    refuse(from, "says at cycle " + std::to_string(status.done) +
+                     " that it is silent before cycle " + std::to_string(status.silent));
+  }
+  if (known && (status.done < known->done ||
+                (status.done == known->done && status.silent != known->silent))) {
+    refuse(from, "takes back what it has said at cycle " + std::to_string(known->done));
+  }
+  // What it has said at the end of this window is needed until all have said that.
+  if (status.done > end_) {
+    return false;
   }
   known = status;
   return true;
 }
 
-std::optional<uint64_t> PodClock::horizon() const {
-  uint64_t least = UINT64_MAX;
-  for (uint32_t rank = 0; rank < others_.size(); ++rank) {
-    if (rank != rank_) {
-      if (!others_[rank]) {
-        return std::nullopt;
-      }
-      least = std::min<uint64_t>(least, others_[rank]->promise);
-    }
-  }
-  return least;
-}
-
-uint32_t PodClock::slowest() const {
+RankSet PodClock::slowest(uint64_t now) const {
   uint32_t found = rank_;
   for (uint32_t rank = 0; rank < others_.size(); ++rank) {
     if (rank == rank_) {
       continue;
     }
     if (!others_[rank]) {
-      return rank;
+      return rank_bit(rank);
     }
-    if (found == rank_ || others_[rank]->promise < others_[found]->promise) {
+    const bool behind = others_[rank]->done < now;
+    if (behind && (found == rank_ || others_[rank]->done < others_[found]->done)) {
       found = rank;
     }
   }
-  return found;
+  return found == rank_ ? kAllRanks : rank_bit(found);
 }
 
 bool PodClock::asked() const {
@@ -77,12 +76,8 @@ bool PodClock::asked() const {
   });
 }
 
-PodClock::Step PodClock::next(const PodStatus& mine, bool active) const {
+PodClock::Step PodClock::next(const PodStatus& mine, bool active) {
   using What = Step::What;
-  const std::optional<uint64_t> arrivals = horizon();
-  if (!arrivals) {
-    return {.from = rank_bit(slowest())};
-  }
   const uint64_t now = mine.done;
   bool together = true;
   bool interrupt = has(mine, TPU_POD_WIRE_STOP);
@@ -92,9 +87,13 @@ PodClock::Step PodClock::next(const PodStatus& mine, bool active) const {
   uint64_t ahead = now;     // of all
   uint64_t known_busy = 0;  // of the others: first cycle that is not known to be reached
   uint64_t halt = mine.halt;
+  uint64_t silent = mine.silent;
   for (uint32_t rank = 0; rank < others_.size(); ++rank) {
     if (rank == rank_) {
       continue;
+    }
+    if (!others_[rank]) {
+      return {.from = slowest(now)};
     }
     const PodStatus& other = *others_[rank];
     if (other.until != mine.until) {
@@ -109,6 +108,7 @@ PodClock::Step PodClock::next(const PodStatus& mine, bool active) const {
     ahead = std::max<uint64_t>(ahead, other.done);
     known_busy = std::max<uint64_t>(known_busy, std::max<uint64_t>(other.busy, other.done));
     halt = std::min<uint64_t>(halt, other.halt);
+    silent = std::min<uint64_t>(silent, other.silent);
   }
   if (together) {
     Step stop{.what = What::kStop, .to = now, .quiet = !busy, .interrupt = interrupt};
@@ -122,11 +122,13 @@ PodClock::Step PodClock::next(const PodStatus& mine, bool active) const {
       stop.early = true;
       return stop;
     }
+    // In no other cycle: all processes come through this one, and none goes on before all have said
+    // that they are here.
+    if (now == end_) {
+      end_ = std::min(silent, UINT64_MAX - lookahead_) + lookahead_ - 1;
+    }
   }
-  if (*arrivals <= now + 1) {
-    return {.from = rank_bit(slowest())};
-  }
-  uint64_t to = std::min({*arrivals - 1, halt, mine.until});
+  uint64_t to = std::min({end_, halt, mine.until});
   if (has(mine, TPU_POD_WIRE_FROZEN)) {
     to = frozen ? std::min(to, ahead) : now;
   } else if (mine.until == kPodQuiet && !active) {
@@ -135,7 +137,7 @@ PodClock::Step PodClock::next(const PodStatus& mine, bool active) const {
   if (to > now) {
     return {.what = What::kRun, .to = to};
   }
-  return {};
+  return {.from = has(mine, TPU_POD_WIRE_FROZEN) ? kAllRanks : slowest(now)};
 }
 
 }  // namespace tpu::model

@@ -40,6 +40,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kEnd = 400'000;     // cycle
+constexpr uint64_t kRun = 2'000;       // cycles: a pod without programs has a window in each run
 constexpr int64_t kBytesUntil = 5000;  // what a rank hears before something happens to it
 constexpr int kMilliseconds = 60'000;
 
@@ -195,7 +196,9 @@ class Wires {
   BoardHost host(options, arena);
   std::string text;
   try {
-    host.run_until(kEnd);
+    for (uint64_t cycle = kRun; cycle <= kEnd; cycle += kRun) {
+      host.run_until(cycle);
+    }
     text = std::to_string(host.now());
   } catch (const PodLost& lost) {
     text = lost.what();
@@ -325,6 +328,62 @@ TEST_P(PodProcesses, AllEndWhenOneHasOtherOptions) {
   EXPECT_THAT(run(Mishap::kOtherSeed),
               testing::Each(AllOf(HasSubstr("SimOptions::schedule_seed"), HasSubstr("has 7"),
                                   HasSubstr("has 0"), HasSubstr(" cannot continue: "))));
+}
+
+// The next frame of rank 0; nothing: it has sent none in time.
+std::optional<PodFrame> next_frame(PodStream& stream) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kMilliseconds);
+  PodFrame frame;
+  while (!stream.next(0, frame)) {
+    if (std::chrono::steady_clock::now() > end) {
+      return std::nullopt;
+    }
+    stream.wire().wait(std::chrono::milliseconds(5), kAllRanks);
+  }
+  return frame;
+}
+
+// Rank 1 is this test: it says before which cycle it is silent, and sends in the window that begins
+// with that.
+TEST(PodProcess, RejectsWhatArrivesEarlierThanPromised) {
+  constexpr uint64_t kSilent = 1000;
+  Wires wires(2, false);
+  Member other = start(wires, 0, Mishap::kNone);
+  PodStream stream(wires.of(1));
+  const auto post = [&](uint16_t kind, uint64_t at, std::vector<std::byte> body) {
+    PodFrame frame;
+    frame.kind = kind;
+    frame.at = at;
+    frame.body = std::move(body);
+    stream.post(0, frame);
+    EXPECT_TRUE(stream.flush());
+  };
+  const std::optional<PodFrame> hello = next_frame(stream);
+  ASSERT_TRUE(hello && hello->kind == TPU_POD_WIRE_HELLO);
+  post(TPU_POD_WIRE_HELLO, 0, hello->body);
+  tpu_pod_wire_status_t mine{};
+  mine.run = 1;
+  mine.silent = kSilent;
+  mine.halt = UINT64_MAX;
+  mine.until = kRun;
+  const auto bytes = std::as_bytes(std::span(&mine, 1));
+  post(TPU_POD_WIRE_STATUS, 0, {bytes.begin(), bytes.end()});
+  tpu_pod_wire_status_t theirs{};
+  while (theirs.done == 0) {
+    const std::optional<PodFrame> frame = next_frame(stream);
+    ASSERT_TRUE(frame && frame->kind == TPU_POD_WIRE_STATUS);
+    ASSERT_EQ(frame->body.size(), sizeof theirs);
+    std::memcpy(&theirs, frame->body.data(), sizeof theirs);
+  }
+  ASSERT_GT(theirs.done, kSilent);
+  post(TPU_POD_WIRE_CONTROL, theirs.done, {});
+  const std::string at = std::to_string(theirs.done);
+  EXPECT_THAT(
+      text_of(other),
+      AllOf(HasSubstr("a message of rank 1 arrives at cycle " + at),
+            HasSubstr("promised was that nothing more arrives in a window to cycle " + at)));
+  ::kill(other.pid, SIGKILL);
+  ::waitpid(other.pid, nullptr, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Carriers, PodProcesses,

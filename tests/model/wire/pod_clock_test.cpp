@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "wire/wire.hpp"
@@ -22,11 +25,11 @@ using What = PodClock::Step::What;
 constexpr uint64_t kNone = UINT64_MAX;
 constexpr uint64_t kLookahead = 20;
 
-PodStatus status_of(uint64_t done, uint64_t promise, uint64_t busy, uint64_t until = kPodQuiet) {
+PodStatus status_of(uint64_t done, uint64_t silent, uint64_t busy, uint64_t until = kPodQuiet) {
   PodStatus status{};
   status.run = 1;
   status.done = done;
-  status.promise = promise;
+  status.silent = silent;
   status.halt = kNone;
   status.busy = busy;
   status.until = until;
@@ -35,27 +38,42 @@ PodStatus status_of(uint64_t done, uint64_t promise, uint64_t busy, uint64_t unt
 
 class TwoProcesses : public ::testing::Test {
  protected:
-  TwoProcesses() { clock.begin(1); }
+  TwoProcesses() { clock.begin(1, 10); }
   PodClock::Step next(const PodStatus& other, const PodStatus& mine, bool active = true) {
     EXPECT_TRUE(clock.hear(1, other));
     return clock.next(mine, active);
   }
-  PodClock clock{0, 2};
+  PodClock clock{0, 2, kLookahead};
 };
 
 TEST_F(TwoProcesses, WaitUntilTheOtherHasSaidSomething) {
-  EXPECT_EQ(clock.next(status_of(0, 20, 1), true).what, What::kWait);
+  EXPECT_EQ(clock.next(status_of(10, 20, 11), true).what, What::kWait);
 }
 
-TEST_F(TwoProcesses, RunStrictlyBelowThePromise) {
-  const PodClock::Step step = next(status_of(0, 50, 1), status_of(10, 30, 11));
+TEST_F(TwoProcesses, RunStrictlyBelowTheFirstArrival) {
+  const PodClock::Step step = next(status_of(10, 45, 11), status_of(10, 30, 11));
   EXPECT_EQ(step.what, What::kRun);
-  EXPECT_EQ(step.to, 49);
-  EXPECT_EQ(next(status_of(0, 50, 1), status_of(49, 69, 50)).what, What::kWait);
+  EXPECT_EQ(step.to, 30 + kLookahead - 1);
+  EXPECT_EQ(clock.end(), step.to);
+  EXPECT_EQ(clock.silent(), 30);
+}
+
+TEST_F(TwoProcesses, BeginAWindowTogether) {
+  EXPECT_EQ(next(status_of(10, 11, 11), status_of(10, 11, 11)).to, 30);
+  EXPECT_EQ(clock.next(status_of(30, 500, 31), true).what, What::kWait);
+  EXPECT_EQ(next(status_of(29, 400, 30), status_of(30, 500, 31)).what, What::kWait);
+  EXPECT_EQ(next(status_of(30, 300, 31), status_of(30, 500, 31)).to, 319);
+}
+
+// The other one has heard all of this window and is in the next one.
+TEST_F(TwoProcesses, KeepStatusesOfTheNextWindow) {
+  EXPECT_FALSE(clock.hear(1, status_of(11, 40, 12)));
+  EXPECT_EQ(next(status_of(10, 11, 11), status_of(10, 11, 11)).to, 30);
+  EXPECT_TRUE(clock.hear(1, status_of(11, 40, 12)));
 }
 
 TEST_F(TwoProcesses, DoNotPassAnInterrupt) {
-  PodStatus other = status_of(0, 50, 1);
+  PodStatus other = status_of(10, 50, 11);
   other.halt = 33;
   EXPECT_EQ(next(other, status_of(10, 30, 11)).to, 33);
   EXPECT_EQ(next(other, status_of(33, 53, 34)).what, What::kWait);
@@ -73,20 +91,23 @@ TEST_F(TwoProcesses, StopWhereNothingIsInFlight) {
 }
 
 TEST_F(TwoProcesses, KeepStatusesOfTheNextRun) {
-  PodStatus other = status_of(0, 50, 1);
+  PodStatus other = status_of(10, 50, 11);
   other.run = 2;
   EXPECT_FALSE(clock.hear(1, other));
   other.run = 3;
   EXPECT_THROW(clock.hear(1, other), PodLost);
 }
 
-TEST_F(TwoProcesses, RejectABrokenPromise) {
-  EXPECT_TRUE(clock.hear(1, status_of(10, 50, 11)));
-  EXPECT_THROW(clock.hear(1, status_of(12, 49, 13)), PodLost);
+TEST_F(TwoProcesses, RejectWhatIsTakenBack) {
+  EXPECT_EQ(next(status_of(10, 50, 11), status_of(10, 50, 11)).to, 69);
+  EXPECT_TRUE(clock.hear(1, status_of(12, 49, 13)));
+  EXPECT_THROW(clock.hear(1, status_of(11, 49, 13)), PodLost);
+  EXPECT_THROW(clock.hear(1, status_of(12, 48, 13)), PodLost);
+  EXPECT_THROW(clock.hear(1, status_of(13, 13, 14)), PodLost);
 }
 
 TEST_F(TwoProcesses, RejectRunsThatDiffer) {
-  EXPECT_THROW(next(status_of(0, 50, 1, 100), status_of(0, 20, 1)), PodLost);
+  EXPECT_THROW(next(status_of(10, 50, 11, 100), status_of(10, 20, 11)), PodLost);
 }
 
 // A made-up board: work items that take time, make others, send some to other boards, and raise
@@ -96,6 +117,7 @@ struct Item {
   uint32_t from;
   uint64_t number;
   uint64_t seed;
+  bool calm = false;  // makes a calm one or ends, and sends nothing
   bool operator<(const Item& other) const {
     return std::tie(at, from, number) < std::tie(other.at, other.from, other.number);
   }
@@ -122,6 +144,14 @@ struct Toy {
     least = std::min(least, alarms.empty() ? kNone : *alarms.begin());
     return std::min(least, msi.empty() ? kNone : *msi.begin());
   }
+  // First cycle in which it may send, unless something arrives. What a calm item makes comes later.
+  uint64_t silent() const {
+    uint64_t least = kNone;
+    for (const Item& item : items) {
+      least = std::min(least, item.at + (item.calm ? 1 : 0));
+    }
+    return least;
+  }
   std::vector<Sent> perform(uint64_t now) {
     std::vector<Sent> sent;
     while (!items.empty() && items.begin()->at == now) {
@@ -130,6 +160,12 @@ struct Toy {
       hash = hash * 1'000'003 + item.at * 31 + item.from * 7 + item.seed;
       std::mt19937_64 chance(item.seed);
       const uint64_t kind = chance() % 100;
+      if (item.calm || kind >= 95) {
+        if (kind < 80) {
+          items.insert({now + 1 + chance() % 30, id, ++count, chance(), kind < 70});
+        }
+        continue;
+      }
       if (kind < 55) {
         items.insert({now + 1 + chance() % 30, id, ++count, chance()});
       }
@@ -231,7 +267,8 @@ History in_one_process(uint64_t seed) {
 
 // A process with some of the boards, as board/pod_process.cpp runs them.
 struct Process {
-  Process(uint32_t rank_in, uint32_t ranks) : rank(rank_in), clock(rank_in, ranks), inbox(ranks) {}
+  Process(uint32_t rank_in, uint32_t ranks)
+      : rank(rank_in), clock(rank_in, ranks, kLookahead), inbox(ranks) {}
 
   struct Word {
     bool is_status;
@@ -239,22 +276,31 @@ struct Process {
     Sent sent;
   };
 
-  PodStatus status() const {
+  // `silent` is said once for a cycle.
+  uint64_t silent_now() {
+    if (!silent || silent->first != now) {
+      on_the_way.erase(on_the_way.begin(), on_the_way.upper_bound(now));
+      uint64_t next = on_the_way.empty() ? kNone : *on_the_way.begin();
+      for (const Toy* toy : boards) {
+        next = std::min(next, toy->silent());
+      }
+      silent = {now, std::max(now + 1, next)};
+    }
+    return silent->second;
+  }
+  PodStatus status() {
     PodStatus mine{};
     mine.run = clock.run();
     mine.done = now;
+    mine.silent = silent_now();
     mine.halt = kNone;
-    uint64_t next = kNone;
     bool busy = false;
     bool interrupt = false;
     for (const Toy* toy : boards) {
-      next = std::min(next, toy->next());
       busy = busy || toy->busy();
       interrupt = interrupt || toy->interrupt;
       mine.halt = std::min<uint64_t>(mine.halt, toy->msi.empty() ? kNone : *toy->msi.begin());
     }
-    const uint64_t horizon = clock.horizon().value_or(now + 1);
-    mine.promise = std::max(now + 1, std::min(next, horizon)) + kLookahead;
     mine.busy = std::max(busy ? now + 1 : 0, sent_until);
     mine.until = kPodQuiet;
     mine.flags = interrupt ? TPU_POD_WIRE_STOP : 0;
@@ -273,6 +319,10 @@ struct Process {
   std::vector<Toy*> boards;
   uint64_t now = 0;
   uint64_t sent_until = 0;
+  std::multiset<uint64_t> on_the_way;  // arrivals of what it has sent to others
+  std::optional<std::pair<uint64_t, uint64_t>> silent;
+  std::optional<PodStatus> said;
+  uint64_t windows = 0;
   std::vector<Stop> stops;
 };
 
@@ -289,7 +339,7 @@ History in_processes(uint64_t seed, uint32_t ranks, uint64_t order) {
   }
   for (Process& process : processes) {
     host_acts(process.boards, seed, 0, 0);
-    process.clock.begin(1);
+    process.clock.begin(1, 0);
   }
   for (int turn = 0; turn < 2'000'000; ++turn) {
     if (std::ranges::all_of(processes, [](const Process& process) {
@@ -309,27 +359,41 @@ History in_processes(uint64_t seed, uint32_t ranks, uint64_t order) {
             break;
           }
         } else {
-          EXPECT_GT(word.sent.item.at, process.now) << "it comes too late";
+          EXPECT_GT(word.sent.item.at, process.clock.end()) << "it comes earlier than promised";
           boards[word.sent.to].items.insert(word.sent.item);
         }
         process.inbox[from].pop_front();
       }
     }
     const PodStatus mine = process.status();
-    for (Process& other : processes) {
-      if (&other != &process) {
-        other.inbox[process.rank].push_back({true, mine, {}});
+    const auto say = [&] {
+      if (process.said && std::memcmp(&mine, &*process.said, sizeof mine) == 0) {
+        return;
       }
+      process.said = mine;
+      for (Process& other : processes) {
+        if (&other != &process) {
+          other.inbox[process.rank].push_back({true, mine, {}});
+        }
+      }
+    };
+    if (mine.done == process.clock.end() || mine.flags != 0) {
+      say();
     }
     const PodClock::Step step = process.clock.next(mine, process.active());
+    if (step.what != What::kRun) {
+      say();
+    }
     if (step.what == What::kStop) {
       process.stops.push_back({process.now, step.quiet, step.interrupt});
       host_acts(process.boards, seed, static_cast<int>(process.stops.size()), process.now);
-      process.clock.begin(process.clock.run() + 1);
+      process.clock.begin(process.clock.run() + 1, process.now);
+      process.silent.reset();
     }
     if (step.what != What::kRun) {
       continue;
     }
+    ++process.windows;
     const bool was_active = process.active();
     while (process.now < step.to) {
       uint64_t next = step.to;
@@ -344,6 +408,8 @@ History in_processes(uint64_t seed, uint32_t ranks, uint64_t order) {
           if (home(sent.to) == process.rank) {
             boards[sent.to].items.insert(sent.item);
           } else {
+            EXPECT_GE(process.now, process.clock.silent()) << "it leaves earlier than promised";
+            process.on_the_way.insert(sent.item.at);
             processes[home(sent.to)].inbox[process.rank].push_back({false, {}, sent});
           }
         }
