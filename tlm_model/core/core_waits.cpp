@@ -88,7 +88,7 @@ std::optional<Core::Signaller> Core::signaller(uint32_t of, uint32_t semaphore, 
   }
   const uint32_t pc = seq_->pc();
   std::optional<spec::CommandPlace> next = signaller_from(pc, UINT32_MAX, of, semaphore);
-  if (!next) {  // of a loop's next iteration
+  if (!next && signaller_from(0, pc, of, semaphore)) {  // of a loop's next iteration
     next = signaller_from(loop_begin(*seq_->program(), pc), pc, of, semaphore);
   }
   return next ? std::optional(Signaller{*next, std::nullopt}) : std::nullopt;
