@@ -171,6 +171,9 @@ def survives(program: Callable[[Path], tuple[str, str]], cores: int, tools: Path
     files = [f"faults{seed}.toml" for seed in range(1, scripts + 1)]
     for seed, file in enumerate(files, 1):
         (folder / file).write_text(script(seed, cores, ("mxu",) if program is lockstep else KINDS))
+    if program is scan:
+        files.append("host.toml")
+        (folder / "host.toml").write_text('[[fault]]\nkind = "host_dies"\nwhere = "board 0"\nat = "step 2"\n')
     (folder / "sweep.toml").write_text(SWEEP.format(command=command, options=options, files=json.dumps(files)))
     run = subprocess.run([tools / "tpuboard", "sweep", folder / "sweep.toml", "--out", folder / "out", "--jobs",
                           str(jobs)], capture_output=True, text=True, check=False)
@@ -185,6 +188,8 @@ def survives(program: Callable[[Path], tuple[str, str]], cores: int, tools: Path
                          for row in wrong)
     if program is lockstep:
         return finds_mismatches(folder / "out/rows")
+    if program is scan and (rows[-1]["class"], rows[-1]["error"][:10]) != ("detected", "host_dies:"):
+        return f"a process that dies: {rows[-1]}"
     ran = classes.total() - classes["not fired"]
     return None if ran > 0 else "no fault happened"
 
