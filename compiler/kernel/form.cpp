@@ -3,6 +3,8 @@
 // to their first consumer. Collectives of equal kind that do not depend on each other form one
 // bucket.
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
