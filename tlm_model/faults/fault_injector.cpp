@@ -16,6 +16,11 @@ namespace {
 
 constexpr double kWords = 4294967296.0;  // 2^32
 
+// What is due waits for so many delta cycles: more than the longest chain of events within a cycle,
+// for the kernel does not say which of the events of a cycle come first. Not until nothing else is
+// pending: the gate process waits so (kernel/end_cycle.hpp), and each would wait for the other.
+constexpr uint32_t kDeltas = 64;
+
 bool is_rate(const FaultTime& time) {
   return time.kind == FaultTime::Kind::kRatePerStep || time.kind == FaultTime::Kind::kRatePerLaunch;
 }
@@ -111,7 +116,7 @@ void FaultInjector::begin(size_t index, const ProgramEvent& event) {
       const uint32_t word = fault_draw(script_.seed, script_.entries[index], 2 * count)[0];
       if (static_cast<double>(word) < time.rate * kWords) {
         state.count = 2 * count + 1;
-        at(event.cycle, [this, index] { fire(index); });
+        at(event.cycle, index + 1, [this, index] { fire(index); });
       }
       return;
     }
@@ -157,32 +162,39 @@ void FaultInjector::start(const StartEvent& event) {
 
 void FaultInjector::schedule(size_t entry, uint64_t cycle) {
   states_[entry].done = true;
-  at(cycle, [this, entry] { fire(entry); });
+  at(cycle, entry + 1, [this, entry] { fire(entry); });
 }
 
 void FaultInjector::later(uint64_t cycles, std::function<void()> work) {
-  at(now_cycles() + cycles, std::move(work));
+  at(now_cycles() + cycles, 0, std::move(work));
 }
 
-// What is due at once happens within the cycle, behind what its probe event is a part of.
-void FaultInjector::at(uint64_t cycle, std::function<void()> work) {
-  due_.emplace(cycle, std::move(work));
+void FaultInjector::at(uint64_t cycle, size_t order, std::function<void()> work) {
   const uint64_t now = now_cycles();
-  const uint64_t first = std::max(due_.begin()->first, now);
+  due_.emplace(std::pair(std::max(cycle, now), order), std::move(work));
+  const uint64_t first = due_.begin()->first.first;
+  deltas_ = 0;
   due_event_.cancel();
   first == now ? due_event_.notify(sc_core::SC_ZERO_TIME)
                : due_event_.notify(from_cycles(first - now));
 }
 
 void FaultInjector::due_method() {
+  if (deltas_ < kDeltas) {
+    ++deltas_;
+    due_event_.notify(sc_core::SC_ZERO_TIME);
+    return;
+  }
   const uint64_t now = now_cycles();
-  while (!due_.empty() && due_.begin()->first <= now) {
+  while (!due_.empty() && due_.begin()->first.first <= now) {
     const std::function<void()> work = std::move(due_.begin()->second);
     due_.erase(due_.begin());
     work();
   }
+  deltas_ = 0;
+  due_event_.cancel();  // of what came meanwhile
   if (!due_.empty()) {
-    due_event_.notify(from_cycles(due_.begin()->first - now));
+    due_event_.notify(from_cycles(due_.begin()->first.first - now));
   }
 }
 
@@ -213,7 +225,7 @@ void FaultInjector::note(std::string_view word, FaultKind kind, uint32_t unit,
   if (log_.write(now, board_of(kind, unit),
                  fmt::format("[{}] {} {} {}: {}\n", now, word, fault_kind_name(kind),
                              place(kind, unit), text))) {
-    at(now + 1, [this] { log_.write_before(now_cycles()); });
+    at(now + 1, 0, [this] { log_.write_before(now_cycles()); });
   }
 }
 

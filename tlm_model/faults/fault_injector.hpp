@@ -48,7 +48,7 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
   void met(FaultKind kind, uint32_t unit, const std::string& text);
   // A line of the log that counts neither as a fault nor as damage: "back", "nothing".
   void note(std::string_view word, FaultKind kind, uint32_t unit, std::string_view text);
-  // Does something in so many cycles.
+  // Does something in so many cycles, behind all else of that cycle.
   void later(uint64_t cycles, std::function<void()> work);
   // By names of kinds and places.
   std::vector<spec::FaultTally> tallies() const;
@@ -71,7 +71,7 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
 
   void due_method();
   void schedule(size_t entry, uint64_t cycle);
-  void at(uint64_t cycle, std::function<void()> work);
+  void at(uint64_t cycle, size_t order, std::function<void()> work);
   void fire(size_t index, uint64_t command = 0);
   bool is_time(size_t index, const ProbeSource& source);
   void begin(size_t index, const ProgramEvent& event);
@@ -88,10 +88,12 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
   const LaunchPrograms& programs_;
   const size_t boards_;
   FaultLog log_;
-  std::vector<State> states_;                           // by entry
-  std::multimap<uint64_t, std::function<void()>> due_;  // by cycle
-  std::map<uint32_t, uint32_t> launches_;               // that a core runs, for op names
+  std::vector<State> states_;              // by entry
+  std::map<uint32_t, uint32_t> launches_;  // that a core runs, for op names
   std::map<Key, spec::FaultTally> tallies_;
+  // By cycle; of a cycle, what later() has, then entries by number.
+  std::multimap<std::pair<uint64_t, size_t>, std::function<void()>> due_;
+  uint32_t deltas_ = 0;  // that what is due has waited for
   sc_core::sc_event due_event_{"due_event"};
 };
 
