@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -231,6 +232,9 @@ FATAL = {
 }
 
 
+LEAST_WORDS = 100  # of HBM that are damaged, and which a launch reads
+
+
 def check_faults(tools: Path, folder: Path) -> list[str]:
     """What differs between numbers of processes and threads when faults happen, and what the user sees of them."""
     board, exe, inputs = prepare(tools, folder, "mlp")
@@ -239,6 +243,7 @@ def check_faults(tools: Path, folder: Path) -> list[str]:
     def run(processes: int, threads: int) -> tuple[int, str, str, tuple[int, str] | None]:
         """Code, standard error, log, and cycles with digest of four launches."""
         path.unlink(missing_ok=True)
+        log.unlink(missing_ok=True)
         done = subprocess.run([
             tools / "tpuboard", "run", exe, *inputs, "--out-dir", folder, "--json", path, "--board", board, "--faults",
             script, "--fault-log", log, "--processes", str(processes), "--threads", str(threads), "--launches", "4",
@@ -279,6 +284,18 @@ def check_faults(tools: Path, folder: Path) -> list[str]:
     refused = run(2, 1)
     if refused[0] <= 0 or "faults.toml:1: fault 1: where" not in refused[1]:
         wrong.append(f"a place that is not there: {refused}")
+    # Words of HBM are damaged in the cycles in which a DMA begins to read them: behind all else of a cycle.
+    words = [(core, f'at = "launch 1"\naddress = "slot {slot} + 8"')
+             for core in range(8) for slot in range(len(inputs) // 2)]
+    for place in ("in a slot", "in the cycle of a read"):
+        script.write_text("".join(f'[[fault]]\nkind = "hbm"\nwhere = "core {core}"\n{when}\n' for core, when in words))
+        alone, *spread = run(1, 1), run(2, 1), run(2, 1)
+        happened = alone[2].count("] fault hbm core")
+        reads = re.findall(r"\[(\d+)\] damage hbm core (\d+) of board \d: the word at (0x[0-9a-f]+) is read", alone[2])
+        print(f"HBM damaged {place}: {happened} faults, {len(reads)} reads")
+        if happened < LEAST_WORDS or alone[0] != 0 or any(each[2:] != alone[2:] for each in spread):
+            wrong.append(f"HBM damaged {place}: {alone}; in two processes {spread}")
+        words = [(int(core), f'at = "cycle {cycle}"\naddress = "{int(at, 16)}"') for cycle, core, at in reads]
     left = list(folder.glob("log.txt.*"))
     return wrong + ([f"logs of processes are left: {left}"] if left else [])
 

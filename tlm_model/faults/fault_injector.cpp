@@ -222,7 +222,7 @@ void FaultInjector::met(FaultKind kind, uint32_t unit, const std::string& text) 
 void FaultInjector::note(std::string_view word, FaultKind kind, uint32_t unit,
                          std::string_view text) {
   const uint64_t now = now_cycles();
-  if (log_.write(now, board_of(kind, unit),
+  if (log_.write(now, {board_of(kind, unit), word, fault_kind_name(kind), unit},
                  fmt::format("[{}] {} {} {}: {}\n", now, word, fault_kind_name(kind),
                              place(kind, unit), text))) {
     at(now + 1, 0, [this] { log_.write_before(now_cycles()); });

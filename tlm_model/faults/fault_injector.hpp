@@ -46,7 +46,8 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
   void listen(ProbeSet& probes);
   // The board meets damage that a fault has left.
   void met(FaultKind kind, uint32_t unit, const std::string& text);
-  // A line of the log that counts neither as a fault nor as damage: "back", "nothing".
+  // A line of the log that counts neither as a fault nor as damage; `word`: a literal, "back" or
+  // "nothing".
   void note(std::string_view word, FaultKind kind, uint32_t unit, std::string_view text);
   // Does something in so many cycles, behind all else of that cycle.
   void later(uint64_t cycles, std::function<void()> work);

@@ -10,14 +10,14 @@ FaultLog::FaultLog(const std::string& path, size_t boards)
   file_.flush_lines();
 }
 
-bool FaultLog::write(uint64_t cycle, uint32_t board, const std::string& line) {
+bool FaultLog::write(uint64_t cycle, const Place& place, const std::string& line) {
   if (!ordered_) {
     file_.write(line);
     return false;
   }
   write_before(cycle);
   cycle_ = cycle;
-  kept_.push_back({board, line});
+  kept_.push_back({place, line});
   return true;
 }
 
@@ -25,7 +25,7 @@ void FaultLog::write_before(uint64_t cycle) {
   if (cycle <= cycle_) {
     return;
   }
-  std::ranges::stable_sort(kept_, {}, &Line::board);
+  std::ranges::sort(kept_);
   for (const Line& line : kept_) {
     file_.write(line.text);
   }
