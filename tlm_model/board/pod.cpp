@@ -99,13 +99,35 @@ Pod::Pod(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& 
   }
 }
 
-CoreServices Pod::services_on(FluidShare& fluid) {
+void Pod::make_step_counters() {
+  const auto count = static_cast<uint32_t>(spec::board_count(options_.params));
+  if (count == 1) {  // alone, or folded: then its gangs have cores of boards that are not there
+    steps_.resize(1);
+    return;
+  }
+  std::vector<spec::CoreSet> cores(count);
+  for (int64_t core = 0; core < spec::core_count(options_.params); ++core) {
+    const int64_t chip = core / options_.params.board.cores_per_chip;
+    cores[static_cast<size_t>(spec::board_of_chip(options_.params, chip))].insert(
+        static_cast<uint32_t>(core));
+  }
+  steps_.reserve(count);
+  for (spec::CoreSet& each : cores) {
+    steps_.emplace_back(std::move(each));
+  }
+}
+
+uint64_t Pod::steps_begun() const {
+  return std::ranges::max(steps_, {}, &StepCounter::begun).begun();
+}
+
+CoreServices Pod::services_on(uint32_t board) {
   return {.activity = activity_,
           .pool = pool_,
           .equal_writes = equal_writes_,
-          .fluid = fluid,
+          .fluid = boards_[board]->fluid(),
           .programs = programs_,
-          .steps = steps_,
+          .steps = steps_[board],
           .probes = probes_,
           .no_data = options_.sim.no_data,
           .schedule_seed = options_.sim.schedule_seed,
@@ -124,6 +146,7 @@ void Pod::make_boards(HostMemory& memory, std::span<const uint8_t> rom, uint32_t
   fabric.hart_clock = &hart_clock_;
   fabric.hart_code = hart_code_.get();
   fabric.debugger = gdb_.get();
+  make_step_counters();
   std::vector<spec::BandwidthShare*> shares;
   for (uint32_t board = 0; board < count; ++board) {
     boards_.push_back(std::make_unique<Board>(params, board, fold_ ? &*fold_ : nullptr));
@@ -144,7 +167,7 @@ void Pod::make_boards(HostMemory& memory, std::span<const uint8_t> rom, uint32_t
     if (!is_here(board)) {
       continue;
     }
-    boards_[board]->build(shared, services_on(boards_[board]->fluid()), fabric, links);
+    boards_[board]->build(shared, services_on(board), fabric, links);
     for (const auto& chip : boards_[board]->chips()) {
       places_[chip->index()] = chip.get();
     }
@@ -338,7 +361,7 @@ std::string Pod::change_options(const spec::SimOptions& sim) {
 }
 
 std::string Pod::change_mxus(std::unique_ptr<MxuSelect> select, std::vector<MxuUnit> units) {
-  std::string error = mxu_select_->finish(steps_.begun(), sinks_.waves_missed());
+  std::string error = mxu_select_->finish(steps_begun(), sinks_.waves_missed());
   const MxuLockstepCounts counts = mxu_select_->counts();
   lockstep_past_.tiles += counts.tiles;
   lockstep_past_.mismatches += counts.mismatches;
@@ -387,8 +410,8 @@ std::string Pod::finish_files() {
       !more.empty()) {
     append_line(error, more);
   }
-  for (const std::string& more : {mxu_select_->finish(steps_.begun(), sinks_.waves_missed()),
-                                  verilog_select_.finish(steps_.begun())}) {
+  for (const std::string& more : {mxu_select_->finish(steps_begun(), sinks_.waves_missed()),
+                                  verilog_select_.finish(steps_begun())}) {
     if (!more.empty()) {
       append_line(error, more);
     }

@@ -79,7 +79,9 @@ class Pod : public sc_core::sc_module {
   std::unique_ptr<MxuSelect> make_select(const BoardOptions& options);
   std::vector<Mxu*> all_mxus();
   std::vector<spec::UnitWait> waits() const;
-  CoreServices services_on(FluidShare& fluid);
+  CoreServices services_on(uint32_t board);
+  void make_step_counters();
+  uint64_t steps_begun() const;  // of the board here that has begun most
   // `faults`: digest of the fault file; 0: none.
   void make_boards(HostMemory& memory, std::span<const uint8_t> rom, uint32_t faults);
   bool is_here(uint32_t board) const { return process_ == nullptr || process_->has(board); }
@@ -105,7 +107,7 @@ class Pod : public sc_core::sc_module {
   EqualWrites equal_writes_{pool_};
   PagePool pages_;
   ProgramCache programs_;
-  StepCounter steps_;
+  std::vector<StepCounter> steps_;  // by board of the pod
   ConsoleLog console_;
   std::unique_ptr<GdbStub> gdb_;
   const std::unique_ptr<HartCode> hart_code_ = HartCode::make();  // null where a build has none

@@ -48,7 +48,10 @@ void Pod::visit_state(spec::Archive& archive) {
   uint64_t now = now_cycles();
   uint32_t rom = rom_crc_;
   archive.section("board");
-  archive(now, rom, steps_);
+  archive(now, rom);
+  for (StepCounter& steps : steps_) {
+    archive(steps);
+  }
   for (const auto& board : boards_) {
     archive(board->fluid());
   }

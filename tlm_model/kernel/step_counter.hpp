@@ -1,6 +1,7 @@
 // Numbers the steps of a board from 0, in the order in which they begin: those of all launches
 // together, training and evaluation alike. The cores of a gang share a number. What names steps to
-// people counts them so: windows of waves and of lockstep, traces.
+// people counts them so: windows of waves and of lockstep, traces. Of a pod, each board counts the
+// steps that begin on it, which do not depend on which other boards its process has.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,9 @@ namespace tpu::model {
 
 class StepCounter {
  public:
+  StepCounter() = default;  // all cores of gangs are of the board
+  explicit StepCounter(spec::CoreSet board) : board_(std::move(board)) {}  // its cores
+
   // Core `core` of the gang begins step `step` of launch `launch`; its number.
   uint64_t begin(uint32_t core, const spec::CoreSet& gang, uint32_t launch, uint32_t step) {
     for (size_t i = 0; i < open_.size(); ++i) {
@@ -28,7 +32,7 @@ class StepCounter {
         return number;
       }
     }
-    spec::CoreSet missing = gang;
+    spec::CoreSet missing = here(gang);
     missing.erase(core);
     if (!missing.empty()) {
       if (open_.size() == kMostOpen) {  // gangs that a fault ended before all cores had begun
@@ -47,12 +51,26 @@ class StepCounter {
 
  private:
   static constexpr size_t kMostOpen = 64;
+  spec::CoreSet here(const spec::CoreSet& gang) const {
+    if (board_.empty()) {
+      return gang;
+    }
+    spec::CoreSet cores;
+    board_.for_each([&](uint32_t core) {
+      if (gang.has(core)) {
+        cores.insert(core);
+      }
+    });
+    return cores;
+  }
+
   struct Open {
     uint32_t launch, step;
     spec::CoreSet missing;  // cores that have not begun it
     uint64_t number;
     void visit_state(spec::Archive& archive) { archive(launch, step, missing, number); }
   };
+  spec::CoreSet board_;     // empty: has all cores
   std::vector<Open> open_;  // in the order in which they began
   uint64_t begun_ = 0;
 };
