@@ -54,7 +54,7 @@ std::string flips_text(const FaultEntry& entry) {
 
 // Of the processes of a pod, each writes its own, with the number of its first chip in the name.
 std::string log_path(const spec::SimOptions& sim, const std::vector<Chip*>& chips) {
-  if (sim.fault_log_path.empty()) {
+  if (sim.fault_log_path.empty() || sim.fault_log_path == "-") {
     return "-";
   }
   const bool all = std::ranges::find(chips, nullptr) == chips.end();

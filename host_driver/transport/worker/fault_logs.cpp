@@ -3,19 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <optional>
-#include <span>
+#include <stdexcept>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-#include "file/output_file.hpp"
 #include "file/whole_file.hpp"
+#include "tpu/error.hpp"
 
 namespace tpu::driver::worker {
 namespace {
@@ -53,37 +55,73 @@ void add_lines(std::string_view text, std::vector<OrderedLine>& lines) {
 
 }  // namespace
 
-std::string merge_fault_logs(const std::vector<std::string>& parts, const std::string& path) {
+FaultLogs::FaultLogs(const std::string& path, std::vector<std::string> parts)
+    : path_(path), parts_(std::move(parts)), attached_(parts_.size()) {
+  std::error_code failed;
+  const auto kind = std::filesystem::status(path, failed).type();
+  if (kind != std::filesystem::file_type::not_found &&
+      kind != std::filesystem::file_type::regular) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("SimOptions::fault_log_path: expected a regular file, found {}: each "
+                            "process of a pod writes a log beside it; \"-\" is standard error",
+                            path));
+  }
   try {
-    std::vector<std::vector<std::byte>> texts;
-    std::vector<OrderedLine> lines;
-    for (const std::string& part : parts) {
-      if (std::filesystem::exists(part)) {
-        texts.push_back(spec::read_whole_file(part));
-      }
+    lock_.emplace(path);
+  } catch (const std::runtime_error& error) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("SimOptions::fault_log_path: {}", error.what()));
+  }
+}
+
+std::string FaultLogs::merge() {
+  std::vector<std::string> parts;
+  for (size_t rank = 0; rank < parts_.size(); ++rank) {
+    if (attached_[rank] != 0) {
+      parts.push_back(parts_[rank]);
     }
-    if (texts.empty()) {
-      return {};  // no board was opened
-    }
-    for (const std::vector<std::byte>& text : texts) {
-      add_lines({reinterpret_cast<const char*>(text.data()), text.size()}, lines);
-    }
-    std::ranges::stable_sort(lines, {}, &OrderedLine::order);
-    spec::OutputFile file(path);
-    for (const OrderedLine& line : lines) {
-      file.add(std::as_bytes(std::span(line.text)));
-      if (!line.text.ends_with('\n')) {  // its process has ended within it
-        file.add(std::as_bytes(std::span("\n", 1)));
-      }
-    }
-    file.finish();
-    for (const std::string& part : parts) {
-      std::filesystem::remove(part);
+  }
+  parts_.clear();
+  std::string wrong;
+  try {
+    if (!parts.empty()) {
+      write(parts);
     }
   } catch (const std::exception& error) {
-    return fmt::format("fault log: writing {} failed: {}", path, error.what());
+    wrong = fmt::format("fault log: writing {} failed: {}", path_, error.what());
   }
-  return {};
+  lock_.reset();
+  return wrong;
+}
+
+// In its place: a file of another name would not be locked.
+void FaultLogs::write(const std::vector<std::string>& parts) {
+  std::vector<std::vector<std::byte>> texts;
+  std::vector<OrderedLine> lines;
+  texts.reserve(parts.size());
+  for (const std::string& part : parts) {
+    texts.push_back(spec::read_whole_file(part));
+  }
+  for (const std::vector<std::byte>& text : texts) {
+    add_lines({reinterpret_cast<const char*>(text.data()), text.size()}, lines);
+  }
+  std::ranges::stable_sort(lines, {}, &OrderedLine::order);
+  std::string all;
+  for (const OrderedLine& line : lines) {
+    all += line.text;
+    all += line.text.ends_with('\n') ? "" : "\n";  // its process has ended within it
+  }
+  std::FILE* const file = lock_->open_stream();
+  if (file == nullptr) {
+    throw std::system_error(errno, std::generic_category());
+  }
+  const bool written = std::fwrite(all.data(), 1, all.size(), file) == all.size();
+  if (const int error = errno; std::fclose(file) != 0 || !written) {
+    throw std::system_error(written ? errno : error, std::generic_category());
+  }
+  for (const std::string& part : parts) {
+    std::filesystem::remove(part);
+  }
 }
 
 }  // namespace tpu::driver::worker

@@ -80,43 +80,28 @@ void add_all(std::vector<T>& to, std::vector<T> from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
-// The fault logs of workers that end with the transport become one.
-class FaultLogs {
- public:
-  FaultLogs(const SimOptions& sim, const Places& places, bool own) {
-    if (!own || sim.faults_path.empty() || sim.fault_log_path.empty()) {
-      return;
-    }
-    path_ = sim.fault_log_path;
-    std::map<uint32_t, size_t> first_chips;  // by rank
-    for (size_t chip = 0; chip < places.chips(); ++chip) {
-      first_chips.emplace(places.of_chip(static_cast<int>(chip)), chip);
-    }
-    for (const auto& [rank, chip] : first_chips) {
-      parts_.push_back(spec::fault_log_part(path_, static_cast<int64_t>(chip)));
-    }
+// Those of workers that end with the transport.
+FaultLogs make_fault_logs(const SimOptions& sim, const Places& places, bool own) {
+  const std::string& path = sim.fault_log_path;
+  if (!own || sim.faults_path.empty() || path.empty() || path == "-") {
+    return {};
   }
-  // Of a pod that was lost.
-  ~FaultLogs() { static_cast<void>(merge()); }
-  FaultLogs(const FaultLogs&) = delete;
-  FaultLogs& operator=(const FaultLogs&) = delete;
-
-  // When the workers write no more. Empty, or what went wrong.
-  std::string merge() {
-    const std::vector<std::string> parts = std::exchange(parts_, {});
-    return parts.empty() ? std::string() : merge_fault_logs(parts, path_);
+  std::map<uint32_t, size_t> first_chips;  // by rank
+  for (size_t chip = 0; chip < places.chips(); ++chip) {
+    first_chips.emplace(places.of_chip(static_cast<int>(chip)), chip);
   }
-
- private:
-  std::string path_;
-  std::vector<std::string> parts_;
-};
+  std::vector<std::string> parts;
+  for (const auto& [rank, chip] : first_chips) {
+    parts.push_back(spec::fault_log_part(path, static_cast<int64_t>(chip)));
+  }
+  return {path, std::move(parts)};
+}
 
 class PodDebugPort : public Transport {
  public:
   PodDebugPort(PodOfWorkers workers, const spec::BoardParams& params, const SimOptions& sim)
       : places_(params, static_cast<uint32_t>(workers.addresses.size())),
-        fault_logs_(sim, places_, workers.own != nullptr),
+        fault_logs_(make_fault_logs(sim, places_, workers.own != nullptr)),
         workers_(std::move(workers)),
         crew_(workers_.addresses.size()) {}
 
@@ -280,6 +265,7 @@ class PodTransport final : public PodDebugPort {
         return addresses;
       };
       parts()[rank] = make_worker_transport(one, asked, memory, shared, firmware, part);
+      fault_logs().attached(rank);
     });
   }
 
