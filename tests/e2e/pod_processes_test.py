@@ -275,10 +275,12 @@ def check_faults(tools: Path, folder: Path) -> list[str]:
         if alone[2] != spread[2] or event not in spread[2] or 0 in (alone[0], spread[0]) or any(
                 text not in each[1] for each in (alone, spread)):
             wrong.append(f"{kind}: {alone}; in two processes {spread}")
-    script.write_text('[[fault]]\nkind = "host_dies"\nwhere = "board 1"\nat = "launch 2"\n')
+    script.write_text('[[fault]]\nkind = "host_dies"\nwhere = "board 1"\nat = "launch 2"\n'
+                      '[[fault]]\nkind = "hbm"\nwhere = "core 1"\nat = "step 900"\n')
     died = run(2, 1)
     print(died[1], died[2])
-    if died[0] <= 0 or "board 1 of the pod: " not in died[1] or "host_dies board 1: " not in died[2]:
+    if died[0] <= 0 or "board 1 of the pod: " not in died[1] or "host_dies board 1: " not in died[2] or (
+            "hbm in core 1 of board 0, step 900) never came" not in died[2]):
         wrong.append(f"a host that dies: {died}")
     script.write_text('[[fault]]\nkind = "host_dies"\nwhere = "board 2"\nat = "launch 2"\n')
     refused = run(2, 1)

@@ -345,7 +345,11 @@ class PodTransport final : public PodDebugPort {
   }
   std::string close() override {
     std::vector<std::string> texts(parts().size());
-    together([&](size_t rank) { texts[rank] = parts()[rank]->close(); });
+    if (lost_.empty()) {
+      together([&](size_t rank) { texts[rank] = parts()[rank]->close(); });
+    } else {  // those that are still there complete their files
+      crew().all([&](size_t rank) { texts[rank] = end_part(rank); });
+    }
     std::string all;
     texts.push_back(fault_logs().merge());
     for (const std::string& text : texts) {
@@ -395,13 +399,11 @@ class PodTransport final : public PodDebugPort {
     return message.starts_with("the other boards") || message.starts_with("another process");
   }
 
-  void end_part(size_t rank) {
+  std::string end_part(size_t rank) {
     try {
-      if (parts()[rank] != nullptr) {
-        parts()[rank]->close();
-      }
+      return parts()[rank] != nullptr ? parts()[rank]->close() : std::string();
     } catch (const Error&) {
-      // It has ended.
+      return {};  // it has ended
     }
   }
 
