@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "board/board_loader.hpp"
 #include "file/crc32c.hpp"
@@ -489,8 +491,9 @@ uint32_t HostDma::run_d2d(const Context& context) {
 }
 
 // The bytes leave at once and land as those of any transfer between boards; the status follows when
-// the answer of the other board has come. What is copied is read between the end of the flow here
-// and the landing: the driver changes neither side before the status.
+// the answer of the other board has come. What is copied is read at the landing: the driver changes
+// neither side before the status. But a fault may: with a fault file it is read when the flow here
+// ends, as for a board in another process.
 void HostDma::run_d2d_between_boards(const Context& context) {
   HbmIf& source = *fabric_.hbm[core_];
   const uint32_t to = peer(context.start);
@@ -506,8 +509,14 @@ void HostDma::run_d2d_between_boards(const Context& context) {
   delivery.at = now_cycles() + fabric_.ici->data_latency(core_, to);
   const bool wanted = context.generation == generation;  // no reset in between
   delivery.range = {true, context.host, context.local, wanted ? context.bytes : 0};
-  delivery.copy = [this, &source, to, range = delivery.range] {
-    if (range.bytes != 0) {
+  std::vector<uint8_t> data(source.damage() != nullptr ? delivery.range.bytes : 0);
+  if (!data.empty()) {
+    source.read(delivery.range.from, data);
+  }
+  delivery.copy = [this, &source, to, range = delivery.range, data = std::move(data)] {
+    if (!data.empty()) {
+      fabric_.hbm[to]->write(range.to, data);
+    } else if (range.bytes != 0) {
       fabric_.hbm[to]->copy_from(source, range.from, range.to, range.bytes);
     }
   };
