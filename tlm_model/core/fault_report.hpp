@@ -35,7 +35,7 @@ class FaultReport {
     }
     return due;
   }
-  // The core is reset, or starts a program.
+  // The core is reset.
   void forget() {
     pending_.set(false);
     event_.cancel();

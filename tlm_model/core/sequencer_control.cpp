@@ -34,12 +34,11 @@ void Sequencer::connect(const SequencerParts& parts) {
 }
 
 void Sequencer::start() {
-  refused_ = state_ == seq::kStateRunning || !queues_.idle();
+  refused_ = state_ == seq::kStateRunning || !queues_.idle() || report_.pending();
   if (refused_) {
     return;
   }
   draining_ = false;
-  report_.forget();
   registers_.clear_causes();
   fault_port->clear();
   parts_.semaphores->forget_waiters();
@@ -181,7 +180,7 @@ uint64_t Sequencer::silent() {
     return 0;
   }
   if (state_ != seq::kStateRunning) {
-    return kNever;
+    return queues_.idle() ? kNever : 0;  // a reset lets go what its engines have begun
   }
   const uint64_t now = now_cycles();
   const uint64_t wanted = std::min(now + report_.cycles(), watchdog_.at());

@@ -327,6 +327,34 @@ TEST(CoreGang, PacketOfAnUnknownGangFaultsItsReceiver) {
   EXPECT_EQ(bench.fault_record(1).code, TPU_FAULT_REMOTE_STRAY);
 }
 
+// In a pod the report of a fault comes later: the program that starts until then would hide it.
+TEST(CoreGang, NoProgramStartsBeforeTheReportOfAFault) {
+  CoreBench bench("board", {.overrides = {"board.chips=1", "board.torus_x=1", "pod.boards_x=2"}});
+  ProgramBuilder sender;
+  sender.li(1, 1);
+  sender.nop(Queue::kDmaRemote, Sync().remote(5, 1));
+  sender.halt();
+  ProgramBuilder receiver;
+  receiver.halt();
+  bench.load(0, sender.image(), 0, 3, 20);
+  bench.load(1, receiver.image(), 0, 3, 20);
+  bench.write32(1, CoreBench::kSeq, spec::seq::kTag, 19);
+  bench.start(0);
+  sc_core::sc_start(from_cycles(1000));
+  ASSERT_EQ(bench.fault_record(1).code, TPU_FAULT_REMOTE_STRAY);
+  bench.write32(1, CoreBench::kSeq, spec::seq::kTag, 20);
+  bench.start(1);
+  const auto is = [&](uint32_t mask) {
+    return (bench.read32(1, CoreBench::kSeq, spec::seq::kState) & mask) != 0;
+  };
+  EXPECT_TRUE(is(spec::seq::kStateBusyMask));
+  EXPECT_TRUE(is(spec::seq::kStateRefusedMask));
+  bench.run();
+  EXPECT_EQ(bench.state(1), spec::seq::kStateFaulted);
+  EXPECT_EQ(bench.fault_record(1).code, TPU_FAULT_REMOTE_STRAY);
+  EXPECT_FALSE(is(spec::seq::kStateBusyMask));
+}
+
 // What a peer would have sent is as unknown as what the core's own transfers bring.
 TEST(CoreGang, ControlFlowFromAPeersDataIsRefusedWithoutData) {
   const BenchOptions options{.overrides = {"board.chips=1", "board.torus_x=1"}, .no_data = true};
