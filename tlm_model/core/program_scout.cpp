@@ -10,7 +10,9 @@
 namespace tpu::model {
 namespace {
 
-constexpr int kMostItems = 1 << 14;  // instructions that one look goes through
+// Instructions that a look goes through without more cycles for it: a scalar loop without commands
+// has none.
+constexpr int kMostItems = 512;
 
 }  // namespace
 
@@ -50,8 +52,10 @@ uint64_t ProgramScout::silent(const Place& place, const EngineQueues& queues, ui
   }
   for (int items = kMostItems; items > 0 && bound < wanted && stop_ == Stop::kNone; --items) {
     const size_t queue = take(place, queues);
-    if (queue < ahead_.size()) {
-      bound = std::max(bound, queue_bound(queues, queue, now));
+    const uint64_t then = queue < ahead_.size() ? queue_bound(queues, queue, now) : bound;
+    if (then > bound) {
+      bound = then;
+      items = kMostItems;
     }
   }
   return bound;

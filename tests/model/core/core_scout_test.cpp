@@ -169,6 +169,27 @@ TEST_F(Scout, CountsTheTurnsOfLoops) {
   EXPECT_EQ(silent(0), (kTurns - depth - 1) * one);
 }
 
+// A loop without commands is long: each look goes on where the one before has stopped.
+TEST_F(Scout, GoesThroughScalarLoopsInSeveralLooks) {
+  constexpr int32_t kTurns = 1000;
+  ProgramBuilder p;
+  p.li(1, kTurns);
+  const uint32_t turn = p.here();
+  p.scalar(ScalarOp::kAddi, 1, 1, 0, -1);
+  p.scalar(ScalarOp::kBne, 0, 1, 0, static_cast<int32_t>(turn));
+  matmuls(p, depth + 40);
+  send_to(p, kOtherBoard);
+  p.halt();
+  load(p);
+  EXPECT_EQ(silent(0), 0);
+  int looks = 1;
+  while (silent(0) == 0 && looks < kTurns) {
+    ++looks;
+  }
+  EXPECT_LT(looks, kTurns / 100);
+  EXPECT_EQ(silent(0), least(Queue::kMxu0, depth + 1));
+}
+
 TEST_F(Scout, StopsAtBranchesByData) {
   ProgramBuilder p;
   matmuls(p, depth + 5);
