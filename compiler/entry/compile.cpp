@@ -146,11 +146,16 @@ exe::ExecutableT generate_faster(const Module& module, const spec::BoardParams& 
   return generate(module, board, whole, watchers);
 }
 
+// Whether the error of a program that does not fit says what it needs with values computed again:
+// takes as long as compiling it so.
+enum class NeedWhenFitted : bool { kUnknown, kSaid };
+
 // A program that does not fit into HBM is compiled again: with transfers that it waits for, with
 // whole exchanges, with exchanges where they are, then with constants and cheap values where they
 // are used, then with values computed again, those alive when most of HBM is in use.
 exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& board,
-                                    CompileOptions& options, const Watchers& watchers);
+                                    CompileOptions& options, const Watchers& watchers,
+                                    NeedWhenFitted need);
 
 // What the program needs if values are computed again, which changes the module.
 std::string need_when_fitted(Module& module, const spec::BoardParams& board, CompileOptions options,
@@ -158,18 +163,22 @@ std::string need_when_fitted(Module& module, const spec::BoardParams& board, Com
   options.fit = true;
   options.dump = nullptr;
   try {
-    const exe::ExecutableT e = generate_in_memory(module, board, options, {watchers.progress});
+    const exe::ExecutableT e =
+        generate_in_memory(module, board, options, {watchers.progress}, NeedWhenFitted::kUnknown);
     return ": " + std::to_string(e.hbm_bytes + e.image.size()) + " bytes then, which fits";
   } catch (const HbmExhausted& e) {
     const int64_t limit = usable_hbm(board, options.hbm_bytes);
     return ": at least " + std::to_string(limit + e.peak().excess) + " bytes then, still too much";
+  } catch (const ProgramTooLong&) {
+    return ", which makes it too long unless parts of it become loops";
   } catch (const Error&) {
-    return ", but the program is too long then";
+    return "";  // its reader asked for something else
   }
 }
 
 exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& board,
-                                    CompileOptions& options, const Watchers& watchers) {
+                                    CompileOptions& options, const Watchers& watchers,
+                                    NeedWhenFitted need) {
   for (int tries = 1;;) {
     Watchers of_transfers = watchers;
     bool beside = false;
@@ -192,7 +201,7 @@ exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& boa
       }
       const bool stuck = options.least_memory && again == 0;
       if (!options.fit || e.peak().alive.empty() || tries == kMostFits || stuck) {
-        const bool more = !options.fit && !e.peak().alive.empty();
+        const bool more = need == NeedWhenFitted::kSaid && !options.fit && !e.peak().alive.empty();
         throw with_advice(e, module, board, options,
                           more ? need_when_fitted(module, board, options, watchers) : "");
       }
@@ -204,10 +213,11 @@ exe::ExecutableT generate_in_memory(Module& module, const spec::BoardParams& boa
 
 // What makes the program too long becomes a loop.
 exe::ExecutableT generate_in_loops(Module& module, const spec::BoardParams& board,
-                                   CompileOptions options, const Watchers& watchers) {
+                                   CompileOptions options, const Watchers& watchers,
+                                   NeedWhenFitted need) {
   for (int cuts = 0;; ++cuts) {
     try {
-      return generate_in_memory(module, board, options, watchers);
+      return generate_in_memory(module, board, options, watchers, need);
     } catch (const ProgramTooLong& e) {
       const std::vector<const Op*> dots =
           e.share() < kLeastShare ? equal_dots(module, e.most()) : std::vector<const Op*>{e.most()};
@@ -378,7 +388,9 @@ Compiled compile_module(Module module, const spec::BoardParams& board,
   const bool may_give_up = pipelined && gathers == LoopGathers::kPipelinedIfItFits;
   code.fit = code.fit && !may_give_up;  // values computed again cost more than such gathers save
   try {
-    out.executable = generate_in_loops(module, board, code, {&progress, report, &loop_copies});
+    out.executable =
+        generate_in_loops(module, board, code, {&progress, report, &loop_copies},
+                          may_give_up ? NeedWhenFitted::kUnknown : NeedWhenFitted::kSaid);
   } catch (const Error& e) {
     const bool too_large = dynamic_cast<const HbmExhausted*>(&e) != nullptr ||
                            dynamic_cast<const ProgramTooLong*>(&e) != nullptr;
