@@ -45,6 +45,8 @@ class RegionFusion : public Fusion {
         options_(options) {
     context_.is_copied = [this](const Value* v) { return is_copied(v); };
     uses_ = compute_uses(region);
+    has_products_ = std::ranges::any_of(
+        region.ops, [](const auto& op) { return op->kind == Kind::kDotGeneral; });
     for (const auto& arg : module.main->body.args) {
       if (options.updates_apart && arg->type.count() >= kApartElements) {
         state_counts_.insert(arg->type.count());
@@ -300,7 +302,11 @@ class RegionFusion : public Fusion {
 
   // Copies what an op reads scattered and several times, such as a transposed bias of all heads for
   // each example: the part of the view that does not repeat it.
+  // Loops of programs without products take tiles of both dimensions. A copy needs memory.
   void copy_repeated(const Op& op) {
+    if (!has_products_ || options_.late_constants) {
+      return;
+    }
     for (const Value* operand : op.operands) {
       const Value* v = barred(operand);
       const Value* root = view_root(v, context_);
@@ -635,6 +641,7 @@ class RegionFusion : public Fusion {
   std::unique_ptr<Region> made_ops_ = std::make_unique<Region>();  // becomes the program's
   Producers producers_{region_, *made_ops_, context_};
   std::set<const Value*> copied_;
+  bool has_products_ = false;  // whose epilogues run on their blocks
   // With a generator behind a contraction. A sum along the columns would keep them from its blocks.
   std::set<const Kernel*> hidden_;
   int copies_ = 0;  // that copy() is making
