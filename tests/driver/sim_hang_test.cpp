@@ -191,6 +191,17 @@ TEST_F(SimHangPod, AWatchdogAsksTheOtherBoards) {
   EXPECT_EQ(json_["hang"], "watchdog");
 }
 
+// The watchdogs of all cores end the launch, each on its own; the first of them tells of all.
+TEST_F(SimHangPod, TheFirstOfSeveralWatchdogsTells) {
+  hang("  xlu.nop op=1 wait=7:1:take\n  halt\n", ErrorCode::kDeviceFault, 4);
+  EXPECT_THAT(text_, HasSubstr("WATCHDOG"));
+  for (int core = 0; core < 4; ++core) {
+    EXPECT_THAT(text_, HasSubstr("core " + std::to_string(core) + " xlu (word "));
+    EXPECT_THAT(text_, HasSubstr("core " + std::to_string(core) + " sequencer (word "));
+  }
+  EXPECT_EQ(json_["hang"], "watchdog");
+}
+
 // Core 0 waits nine watchdogs long for a core of another board, which works.
 TEST_F(SimHangPod, ACoreIsNotStuckWhileAnotherBoardWorks) {
   const Executable program =

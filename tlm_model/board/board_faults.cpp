@@ -75,7 +75,7 @@ bool is_empty(const Mxu& mxu, uint64_t sequence) {
 // Where in its slots the launch of a core holds byte `at` of all of them together.
 std::optional<uint64_t> place_in_slots(const Core& core, uint64_t random) {
   uint64_t total = 0;
-  for (uint32_t slot = 0; slot < core.slot_count(); ++slot) {
+  for (uint32_t slot = 0; slot < core.launch().slot_count; ++slot) {
     total += core.slot(slot).size;
   }
   if (total == 0) {

@@ -38,8 +38,13 @@ std::vector<spec::UnitWait> board_waits(std::span<const Core* const> cores) {
 }
 
 void WatchdogSink::fault(const FaultEvent& event) {
-  if (event.code == TPU_FAULT_WATCHDOG) {
-    waits_ = waits_now_();
+  if (event.code != TPU_FAULT_WATCHDOG) {
+    return;
+  }
+  const uint32_t launch = board_.launch(event.source.core);
+  if (launch_ != launch) {
+    launch_ = launch;
+    waits_ = board_.waits();
   }
 }
 

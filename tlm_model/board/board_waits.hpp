@@ -2,8 +2,11 @@
 // was when a watchdog ended a launch, since the end drops what is queued.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "probe/probe_set.hpp"
@@ -18,17 +21,23 @@ std::vector<spec::UnitWait> board_waits(std::span<const Core* const> cores);
 
 class WatchdogSink final : public ProbeSink {
  public:
-  using Waits = std::function<std::vector<spec::UnitWait>()>;
-  explicit WatchdogSink(Waits waits) : waits_now_(std::move(waits)) {}
+  struct Board {
+    std::function<std::vector<spec::UnitWait>()> waits;
+    std::function<uint32_t(uint32_t core)> launch;  // id of the last one
+  };
+  explicit WatchdogSink(Board board) : board_(std::move(board)) {}
 
   void listen(ProbeSet& probes) { probes.add(*this, {ProbeEvent::kFault}); }
   // Comes before the core stops.
   void fault(const FaultEvent& event) override;
 
+  // At the first watchdog of the launch that had one last: those behind it see cores that have
+  // stopped.
   const std::vector<spec::UnitWait>& waits() const { return waits_; }
 
  private:
-  const Waits waits_now_;
+  const Board board_;
+  std::optional<uint32_t> launch_;  // that waits_ is of
   std::vector<spec::UnitWait> waits_;
 };
 

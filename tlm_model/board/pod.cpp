@@ -63,9 +63,10 @@ Pod::Pod(sc_core::sc_module_name name, const BoardOptions& options, HostMemory& 
       rom_crc_(spec::crc32c(std::as_bytes(rom))),
       mxu_select_(make_select(options_)),
       verilog_select_(options_.sim, options_.params),
-      sinks_(
-          options_, mxu_select_->verilog_units(), probes_, waves_open_, [this] { return waits(); },
-          programs),
+      sinks_(options_, mxu_select_->verilog_units(), probes_, waves_open_,
+             WatchdogSink::Board{[this] { return waits(); },
+                                 [this](uint32_t core) { return launch_of(core); }},
+             programs),
       pool_(thread_count(options.sim.threads)),
       programs_(options_.params) {
   if (options_.sim.profile) {
@@ -268,6 +269,11 @@ std::vector<spec::UnitWait> Pod::waits() const {
     }
   }
   return board_waits(cores);
+}
+
+uint32_t Pod::launch_of(uint32_t core) const {
+  const auto per_chip = static_cast<uint32_t>(options_.params.board.cores_per_chip);
+  return places_[core / per_chip]->core(core % per_chip).launch().launch;
 }
 
 BoardStats Pod::stats() {

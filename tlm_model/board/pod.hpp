@@ -79,6 +79,7 @@ class Pod : public sc_core::sc_module {
   std::unique_ptr<MxuSelect> make_select(const BoardOptions& options);
   std::vector<Mxu*> all_mxus();
   std::vector<spec::UnitWait> waits() const;
+  uint32_t launch_of(uint32_t core) const;  // id of its last one; of a core that is here
   CoreServices services_on(uint32_t board);
   void make_step_counters();
   uint64_t steps_begun() const;  // of the board here that has begun most

@@ -49,13 +49,13 @@ void replace_sink(std::unique_ptr<Sink>& sink, std::unique_ptr<Sink> by, std::st
 }  // namespace
 
 ProbeSinks::ProbeSinks(const BoardOptions& options, const std::vector<VerilogUnit>& verilog,
-                       ProbeSet& probes, bool& waves_open, WatchdogSink::Waits waits,
+                       ProbeSet& probes, bool& waves_open, WatchdogSink::Board board,
                        const LaunchPrograms& programs)
     : params_(options.params),
       sim_(options.sim),
       probes_(probes),
       waves_open_(waves_open),
-      watchdog_(std::move(waits)),
+      watchdog_(std::move(board)),
       programs_(programs) {
   text_ = make_text(sim_);
   mmio_ = make_mmio(options);

@@ -32,7 +32,7 @@ class ProbeSinks {
   // gone; `programs` outlives it.
   // `verilog`: matrix units whose ports waves show. `waves_open` is set while their window is open.
   ProbeSinks(const BoardOptions& options, const std::vector<VerilogUnit>& verilog, ProbeSet& probes,
-             bool& waves_open, WatchdogSink::Waits waits, const LaunchPrograms& programs);
+             bool& waves_open, WatchdogSink::Board board, const LaunchPrograms& programs);
 
   // Goes on with other options; a sink stays where its own are as they were, the checker always.
   // Between steps only. Throws std::runtime_error when a file cannot be created; nothing has

@@ -87,8 +87,9 @@ class Core : public sc_core::sc_module, private RemoteIf {
   Faulty& faulty() { return faulty_; }
   // What started commands do to data is done when this returns.
   void settle_data();
-  // Where a slot of the present launch lies in HBM; none, if it has no such slot.
-  uint32_t slot_count() const { return launch_.slot_count; }
+  // The present launch, or the last one.
+  const LaunchState& launch() const { return launch_; }
+  // Where a slot of it lies in HBM; none, if it has no such slot.
   Slots::Range slot(uint32_t index) const { return slots_->resolve(launch_, index); }
 
   void reset() {
