@@ -8,9 +8,10 @@ namespace {
 
 using For = UnitWait::For;
 
-std::string ender_text(const UnitWait& wait, const PlaceText& place_text) {
+std::string ender_text(const UnitWait& wait, const PlaceText& place_text, bool everywhere) {
   if (!wait.ender) {
-    return ", which no command ahead signals";
+    return everywhere ? ", which no command ahead signals"
+                      : ", which no command ahead in the same process signals";
   }
   const std::string place = place_text(*wait.ender);
   if (!wait.behind) {
@@ -23,12 +24,12 @@ std::string ender_text(const UnitWait& wait, const PlaceText& place_text) {
 
 }  // namespace
 
-std::string wait_text(const UnitWait& wait, const PlaceText& place_text) {
+std::string wait_text(const UnitWait& wait, const PlaceText& place_text, bool everywhere) {
   switch (wait.what) {
     case For::kSemaphore:
       return fmt::format("waits for semaphore {} >= {} (is {})", wait.index, wait.wanted,
                          wait.value) +
-             ender_text(wait, place_text);
+             ender_text(wait, place_text, everywhere);
     case For::kQueue:
       return fmt::format("waits, since queue {} is full", wait.queue);
     case For::kEngines:

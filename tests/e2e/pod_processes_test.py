@@ -275,6 +275,9 @@ def check_faults(tools: Path, folder: Path) -> list[str]:
         if alone[2] != spread[2] or event not in spread[2] or 0 in (alone[0], spread[0]) or any(
                 text not in each[1] for each in (alone, spread)):
             wrong.append(f"{kind}: {alone}; in two processes {spread}")
+        # No process knows what the cores of the other one would signal.
+        if any(text in spread[1] for text in ("which no command ahead signals", "nothing signals")):
+            wrong.append(f"{kind} in two processes: {spread[1]}")
     script.write_text('[[fault]]\nkind = "host_dies"\nwhere = "board 1"\nat = "launch 2"\n'
                       '[[fault]]\nkind = "hbm"\nwhere = "core 1"\nat = "step 900"\n')
     died = run(2, 1)

@@ -50,10 +50,11 @@ std::string BoardDebug::queues_text(uint32_t core) const {
     return fmt::format("core {} {} (word {}, op {})", place.core, place.unit, place.pc,
                        place.op_id);
   };
+  const bool everywhere = std::ranges::find(chips_, nullptr) == chips_.end();
   std::string text;
   for (const spec::UnitWait& wait : waits_()) {
     if (wait.at.core == core) {
-      text += place_text(wait.at) + " " + spec::wait_text(wait, place_text) + "\n";
+      text += place_text(wait.at) + " " + spec::wait_text(wait, place_text, everywhere) + "\n";
     }
   }
   return text;

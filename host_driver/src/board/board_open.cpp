@@ -35,6 +35,12 @@ std::string command_words(const OpenOptions& options) {
   return words;
 }
 
+// Of the boards; a list of PCI functions is of one, too.
+bool has_one_process(const OpenOptions& options) {
+  return options.board_processes == 1 &&
+         (is_vfio_address(options.connect) || options.connect.find(',') == std::string::npos);
+}
+
 std::unique_ptr<Transport> make_transport(const OpenOptions& options,
                                           const TransportRequest& request, HostArena& memory,
                                           uint32_t firmware) {
@@ -47,7 +53,7 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
     return made;
   }
   const bool vfio = is_vfio_address(options.connect);
-  if (options.board_processes != 1 || (!vfio && options.connect.find(',') != std::string::npos)) {
+  if (!has_one_process(options)) {
     return make_pod_transport(options, request, memory, memory.shared_ranges(), firmware);
   }
   if (vfio) {
@@ -130,6 +136,7 @@ std::shared_ptr<BoardImpl> BoardImpl::open(const OpenOptions& options) {
 void BoardImpl::connect(const OpenOptions& options) {
   outbox_.set_console(options.console);
   hangs_.set_report(options.hang_report);
+  hangs_.set_one_process(has_one_process(options));
   check_options(options);
   TransportRequest request;
   request.params = spec::load_board(options.preset, options.overrides);

@@ -26,7 +26,12 @@ bool runs_on(const Operation& op, uint32_t core) {
 std::string HangTeller::tell(const char* kind, const Operation* op,
                              const std::vector<UnitWait>& waits,
                              const TransportStats& stats) const {
-  HangReport report{.kind = kind, .what = {}, .waits = waits, .harts = {}, .program = {}};
+  HangReport report{.kind = kind,
+                    .what = {},
+                    .waits = waits,
+                    .harts = {},
+                    .program = {},
+                    .one_process = one_process_};
   report.what = op != nullptr ? op->what : std::string();
   report.program = [&](uint32_t core) TPU_REQUIRES(board_lock) -> const exe::ExecutableT* {
     const Operation* on_core = op;

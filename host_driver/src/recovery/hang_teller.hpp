@@ -19,6 +19,9 @@ class HangTeller {
   /// Where the report is written; empty: nowhere.
   void set_report(std::string path) TPU_REQUIRES(board_lock) { report_path_ = std::move(path); }
 
+  /// Whether one process has all boards; else none knows what the cores of the others signal.
+  void set_one_process(bool one) TPU_REQUIRES(board_lock) { one_process_ = one; }
+
   /// What units wait for; the text ends with a line feed if there is any. `op`: null when it is
   /// not known.
   std::string tell(const char* kind, const Operation* op, const std::vector<UnitWait>& waits,
@@ -28,6 +31,7 @@ class HangTeller {
   const Devices& devices_;
   const Harts& harts_;
   std::string report_path_;
+  bool one_process_ = true;
 };
 
 }  // namespace tpu::driver

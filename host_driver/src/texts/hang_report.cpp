@@ -44,7 +44,8 @@ std::string unit_name(const UnitWait& wait) {
   return fmt::format("core {} {}", wait.at.core, wait.at.unit);
 }
 
-std::string cycle_text(std::span<const UnitWait> waits) {
+std::string cycle_text(const HangReport& report) {
+  const std::span<const UnitWait> waits = report.waits;
   const std::vector<size_t> cycle = wait_cycle(waits);
   std::string text;
   if (!cycle.empty()) {
@@ -55,8 +56,10 @@ std::string cycle_text(std::span<const UnitWait> waits) {
   }
   for (const UnitWait& wait : waits) {
     if (wait.what == For::kSemaphore && !wait.ender) {
-      text += fmt::format("nothing signals semaphore {} of core {}, for which {} waits\n",
-                          wait.index, wait.at.core, wait.at.unit);
+      text += fmt::format("nothing {}signals semaphore {} of core {}, for which {} waits{}\n",
+                          report.one_process ? "" : "in the same process ", wait.index,
+                          wait.at.core, wait.at.unit,
+                          report.one_process ? "" : "; of the other processes it is not known");
     }
   }
   return text;
@@ -126,12 +129,13 @@ std::vector<size_t> wait_cycle(std::span<const UnitWait> waits) {
 std::string hang_text(const HangReport& report) {
   std::string text;
   for (const UnitWait& wait : report.waits) {
-    text += fmt::format("{} {}\n", place_text(wait.at, report.program),
-                        spec::wait_text(wait, [&](const CommandPlace& place) {
-                          return place_text(place, report.program);
-                        }));
+    text += fmt::format(
+        "{} {}\n", place_text(wait.at, report.program),
+        spec::wait_text(
+            wait, [&](const CommandPlace& place) { return place_text(place, report.program); },
+            report.one_process));
   }
-  return text + cycle_text(report.waits);
+  return text + cycle_text(report);
 }
 
 std::string hang_json(const HangReport& report) {

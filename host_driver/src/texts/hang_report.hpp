@@ -34,13 +34,15 @@ struct HangReport {
   std::vector<UnitWait> waits;
   std::vector<HartTrace> harts;
   ProgramOfCore program;
+  bool one_process = true;  ///< has all boards; else signals were looked for in each by itself
 };
 
 /// Indices of waits of which each is for the next one and the last for the first; empty: the waits
 /// make no cycle.
 std::vector<size_t> wait_cycle(std::span<const UnitWait> waits);
 
-/// One line a unit, then the cycle, or the semaphores that nobody will signal. Empty without waits.
+/// One line a unit, then the cycle, or the semaphores that nobody is known to signal. Empty without
+/// waits.
 std::string hang_text(const HangReport& report);
 std::string hang_json(const HangReport& report);
 
