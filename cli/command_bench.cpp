@@ -214,13 +214,10 @@ std::optional<HostLimits> limits_for(const SimOptions& sim) {
 void bench_program(Report& report, const BenchArguments& arguments, const std::string& path,
                    Attempts& attempts) {
   OpenOptions options = arguments.board.open;
-  options.sim.no_data = !arguments.with_data && !arguments.dense && !options.sim.profile;
+  options.sim.no_data =
+      options.sim.no_data || (!arguments.with_data && !arguments.dense && !options.sim.profile);
   std::vector<std::byte> image = program_bytes(path, options);
   if (arguments.folded) {
-    if (arguments.with_data || arguments.dense) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "--folded: values are not computed; leave out --with-data and --dense");
-    }
     std::tie(options, image) = fold(options, image, path);
   }
   const XprofFolder xprof(arguments.board.xprof, options);
@@ -278,7 +275,18 @@ void bench_program(Report& report, const BenchArguments& arguments, const std::s
   attempts.attempt([&] { require_clean(window.last()); });
 }
 
+// Before anything is measured.
+void require_one_kind(const BenchArguments& arguments) {
+  const bool without_data = arguments.folded || arguments.board.open.sim.no_data;
+  if (without_data && (arguments.with_data || arguments.dense)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("{}: values are not computed; leave out --with-data and --dense",
+                            arguments.folded ? "--folded" : "--no-data"));
+  }
+}
+
 void bench(const BenchArguments& arguments) {
+  require_one_kind(arguments);
   keep_inputs(arguments.board, {arguments.json}, {arguments.program});
   const JsonOutput json(arguments.json);
   Report report;
@@ -321,7 +329,7 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
   command->add_flag("--with-data", arguments->with_data,
-                    "Do the arithmetic too; without it as with --no-data");
+                    "Do the arithmetic too, as with --profile; otherwise as with --no-data");
   command->add_flag("--dense", arguments->dense,
                     "Do the arithmetic too, on non-zero floats: products with zeros "
                     "are skipped, and memory that holds only zeros is given back");

@@ -194,6 +194,9 @@ TEST_F(Cli, JsonOnStandardOutputIsPure) {
       call({"bench", path("p.tpuexe"), "--transport", "null", "--launches", "5", "--json", "-"}), 0)
       << error_;
   EXPECT_TRUE(nlohmann::json::parse(out_).contains("engine_commands"));
+  EXPECT_EQ(call({"bench", path("p.tpuexe"), "--no-data", "--dense"}), 1);
+  EXPECT_NE(error_.find("--no-data: values are not computed; leave out"), std::string::npos)
+      << error_;
   ASSERT_EQ(call({"devices", "--transport", "null", "--json"}), 0) << error_;
   const auto json = nlohmann::json::parse(out_);
   EXPECT_EQ(json["devices"].size(), 8u);
