@@ -1,10 +1,14 @@
 #include "socket/descriptor.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <cstdint>
 #include <cstring>
 
 #include "tpu/error.hpp"
@@ -115,6 +119,22 @@ ptrdiff_t send_some(int socket, std::span<const std::byte> bytes,
     sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   return sent;
+}
+
+bool wait_until(int socket, short events, std::chrono::steady_clock::time_point end) {
+  for (;;) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now())
+            .count();
+    pollfd look{socket, events, 0};
+    const int ready = ::poll(&look, 1, static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX)));
+    if (ready > 0) {
+      return true;
+    }
+    if (ready == 0 && left <= INT_MAX) {
+      return false;
+    }
+  }
 }
 
 }  // namespace tpu::base

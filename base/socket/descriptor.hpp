@@ -1,6 +1,7 @@
 // A file descriptor that is closed with its owner, and sockets that carry descriptors.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -53,5 +54,8 @@ ptrdiff_t receive_now(int socket, std::span<std::byte> bytes, std::vector<Descri
 ptrdiff_t send_some(int socket, std::span<const std::byte> bytes, int descriptor);
 /// The same with several, kMostDescriptors at most.
 ptrdiff_t send_some(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors);
+
+/// Until one of these `events` of poll() is there, or `end`: false.
+bool wait_until(int socket, short events, std::chrono::steady_clock::time_point end);
 
 }  // namespace tpu::base

@@ -69,12 +69,13 @@ inline std::string file_text(const std::string& path) {
 struct Certificate {
   std::string pem, key;
 };
-inline Certificate certificate(const std::string& folder, const std::string& name, int days) {
+inline Certificate certificate(const std::string& folder, const std::string& name, int days,
+                               const std::string& address = "127.0.0.1") {
   Certificate made{folder + "/" + name + ".pem", folder + "/" + name + ".key"};
   const std::string command =
       "openssl req -new -newkey rsa:2048 -nodes -subj /CN=worker -keyout " + made.key + " -out " +
       made.pem + ".req 2>/dev/null && printf subjectAltName=" +
-      (name == "other" ? "DNS:elsewhere" : "IP:127.0.0.1") + " > " + made.pem +
+      (name == "other" ? std::string("DNS:elsewhere") : "IP:" + address) + " > " + made.pem +
       ".ext && openssl x509 -req -in " + made.pem + ".req -signkey " + made.key + " -days " +
       std::to_string(days) + " -extfile " + made.pem + ".ext -out " + made.pem + " 2>/dev/null";
   EXPECT_EQ(std::system(command.c_str()), 0) << command;

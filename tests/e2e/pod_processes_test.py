@@ -3,7 +3,8 @@ process that is killed is named and nothing hangs or stays behind, and what need
 
 Programs: a step of the perceptron of examples/mnist_mlp, of a small convnet, one collective of each kind on two boards;
 a step of the perceptron on v3_32. `workers`: the perceptron on workers that were there. `kill`: processes that end at
-random moments. `latencies`: the perceptron on v3_32 with links that are faster than packets. `faults`: faults on
+random moments. `tls`: the perceptron on v3_32 on workers at several addresses, with certificates.
+`latencies`: the perceptron on v3_32 with links that are faster than packets. `faults`: faults on
 purpose. `reject`: options.
 TPUBOARD_TEST_KILLS=100 kills so many.
 
@@ -119,6 +120,67 @@ def check_workers(tools: Path, folder: Path) -> list[str]:
                                    text=True, check=False, timeout=SECONDS)
             if other.returncode == 0 or "the worker has" not in other.stderr:
                 wrong.append(f"{kind}: another board: {other.stderr}")
+    return wrong
+
+
+def make_certificate(folder: Path, host: str, name: str) -> Path:
+    """A certificate of a worker at `host` that has the address `name`; its key is beside it."""
+    pem = folder / f"{host}.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", pem.with_suffix(".key"),
+                    "-out", pem, "-days", "2", "-subj", "/CN=worker", "-addext", f"subjectAltName=IP:{name}"],
+                   check=True, capture_output=True)
+    pem.with_suffix(".key").chmod(0o600)
+    return pem
+
+
+@contextlib.contextmanager
+def tls_workers(tools: Path, folder: Path, board: str, names: list[str]) -> Iterator[list[str]]:
+    """Workers at 127.0.0.2, 127.0.0.3 and so on, whose certificates have these addresses: as `workers_of`."""
+    trusted, token = folder / "trusted.pem", folder / "token"
+    hosts = [f"127.0.0.{number + 2}" for number in range(len(names))]
+    pems = [make_certificate(folder, host, name) for host, name in zip(hosts, names, strict=True)]
+    trusted.write_text("".join(pem.read_text() for pem in pems))
+    workers, addresses = [], []
+    try:
+        for host, pem in zip(hosts, pems, strict=True):
+            workers.append(subprocess.Popen(
+                [tools / "tpuboard", "serve", "--listen", f"tcp:{host}:0", "--token", token, "--board", board,
+                 "--tls-cert", pem, "--tls-key", pem.with_suffix(".key")],
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+            addresses.append(workers[-1].stdout.readline().strip())
+        yield ["--connect", ",".join(addresses), "--connect-token", str(token), "--connect-ca", str(trusted)]
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.wait()
+
+
+def check_tls(tools: Path, folder: Path) -> list[str]:
+    """What differs when the workers send to each other with TLS, and what is said of a wrong certificate."""
+    board, exe, inputs = prepare(tools, folder, "v3_32")
+    wrong = []
+    found = {}
+    for count in (1, 2, 4):
+        with tls_workers(tools, folder, board, [f"127.0.0.{2 + number}" for number in range(count)]) as connect:
+            path = folder / "figures.json"
+            subprocess.run([tools / "tpuboard", "run", exe, *inputs, "--json", path, "--board", board, *connect],
+                           check=True, stdout=subprocess.DEVNULL)
+            figures = json.loads(path.read_text())
+            found[count] = figures["sim_cycles"], figures["digest"]
+            if count == 2:  # one of both is trusted
+                done = subprocess.run([tools / "tpuboard", "devices", "--board", board, *connect[:-1],
+                                       folder / "127.0.0.2.pem"], capture_output=True, text=True, check=False,
+                                      timeout=SECONDS)
+                if done.returncode == 0 or "the certificate of the worker is rejected" not in done.stderr:
+                    wrong.append(f"a certificate that is not trusted: {done.stderr}")
+    print(f"workers with TLS: {found}")
+    if len(set(found.values())) != 1:
+        wrong.append(f"workers with TLS: {found}")
+    with tls_workers(tools, folder, board, ["127.0.0.2", "127.0.0.9"]) as connect:
+        done = subprocess.run([tools / "tpuboard", "devices", "--board", board, *connect], capture_output=True,
+                              text=True, check=False, timeout=SECONDS)
+        if done.returncode == 0 or "IP address mismatch" not in done.stderr:
+            wrong.append(f"a certificate with another address: {done.stderr}")
     return wrong
 
 
@@ -341,11 +403,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, required=True)
     parser.add_argument("--program", required=True,
-                        choices=[*order_test.PROGRAMS, "v3_32", "workers", "latencies", "faults", "kill", "reject"])
+                        choices=[*order_test.PROGRAMS, "v3_32", "workers", "tls", "latencies", "faults", "kill",
+                                 "reject"])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        checks = {"workers": check_workers, "latencies": check_latencies, "faults": check_faults,
+        checks = {"workers": check_workers, "tls": check_tls, "latencies": check_latencies, "faults": check_faults,
                   "kill": check_kills, "reject": check_rejected}
         wrong = (checks[args.program](args.bin, folder) if args.program in checks
                  else check_equal(args.bin, folder, args.program))

@@ -2,70 +2,67 @@
 #include "wire/socket_wire.hpp"
 
 #include <poll.h>
-#include <sys/socket.h>
 
-#include <cerrno>
-#include <cstring>
+#include <cstdint>
 #include <string>
 #include <utility>
 
 namespace tpu::model {
 namespace {
 
-class SocketWire final : public Wire {
+class PipeWire final : public Wire {
  public:
-  SocketWire(uint32_t rank, std::vector<base::Descriptor> sockets)
-      : rank_(rank), sockets_(std::move(sockets)), starved_(sockets_.size()) {}
+  PipeWire(uint32_t rank, std::vector<std::shared_ptr<base::Pipe>> pipes)
+      : rank_(rank), pipes_(std::move(pipes)), starved_(pipes_.size()) {}
 
   uint32_t rank() const override { return rank_; }
-  uint32_t ranks() const override { return static_cast<uint32_t>(sockets_.size()); }
+  uint32_t ranks() const override { return static_cast<uint32_t>(pipes_.size()); }
 
   size_t send(uint32_t to, std::span<const std::byte> bytes) override {
-    const ssize_t sent =
-        ::send(sockets_[to].number(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-      lose(to, std::strerror(errno));
+    try {
+      const size_t count = pipes_[to]->send(bytes);
+      starved_[to] = count < bytes.size();
+      return count;
+    } catch (const base::PipeBroken& error) {
+      lose(to, error.what());
     }
-    const size_t count = sent < 0 ? 0 : static_cast<size_t>(sent);
-    starved_[to] = count < bytes.size();
-    return count;
   }
 
   size_t receive(uint32_t from, std::span<std::byte> bytes) override {
-    const ssize_t got = ::recv(sockets_[from].number(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (got == 0) {
-      lose(from, "the connection has ended");
+    try {
+      return pipes_[from]->receive(bytes);
+    } catch (const base::PipeBroken& error) {
+      lose(from, error.what());
     }
-    if (got < 0 && errno != EAGAIN && errno != EINTR) {
-      lose(from, std::strerror(errno));
-    }
-    return got < 0 ? 0 : static_cast<size_t>(got);
   }
 
   void wait(std::chrono::milliseconds limit, RankSet from) override {
     std::vector<pollfd> all;
-    for (size_t rank = 0; rank < sockets_.size(); ++rank) {
-      if (sockets_[rank].valid()) {
-        const bool awaited = (from & rank_bit(static_cast<uint32_t>(rank))) != 0;
-        all.push_back({sockets_[rank].number(),
-                       static_cast<short>((awaited ? POLLIN : 0) | (starved_[rank] ? POLLOUT : 0)),
-                       0});
+    for (size_t rank = 0; rank < pipes_.size(); ++rank) {
+      if (pipes_[rank] == nullptr) {
+        continue;
       }
+      const bool awaited = (from & rank_bit(static_cast<uint32_t>(rank))) != 0;
+      if (awaited && pipes_[rank]->has_pending()) {
+        return;
+      }
+      all.push_back({pipes_[rank]->socket(),
+                     static_cast<short>((awaited ? POLLIN : 0) | (starved_[rank] ? POLLOUT : 0)),
+                     0});
     }
     ::poll(all.data(), all.size(), static_cast<int>(limit.count()));
   }
 
-  // What the others have sent may be unread, so that closing would take back what is under way.
   void end() override {
-    for (const base::Descriptor& socket : sockets_) {
-      if (socket.valid()) {
-        ::shutdown(socket.number(), SHUT_WR);
+    for (const auto& pipe : pipes_) {
+      if (pipe != nullptr) {
+        pipe->end();
       }
     }
   }
 
   void set_pid(uint32_t rank, int pid) override {
-    pids_.resize(sockets_.size());
+    pids_.resize(pipes_.size());
     pids_[rank] = pid;
   }
 
@@ -78,15 +75,24 @@ class SocketWire final : public Wire {
   }
 
   const uint32_t rank_;
-  const std::vector<base::Descriptor> sockets_;
+  const std::vector<std::shared_ptr<base::Pipe>> pipes_;
   std::vector<bool> starved_;
   std::vector<int> pids_;
 };
 
 }  // namespace
 
+std::unique_ptr<Wire> make_pipe_wire(uint32_t rank,
+                                     std::vector<std::shared_ptr<base::Pipe>> pipes) {
+  return std::make_unique<PipeWire>(rank, std::move(pipes));
+}
+
 std::unique_ptr<Wire> make_socket_wire(uint32_t rank, std::vector<base::Descriptor> sockets) {
-  return std::make_unique<SocketWire>(rank, std::move(sockets));
+  std::vector<std::shared_ptr<base::Pipe>> pipes;
+  for (base::Descriptor& socket : sockets) {
+    pipes.push_back(socket.valid() ? base::make_socket_pipe(std::move(socket)) : nullptr);
+  }
+  return make_pipe_wire(rank, std::move(pipes));
 }
 
 }  // namespace tpu::model

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "socket/pipe.hpp"
 #include "tpu/transport.hpp"
 
 namespace tpu::driver {
@@ -16,7 +17,8 @@ struct PodPart {
   uint32_t rank = 0;            ///< of this process
   uint32_t ranks = 1;           ///< processes; 1: all boards are in this one
   std::span<std::byte> memory;  ///< that all map, zeros at first; it outlives the board
-  std::vector<int> sockets;     ///< in place of memory: to each process, by rank; the board's
+  /// In place of memory: to each process, by rank, null at the own one.
+  std::vector<std::shared_ptr<base::Pipe>> pipes;
 };
 
 /// As make_sim_transport(), with a part of the boards. Throws Error.

@@ -56,11 +56,7 @@ std::shared_ptr<model::PodStream> others_of(const PodPart& part) {
     return std::make_shared<model::PodStream>(
         model::make_shm_wire(part.rank, part.ranks, part.memory));
   }
-  std::vector<base::Descriptor> sockets;
-  for (const int socket : part.sockets) {
-    sockets.emplace_back(socket);
-  }
-  return std::make_shared<model::PodStream>(model::make_socket_wire(part.rank, std::move(sockets)));
+  return std::make_shared<model::PodStream>(model::make_pipe_wire(part.rank, part.pipes));
 }
 
 // The debug port, and the board that it looks into.

@@ -184,6 +184,11 @@ base::Descriptor listen_locally(const Address& address) {
 
 }  // namespace
 
+std::string tcp_address(const std::string& host, const std::string& port) {
+  const bool colons = host.find(':') != std::string::npos;
+  return fmt::format("tcp:{}{}{}:{}", colons ? "[" : "", host, colons ? "]" : "", port);
+}
+
 Address read_address(const std::string& text) {
   Address address;
   address.text = text;
@@ -246,6 +251,13 @@ bool leaves_host(int socket) {
          !is_loopback(reinterpret_cast<const sockaddr&>(other));
 }
 
+bool is_at_loopback(int socket) {
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
+         is_loopback(reinterpret_cast<const sockaddr&>(own));
+}
+
 Preamble make_preamble(bool tls, uint64_t session) {
   Preamble made{};
   std::memcpy(made.magic, Preamble::kMagic, sizeof made.magic);
@@ -298,9 +310,7 @@ base::Descriptor listen_at(Address& address, bool far) {
                             ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
                             : reinterpret_cast<const sockaddr_in&>(bound).sin_port;
   address.port = std::to_string(ntohs(port));
-  address.text = fmt::format("tcp:{}:{}",
-                             found->ai_family == AF_INET6 ? "[" + address.host + "]" : address.host,
-                             address.port);
+  address.text = tcp_address(address.host, address.port);
   return socket;
 }
 

@@ -17,6 +17,9 @@ struct Address {
   bool is_local() const { return !path.empty(); }
 };
 
+/// The text of an address, with brackets around a host with colons.
+std::string tcp_address(const std::string& host, const std::string& port);
+
 /// Throws Error (InvalidArgument).
 Address read_address(const std::string& text);
 
@@ -30,6 +33,8 @@ base::Descriptor listen_at(Address& address, bool far);
 
 /// The other end of a TCP connection is not on a loopback address.
 bool leaves_host(int socket);
+/// This end of a TCP socket is on a loopback address.
+bool is_at_loopback(int socket);
 
 /// First bytes of a connection, in front of everything else: what a connection is, so that it can
 /// be passed to the process that has the session.

@@ -11,7 +11,7 @@
 #include "file/crc32c.hpp"
 #include "options/option_wire.hpp"
 #include "src/texts/firmware.hpp"
-#include "transport/worker/address.hpp"
+#include "transport/worker/peer_tls.hpp"
 #include "transport/worker/pod_options.hpp"
 
 namespace tpu::driver::worker {
@@ -66,10 +66,12 @@ std::unique_ptr<Transport> make_board(const std::string& transport, const Transp
   return made;
 }
 
-BoardService::BoardService(Channel& channel, const OpenOptions& options, std::function<void()> done)
+BoardService::BoardService(Channel& channel, const OpenOptions& options, std::function<void()> done,
+                           TlsFiles tls)
     : channel_(channel),
       options_(options),
       done_(std::move(done)),
+      tls_(std::move(tls)),
       memory_(
           channel,
           [this] {
@@ -133,12 +135,9 @@ std::vector<std::byte> BoardService::listen() {
   if (board_ || sockets_) {
     refuse_message("the worker listens already");
   }
-  if (leaves_host(channel_.socket())) {
-    throw Error(ErrorCode::kUnimplemented,
-                "workers that share a pod are on the host of the program: what they send to each "
-                "other has no TLS");
-  }
-  return pack(Listens{sockets_.emplace().address()});
+  const bool far = !tls_.certificate.empty();
+  sockets_.emplace(channel_.socket(), far);
+  return pack(Listens{sockets_->address(), sockets_->is_loopback()});
 }
 
 void BoardService::take_part(const Message& message) {
@@ -157,9 +156,11 @@ void BoardService::take_part(const Message& message) {
   if (!sockets_ || part.addresses.size() != part.ranks) {
     refuse_message("a part of a pod: there is neither memory nor an address of each worker");
   }
-  for (const base::Descriptor& socket : sockets_->connect(part.rank, part.addresses, part.secret)) {
-    part_.sockets.push_back(::dup(socket.number()));  // -1 of the own rank stays so
+  std::optional<PeerTls> tls;
+  if (!tls_.certificate.empty()) {
+    tls.emplace(tls_.certificate, tls_.key, part.trusted);
   }
+  part_.pipes = sockets_->connect(part.rank, part.addresses, part.secret, tls);
 }
 
 void BoardService::check_place(int chip, int bar) const {

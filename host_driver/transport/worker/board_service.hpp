@@ -24,11 +24,18 @@ namespace tpu::driver::worker {
 std::unique_ptr<Transport> make_board(const std::string& transport, const TransportRequest& request,
                                       HostMemory& memory, const PodPart& part = {});
 
+/// A certificate and its key, in PEM; empty: no TLS.
+struct TlsFiles {
+  std::string certificate, key;
+};
+
 class BoardService {
  public:
   /// `options`: what the worker was started with. `done` is called before the driver is told that
   /// its board is closed, or that it gets none.
-  BoardService(Channel& channel, const OpenOptions& options, std::function<void()> done);
+  /// `tls`: files of the worker that listens, for wires to other workers.
+  BoardService(Channel& channel, const OpenOptions& options, std::function<void()> done,
+               TlsFiles tls = {});
   ~BoardService();
 
   /// Until the driver closes the board. Throws Error (Unavailable) when the driver is gone.
@@ -58,6 +65,7 @@ class BoardService {
   Channel& channel_;
   const OpenOptions options_;
   const std::function<void()> done_;
+  const TlsFiles tls_;
   SimOptions sim_;  // what the board has
   int chips_ = 0;
   RemoteMemory memory_;

@@ -1,19 +1,19 @@
 #include "transport/worker/pod_sockets.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
+#include <utility>
 
 #include "tpu/error.hpp"
-#include "transport/worker/address.hpp"
 #include "transport/worker/token.hpp"
 
 namespace tpu::driver::worker {
@@ -22,78 +22,232 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPeersLimit{20};
-constexpr std::chrono::seconds kPeerGreetingLimit{2};
+constexpr std::chrono::seconds kPeerGreetingLimit{5};
 
-// The first bytes of a connection.
+// The first bytes of a connection, inside TLS where there is TLS.
 struct Greeting {
   static constexpr std::array<char, 8> kMagic = {'T', 'P', 'U', 'W', 'I', 'R', 'E', 'S'};
-  static constexpr size_t kSecretBytes = 32;
   std::array<char, 8> magic = kMagic;
   uint64_t rank = 0;
   std::array<std::byte, kSecretBytes> secret{};
 };
 
-void send_at_once(const base::Descriptor& socket) {
-  const int on = 1;
-  ::setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+// What becomes of it.
+enum class Verdict : uint64_t { kWelcome, kNoGreeting, kSecret, kRank, kName };
+
+const char* text_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kWelcome:
+      return "it is welcome";
+    case Verdict::kNoGreeting:
+      return "it does not begin as a worker";
+    case Verdict::kSecret:
+      return "its secret is not that of this run";
+    case Verdict::kRank:
+      return "its rank is wrong, or is connected already";
+    case Verdict::kName:
+      return "its certificate has another name than the program has for the worker";
+  }
+  return "an unknown reason";
 }
 
-bool read_greeting(const base::Descriptor& socket, Greeting& greeting) {
-  const timeval limit{kPeerGreetingLimit.count(), 0};
-  ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  return ::recv(socket.number(), &greeting, sizeof greeting, MSG_WAITALL) ==
-         static_cast<ssize_t>(sizeof greeting);
+// The end of a connection's own host.
+Address own_address(int connection) {
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  std::array<char, NI_MAXHOST> host{};
+  if (::getsockname(connection, reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
+      own.ss_family == AF_UNIX ||
+      ::getnameinfo(reinterpret_cast<const sockaddr*>(&own), size, host.data(), host.size(),
+                    nullptr, 0, NI_NUMERICHOST) != 0) {
+    return read_address("tcp:127.0.0.1:0");
+  }
+  return read_address(tcp_address(host.data(), "0"));
 }
+
+void send_at_once(int socket) {
+  const int on = 1;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+[[noreturn]] void come_too_late() { throw Error(ErrorCode::kUnavailable, "nothing came in time"); }
+
+template <class Value>
+void send_all(base::Pipe& pipe, const Value& value, Clock::time_point end) {
+  std::span<const std::byte> bytes = std::as_bytes(std::span(&value, 1));
+  while (!bytes.empty()) {
+    bytes = bytes.subspan(pipe.send(bytes));
+    if (!bytes.empty() && !base::wait_until(pipe.socket(), POLLOUT, end)) {
+      come_too_late();
+    }
+  }
+}
+
+template <class Value>
+void receive_all(base::Pipe& pipe, Value& value, Clock::time_point end) {
+  std::span<std::byte> bytes = std::as_writable_bytes(std::span(&value, 1));
+  while (!bytes.empty()) {
+    const size_t got = pipe.receive(bytes);
+    bytes = bytes.subspan(got);
+    if (got == 0 && !base::wait_until(pipe.socket(), POLLIN, end)) {
+      come_too_late();
+    }
+  }
+}
+
+// Calls, whose errors get the name of the other end in front.
+template <class Call>
+void with_name(const std::string& name, Call call) {
+  try {
+    call();
+  } catch (const base::PipeBroken& error) {
+    throw Error(ErrorCode::kUnavailable, fmt::format("{}: {}", name, error.what()));
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", name, error.message()));
+  }
+}
+
+// One rank of a pod while it meets the others.
+class Meeting {
+ public:
+  Meeting(uint32_t rank, std::span<const std::string> addresses, std::span<const std::byte> secret,
+          const std::optional<PeerTls>& tls)
+      : rank_(rank), addresses_(addresses), secret_(secret), tls_(tls), pipes_(addresses.size()) {}
+
+  void connect_to_lower() {
+    Greeting own;
+    own.rank = rank_;
+    std::ranges::copy(secret_, own.secret.begin());
+    for (uint32_t lower = 0; lower < rank_; ++lower) {
+      with_name(fmt::format("rank {} of the pod, at {}", lower, addresses_[lower]), [&] {
+        const Address address = read_address(addresses_[lower]);
+        base::Descriptor socket = connect_to(address);
+        send_at_once(socket.number());
+        if (tls_) {
+          pipes_[lower] = tls_->connect(std::move(socket), address.host, end_);
+        } else {
+          pipes_[lower] = base::make_socket_pipe(std::move(socket));
+        }
+        send_all(*pipes_[lower], own, end_);
+        Verdict verdict{};
+        receive_all(*pipes_[lower], verdict, end_);
+        if (verdict != Verdict::kWelcome) {
+          throw Error(ErrorCode::kFailedPrecondition,
+                      fmt::format("it rejects rank {}: {}", rank_, text_of(verdict)));
+        }
+      });
+    }
+  }
+
+  void accept_higher(const base::Descriptor& listener) {
+    for (size_t missing = addresses_.size() - rank_ - 1; missing > 0;) {
+      if (!base::wait_until(listener.number(), POLLIN, end_)) {
+        throw Error(
+            ErrorCode::kUnavailable,
+            fmt::format("{} processes of the pod have not connected to rank {} within {} s{}",
+                        missing, rank_, kPeersLimit.count(), rejected_));
+      }
+      if (accept_one(listener)) {
+        --missing;
+      }
+    }
+  }
+
+  std::vector<std::shared_ptr<base::Pipe>> take() { return std::move(pipes_); }
+
+ private:
+  // Others than workers of the pod can come as well, and must not end it.
+  bool accept_one(const base::Descriptor& listener) {
+    sockaddr_storage from{};
+    socklen_t size = sizeof from;
+    base::Descriptor socket(
+        ::accept4(listener.number(), reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC));
+    if (!socket.valid()) {
+      return false;
+    }
+    std::array<char, NI_MAXHOST> host{};
+    ::getnameinfo(reinterpret_cast<const sockaddr*>(&from), size, host.data(), host.size(), nullptr,
+                  0, NI_NUMERICHOST);
+    try {
+      const Verdict verdict = greet(std::move(socket));
+      if (verdict == Verdict::kWelcome) {
+        return true;
+      }
+      reject(host.data(), text_of(verdict));
+    } catch (const base::PipeBroken& error) {
+      reject(host.data(), error.what());
+    } catch (const Error& error) {
+      reject(host.data(), error.message());
+    }
+    return false;
+  }
+
+  void reject(const std::string& host, const std::string& why) {
+    rejected_ = fmt::format("; a connection from {} was rejected: {}", host, why);
+  }
+
+  Verdict greet(base::Descriptor socket) {
+    const auto end = std::min(end_, Clock::now() + kPeerGreetingLimit);
+    send_at_once(socket.number());
+    std::shared_ptr<TlsPipe> encrypted = tls_ ? tls_->accept(std::move(socket), end) : nullptr;
+    std::shared_ptr<base::Pipe> pipe = encrypted;
+    if (pipe == nullptr) {
+      pipe = base::make_socket_pipe(std::move(socket));
+    }
+    Greeting other;
+    receive_all(*pipe, other, end);
+    const Verdict verdict = judge(other, encrypted.get());
+    send_all(*pipe, verdict, end);
+    if (verdict == Verdict::kWelcome) {
+      pipes_[other.rank] = std::move(pipe);
+    }
+    return verdict;
+  }
+
+  Verdict judge(const Greeting& other, const TlsPipe* encrypted) const {
+    if (other.magic != Greeting::kMagic) {
+      return Verdict::kNoGreeting;
+    }
+    if (!same_secret(other.secret, secret_)) {
+      return Verdict::kSecret;
+    }
+    if (other.rank <= rank_ || other.rank >= pipes_.size() || pipes_[other.rank] != nullptr) {
+      return Verdict::kRank;
+    }
+    return encrypted == nullptr || encrypted->is_of(read_address(addresses_[other.rank]).host)
+               ? Verdict::kWelcome
+               : Verdict::kName;
+  }
+
+  const Clock::time_point end_ = Clock::now() + kPeersLimit;
+  const uint32_t rank_;
+  const std::span<const std::string> addresses_;
+  const std::span<const std::byte> secret_;
+  const std::optional<PeerTls>& tls_;
+  std::vector<std::shared_ptr<base::Pipe>> pipes_;
+  std::string rejected_;
+};
 
 }  // namespace
 
-PodSockets::PodSockets() {
-  Address address = read_address("tcp:127.0.0.1:0");
-  listener_ = listen_at(address, false);
-  address_ = address.text;
+PodSockets::PodSockets(int connection, bool far) : address_(own_address(connection)) {
+  listener_ = listen_at(address_, far);
 }
 
-std::vector<base::Descriptor> PodSockets::connect(uint32_t rank,
-                                                  std::span<const std::string> addresses,
-                                                  std::span<const std::byte> secret) {
-  if (secret.size() != Greeting::kSecretBytes || rank >= addresses.size()) {
+bool PodSockets::is_loopback() const { return is_at_loopback(listener_.number()); }
+
+std::vector<std::shared_ptr<base::Pipe>> PodSockets::connect(uint32_t rank,
+                                                             std::span<const std::string> addresses,
+                                                             std::span<const std::byte> secret,
+                                                             const std::optional<PeerTls>& tls) {
+  if (secret.size() != kSecretBytes || rank >= addresses.size()) {
     throw Error(ErrorCode::kUnavailable, "the secret of the wires, or the rank, is damaged");
   }
-  std::vector<base::Descriptor> sockets(addresses.size());
-  Greeting own;
-  own.rank = rank;
-  std::ranges::copy(secret, own.secret.begin());
-  for (uint32_t lower = 0; lower < rank; ++lower) {
-    sockets[lower] = connect_to(read_address(addresses[lower]));
-    send_at_once(sockets[lower]);
-    if (::send(sockets[lower].number(), &own, sizeof own, MSG_NOSIGNAL) !=
-        static_cast<ssize_t>(sizeof own)) {
-      throw Error(ErrorCode::kUnavailable, fmt::format("rank {} of the pod, at {}: {}", lower,
-                                                       addresses[lower], std::strerror(errno)));
-    }
-  }
-  const auto end = Clock::now() + kPeersLimit;
-  for (size_t missing = addresses.size() - rank - 1; missing > 0;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
-    pollfd look{listener_.number(), POLLIN, 0};
-    if (left <= 0 || ::poll(&look, 1, static_cast<int>(left)) != 1) {
-      throw Error(ErrorCode::kUnavailable,
-                  fmt::format("{} processes of the pod have not connected to rank {} within {} s",
-                              missing, rank, kPeersLimit.count()));
-    }
-    base::Descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
-    Greeting other;
-    if (!socket.valid() || !read_greeting(socket, other) || other.magic != Greeting::kMagic ||
-        !same_secret(other.secret, secret) || other.rank <= rank ||
-        other.rank >= addresses.size() || sockets[other.rank].valid()) {
-      continue;
-    }
-    send_at_once(socket);
-    sockets[other.rank] = std::move(socket);
-    --missing;
-  }
+  Meeting meeting(rank, addresses, secret, tls);
+  meeting.connect_to_lower();
+  meeting.accept_higher(listener_);
   listener_ = base::Descriptor();
-  return sockets;
+  return meeting.take();
 }
 
 }  // namespace tpu::driver::worker

@@ -1,30 +1,40 @@
-// Connections between workers that share a pod and have no memory in common: each listens at a
-// loopback address, and connects to those of a lower rank. A secret of the driver keeps others out.
+// Connections between workers that share a pod and have no memory in common: each listens at the
+// address at which the program has reached it, and connects to those of a lower rank. A secret of
+// the program keeps others out. Between hosts there is TLS, with certificates at both ends.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "socket/descriptor.hpp"
+#include "socket/pipe.hpp"
+#include "transport/worker/address.hpp"
+#include "transport/worker/peer_tls.hpp"
 
 namespace tpu::driver::worker {
 
 class PodSockets {
  public:
-  /// Listens. Throws Error (Unavailable).
-  PodSockets();
-  const std::string& address() const { return address_; }
+  /// Listens at the address to which `connection` leads, a TCP connection of a program; on loopback
+  /// for every other one. `far`: other hosts may connect. Throws Error.
+  PodSockets(int connection, bool far);
+  const std::string& address() const { return address_.text; }
+  bool is_loopback() const;
 
-  /// By rank, none at the own one; `addresses` are those of all. Throws Error (Unavailable): one
-  /// does not answer, or does not come in time.
-  std::vector<base::Descriptor> connect(uint32_t rank, std::span<const std::string> addresses,
-                                        std::span<const std::byte> secret);
+  /// By rank, null at the own one; `addresses` are those of all. Without `tls` nothing is
+  /// encrypted. Throws Error: FailedPrecondition for a certificate or a secret that is rejected,
+  /// Unavailable: one does not answer, or does not come in time.
+  std::vector<std::shared_ptr<base::Pipe>> connect(uint32_t rank,
+                                                   std::span<const std::string> addresses,
+                                                   std::span<const std::byte> secret,
+                                                   const std::optional<PeerTls>& tls);
 
  private:
-  std::string address_;
+  Address address_;
   base::Descriptor listener_;
 };
 

@@ -18,8 +18,8 @@
 #include "transport/worker/crew.hpp"
 #include "transport/worker/fault_logs.hpp"
 #include "transport/worker/local_workers.hpp"
+#include "transport/worker/pod_meeting.hpp"
 #include "transport/worker/pod_options.hpp"
-#include "transport/worker/token.hpp"
 #include "transport/worker/worker_transport.hpp"
 
 namespace tpu::driver {
@@ -248,7 +248,7 @@ class PodTransport final : public PodDebugPort {
     if (local) {
       wires.emplace(base::SharedMemory::create(spec::pod_memory_bytes(ranks)));
     }
-    WorkerPart::Addresses addresses{std::vector<std::string>(ranks), random_secret()};
+    PodMeeting meeting(options.connect_ca, workers().addresses);
     parts().resize(ranks);
     together([&](size_t rank) {
       OpenOptions one = options;
@@ -258,11 +258,11 @@ class PodTransport final : public PodDebugPort {
         part.file = wires->file();
         part.bytes = wires->bytes().size();
       }
-      part.exchange = [&](const std::string& own) {
-        if (!crew().meet([&] { addresses.all[rank] = own; }, [] { return true; })) {
+      part.exchange = [&](const std::string& own, bool is_loopback) {
+        if (!crew().meet([&] { meeting.add(rank, own, is_loopback); }, [] { return true; })) {
           throw Error(ErrorCode::kUnavailable, "another process of the pod did not start");
         }
-        return addresses;
+        return meeting.all();
       };
       parts()[rank] = make_worker_transport(one, asked, memory, shared, firmware, part);
       fault_logs().attached(rank);

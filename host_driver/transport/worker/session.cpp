@@ -84,11 +84,12 @@ class Session {
                       return wait_for_connection(why, received);
                     });
     const Known known(*this, channel);
-    BoardService service(channel, options_.board, [this] {
-      NoteFrame done;
-      done.note = Note::kDone;
-      send_note(notes_.number(), done);
-    });
+    const auto done = [this] {
+      NoteFrame note;
+      note.note = Note::kDone;
+      send_note(notes_.number(), note);
+    };
+    BoardService service(channel, options_.board, done, {options_.tls_cert, options_.tls_key});
     service.serve();
     return 0;
   }

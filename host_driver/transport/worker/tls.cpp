@@ -2,14 +2,11 @@
 // wait for bytes while another one sends.
 #include "transport/worker/tls.hpp"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
-#include <sys/stat.h>
+#include <openssl/x509.h>
 
-#include <array>
 #include <utility>
 #include <vector>
 
@@ -19,52 +16,6 @@
 
 namespace tpu::driver::worker {
 namespace {
-
-std::string reason() {
-  std::string text;
-  while (const unsigned long code = ::ERR_get_error()) {
-    std::array<char, 256> line{};
-    ::ERR_error_string_n(code, line.data(), line.size());
-    text += (text.empty() ? "" : "; ") + std::string(line.data());
-  }
-  return text.empty() ? "no reason is known" : text;
-}
-
-[[noreturn]] void refuse_file(const std::string& file, const std::string& why) {
-  throw Error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", file, why));
-}
-
-TlsContext make_context(const SSL_METHOD* method) {
-  TlsContext context(::SSL_CTX_new(method));
-  if (!context || ::SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) != 1) {
-    throw Error(ErrorCode::kInternal, "OpenSSL has no TLS 1.3: " + reason());
-  }
-  return context;
-}
-
-struct FreeSsl {
-  void operator()(SSL* ssl) const { ::SSL_free(ssl); }
-};
-using Ssl = std::unique_ptr<SSL, FreeSsl>;
-
-Ssl make_ssl(const TlsContext& context) {
-  ::ERR_clear_error();
-  Ssl ssl(::SSL_new(context.get()));
-  if (!ssl) {
-    throw Error(ErrorCode::kResourceExhausted, "TLS: " + reason());
-  }
-  return ssl;
-}
-
-// Of a key, which is as secret as a token.
-void check_mode(const std::string& file) {
-  struct stat status {};
-  if (::stat(file.c_str(), &status) == 0 && (status.st_mode & 077) != 0) {
-    throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("{}: others can read the key (mode {:04o}); chmod 600 it", file,
-                            status.st_mode & 07777));
-  }
-}
 
 class TlsStream final : public Stream {
  public:
@@ -107,7 +58,7 @@ class TlsStream final : public Stream {
         if (const int error = ::SSL_get_error(ssl_.get(), done); error != SSL_ERROR_WANT_READ) {
           throw ConnectionLost(error == SSL_ERROR_ZERO_RETURN
                                    ? "the other end has closed the connection"
-                                   : "TLS: " + reason());
+                                   : "TLS: " + tls_reason());
         }
       }
       take_more();
@@ -122,7 +73,7 @@ class TlsStream final : public Stream {
         size_t taken = 0;
         const size_t piece = std::min(bytes.size(), kPieceBytes);
         if (::SSL_write_ex(ssl_.get(), bytes.data(), piece, &taken) != 1) {
-          throw ConnectionLost("TLS: " + reason());
+          throw ConnectionLost("TLS: " + tls_reason());
         }
         bytes = bytes.subspan(taken);
       }
@@ -148,7 +99,7 @@ class TlsStream final : public Stream {
                   fmt::format("the certificate of the worker is rejected: {}",
                               ::X509_verify_cert_error_string(verified)));
     }
-    throw ConnectionLost("TLS: " + reason());
+    throw ConnectionLost("TLS: " + tls_reason());
   }
 
   // The socket is written in the order in which the records were made.
@@ -179,39 +130,16 @@ class TlsStream final : public Stream {
   std::vector<std::byte> taken_ = std::vector<std::byte>(size_t{128} << 10);
 };
 
-bool is_address(const std::string& host) {
-  std::array<unsigned char, sizeof(in6_addr)> bytes{};
-  return ::inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 ||
-         ::inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
-}
-
 }  // namespace
 
-void FreeContext::operator()(ssl_ctx_st* context) const { ::SSL_CTX_free(context); }
-
 TlsClient::TlsClient(const std::string& ca, std::string host)
-    : context_(make_context(::TLS_client_method())), host_(std::move(host)) {
-  ::ERR_clear_error();
-  if (::SSL_CTX_load_verify_locations(context_.get(), ca.c_str(), nullptr) != 1) {
-    refuse_file(ca, "expected certificates in PEM: " + reason());
-  }
-  ::SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER, nullptr);
-  // A certificate that is named itself need not be that of a signer.
-  ::X509_VERIFY_PARAM_set_flags(::SSL_CTX_get0_param(context_.get()), X509_V_FLAG_PARTIAL_CHAIN);
+    : context_(make_tls_context(::TLS_client_method())), host_(std::move(host)) {
+  trust_file(context_.get(), ca);
 }
 
 std::unique_ptr<Stream> TlsClient::wrap(std::unique_ptr<Stream> stream) const {
   Ssl ssl = make_ssl(context_);
-  // Without the name every certificate of the signer would do.
-  const bool named =
-      is_address(host_)
-          ? ::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(ssl.get()), host_.c_str()) == 1
-          : ::SSL_set1_host(ssl.get(), host_.c_str()) == 1 &&
-                ::SSL_set_tlsext_host_name(ssl.get(), host_.c_str()) == 1;
-  if (!named) {
-    throw Error(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' cannot be the name in a certificate: {}", host_, reason()));
-  }
+  expect_name(ssl.get(), host_);  // without it every certificate of the signer would do
   ::SSL_set_connect_state(ssl.get());
   auto made = std::make_unique<TlsStream>(std::move(ssl), std::move(stream));
   made->shake_hands();
@@ -219,20 +147,8 @@ std::unique_ptr<Stream> TlsClient::wrap(std::unique_ptr<Stream> stream) const {
 }
 
 TlsServer::TlsServer(const std::string& certificate, const std::string& key)
-    : context_(make_context(::TLS_server_method())) {
-  ::ERR_clear_error();
-  if (::SSL_CTX_use_certificate_chain_file(context_.get(), certificate.c_str()) != 1) {
-    refuse_file(certificate, "expected a certificate in PEM: " + reason());
-  }
-  const X509* const own = ::SSL_CTX_get0_certificate(context_.get());
-  if (::X509_cmp_current_time(::X509_get0_notAfter(own)) < 0) {
-    refuse_file(certificate, "the certificate has expired");
-  }
-  check_mode(key);
-  if (::SSL_CTX_use_PrivateKey_file(context_.get(), key.c_str(), SSL_FILETYPE_PEM) != 1 ||
-      ::SSL_CTX_check_private_key(context_.get()) != 1) {
-    refuse_file(key, "expected the key of the certificate in PEM: " + reason());
-  }
+    : context_(make_tls_context(::TLS_server_method())) {
+  use_identity(context_.get(), certificate, key);
 }
 
 std::unique_ptr<Stream> TlsServer::wrap(std::unique_ptr<Stream> stream) const {

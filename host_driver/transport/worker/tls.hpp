@@ -5,15 +5,9 @@
 #include <string>
 
 #include "transport/worker/byte_stream.hpp"
-
-struct ssl_ctx_st;
+#include "transport/worker/tls_context.hpp"
 
 namespace tpu::driver::worker {
-
-struct FreeContext {
-  void operator()(ssl_ctx_st* context) const;
-};
-using TlsContext = std::unique_ptr<ssl_ctx_st, FreeContext>;
 
 /// Of a driver, which knows the worker by a certificate.
 class TlsClient {

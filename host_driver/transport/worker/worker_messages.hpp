@@ -126,17 +126,19 @@ struct Map {
 /// Where the other workers of a pod can connect.
 struct Listens {
   std::string address;
-  void visit_state(spec::Archive& a) { a(address); }
+  bool is_loopback = false;
+  void visit_state(spec::Archive& a) { a(address, is_loopback); }
 };
 
 /// The boards of a pod that this worker has, and how the workers reach each other: memory of so
-/// many bytes, or the addresses of all.
+/// many bytes, or the addresses of all, and with TLS the certificates that they know each other by.
 struct Part {
   uint32_t rank = 0, ranks = 1;
   uint64_t bytes = 0;
   std::vector<std::string> addresses;
   std::vector<std::byte> secret;
-  void visit_state(spec::Archive& a) { a(rank, ranks, bytes, addresses, secret); }
+  std::string trusted;  ///< in PEM; empty: no TLS
+  void visit_state(spec::Archive& a) { a(rank, ranks, bytes, addresses, secret, trusted); }
 };
 
 struct Read {

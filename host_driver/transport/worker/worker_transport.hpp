@@ -22,13 +22,14 @@ struct WorkerPart {
   uint32_t ranks = 1;
   int file = -1;       ///< of memory that all of them map, so many `bytes`
   uint64_t bytes = 0;  ///< 0: they have connections
-  /// Takes the address at which this worker listens, and returns those of all by rank, and their
-  /// secret: when all have come.
+  /// Takes the address at which this worker listens, and returns those of all by rank, a secret,
+  /// and the certificates that they know each other by (PEM; empty: no TLS): when all have come.
   struct Addresses {
     std::vector<std::string> all;
     std::vector<std::byte> secret;
+    std::string trusted;
   };
-  std::function<Addresses(const std::string& own)> exchange{};
+  std::function<Addresses(const std::string& own, bool is_loopback)> exchange{};
 };
 
 /// `shared`: what the worker can map of the memory, where it is on this host. `firmware`: checksum

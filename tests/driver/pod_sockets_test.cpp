@@ -1,0 +1,219 @@
+// Connections between workers that share a pod: who is let in, what is said to the others, and that
+// bytes arrive with TLS and without.
+#include "transport/worker/pod_sockets.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "socket/pipe.hpp"
+#include "tests/driver/worker_harness.hpp"
+#include "transport/worker/peer_tls.hpp"
+#include "transport/worker/token.hpp"
+
+namespace tpu::driver {
+namespace {
+
+using namespace test;  // NOLINT(google-build-using-namespace)
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using worker::PeerTls;
+using worker::PodSockets;
+
+using Pipes = std::vector<std::shared_ptr<base::Pipe>>;
+
+constexpr int kNoConnection = -1;  // listens on loopback
+
+struct Met {
+  Pipes low, high;              // of rank 0 and rank 1
+  std::string low_text, error;  // what rank 0 says, and rank 1
+};
+
+// Two ranks, which have a secret and TLS each.
+struct Side {
+  std::vector<std::byte> secret;
+  std::optional<PeerTls> tls{};
+};
+
+std::string text_of(const Error& error) {
+  return std::string(error_code_name(error.code())) + ": " + error.message();
+}
+
+Pipes connect(PodSockets& sockets, uint32_t rank, const std::vector<std::string>& addresses,
+              const Side& side, std::string& text) {
+  try {
+    return sockets.connect(rank, addresses, side.secret, side.tls);
+  } catch (const Error& error) {
+    text = text_of(error);
+    return {};
+  }
+}
+
+// `again`: rank 1 comes once more, as this side: rank 0 then has what it waits for.
+Met meet(const Side& low, const Side& high, const Side* again = nullptr) {
+  PodSockets first(kNoConnection, false);
+  PodSockets second(kNoConnection, false);
+  const std::vector<std::string> addresses = {first.address(), second.address()};
+  Met met;
+  std::thread listens([&] { met.low = connect(first, 0, addresses, low, met.low_text); });
+  met.high = connect(second, 1, addresses, high, met.error);
+  if (again != nullptr) {
+    std::string text;
+    met.high = connect(second, 1, addresses, *again, text);
+    EXPECT_EQ(text, "");
+  }
+  listens.join();
+  return met;
+}
+
+// More than the socket holds, in both directions, and a key that is replaced on the way.
+void exchange(base::Pipe& a, base::Pipe& b) {
+  std::vector<std::byte> sent(3 << 20);
+  for (size_t i = 0; i < sent.size(); ++i) {
+    sent[i] = static_cast<std::byte>(i * 31 + i / 999);
+  }
+  struct End {
+    base::Pipe* pipe;
+    size_t sent = 0;
+    std::vector<std::byte> got{};
+  };
+  End ends[2] = {{&a}, {&b}};
+  std::vector<std::byte> room(50'000);
+  const auto is_done = [&](const End& end) {
+    return end.sent == sent.size() && end.got.size() == sent.size();
+  };
+  while (!is_done(ends[0]) || !is_done(ends[1])) {
+    for (End& end : ends) {
+      end.sent += end.pipe->send(std::span(sent).subspan(end.sent));
+      const size_t got = end.pipe->receive(room);
+      end.got.insert(end.got.end(), room.begin(), room.begin() + static_cast<ptrdiff_t>(got));
+    }
+  }
+  EXPECT_EQ(ends[0].got, sent);
+  EXPECT_EQ(ends[1].got, sent);
+  a.end();
+  EXPECT_TRUE(base::wait_until(b.socket(), POLLIN,
+                               std::chrono::steady_clock::now() + std::chrono::seconds(10)));
+  EXPECT_THROW(b.receive(room), base::PipeBroken);
+}
+
+PeerTls tls_of(const Certificate& own, const std::string& trusted) {
+  constexpr uint64_t kRecords = 5;  // of a key
+  return {own.pem, own.key, trusted, kRecords};
+}
+
+TEST(PodSockets, BytesArriveWithoutTls) {
+  const std::vector<std::byte> secret = worker::random_secret();
+  const Met met = meet({secret}, {secret});
+  ASSERT_EQ(met.low_text + met.error, "");
+  EXPECT_EQ(met.low[0], nullptr);
+  exchange(*met.low[1], *met.high[0]);
+}
+
+TEST(PodSockets, BytesArriveWithTls) {
+  const Certificate one = certificate(::testing::TempDir(), "one", 2);
+  const Certificate two = certificate(::testing::TempDir(), "two", 2);
+  const std::string trusted = file_text(one.pem) + file_text(two.pem);
+  const std::vector<std::byte> secret = worker::random_secret();
+  const Met met = meet({secret, tls_of(one, trusted)}, {secret, tls_of(two, trusted)});
+  ASSERT_EQ(met.low_text + met.error, "");
+  exchange(*met.low[1], *met.high[0]);
+}
+
+TEST(PodSockets, AWrongSecretIsNamedAndTheRightOneComesYet) {
+  const std::vector<std::byte> secret = worker::random_secret();
+  const Side right{secret};
+  const Met met = meet({secret}, {worker::random_secret()}, &right);
+  EXPECT_THAT(met.error,
+              AllOf(HasSubstr("FailedPrecondition: rank 0 of the pod, at tcp:127.0.0.1:"),
+                    HasSubstr("its secret is not that of this run")));
+  EXPECT_EQ(met.low_text, "");
+  exchange(*met.low[1], *met.high[0]);
+}
+
+TEST(PodSockets, CertificatesThatAreNotTrustedAreNamed) {
+  const std::string folder = ::testing::TempDir();
+  const Certificate one = certificate(folder, "one", 2);
+  const Certificate two = certificate(folder, "two", 2);
+  const Certificate elsewhere = certificate(folder, "elsewhere", 2, "127.0.0.9");
+  const std::string both = file_text(one.pem) + file_text(two.pem);
+  const std::vector<std::byte> secret = worker::random_secret();
+  const Side right{secret, tls_of(two, both)};
+
+  // Rank 1 does not trust rank 0.
+  Met met = meet({secret, tls_of(one, both)}, {secret, tls_of(two, file_text(two.pem))}, &right);
+  EXPECT_THAT(met.error, AllOf(HasSubstr("FailedPrecondition: rank 0"),
+                               HasSubstr("its certificate is rejected: self-signed certificate")));
+  // Rank 0 does not trust rank 1.
+  met = meet({secret, tls_of(one, both)},
+             {secret, tls_of(elsewhere, both + file_text(elsewhere.pem))}, &right);
+  EXPECT_THAT(met.error, AllOf(HasSubstr("rank 0"), HasSubstr("alert")));
+  // Rank 0 trusts the certificate, which is that of another host.
+  const std::string all = both + file_text(elsewhere.pem);
+  met = meet({secret, tls_of(one, all)}, {secret, tls_of(elsewhere, all)}, &right);
+  EXPECT_THAT(met.error, AllOf(HasSubstr("FailedPrecondition: rank 0"), HasSubstr("another name")));
+  // Rank 1 trusts the certificate of rank 0, which is that of another host.
+  met = meet({secret, tls_of(elsewhere, all)}, {secret, tls_of(one, all)});
+  EXPECT_THAT(met.error, AllOf(HasSubstr("FailedPrecondition: rank 0"), HasSubstr("mismatch")));
+  // What rank 0 says of those that it has rejected.
+  EXPECT_THAT(met.low_text,
+              AllOf(HasSubstr("Unavailable: 1 processes of the pod have not connected"),
+                    HasSubstr("a connection from 127.0.0.1 was rejected: ")));
+}
+
+TEST(PodSockets, AnEndWithoutTlsIsNamed) {
+  const Certificate one = certificate(::testing::TempDir(), "one", 2);
+  const std::string trusted = file_text(one.pem);
+  const std::vector<std::byte> secret = worker::random_secret();
+  const Side right{secret, tls_of(one, trusted)};
+  const Met met = meet({secret, tls_of(one, trusted)}, {secret}, &right);
+  EXPECT_THAT(met.error, HasSubstr("Unavailable: rank 0 of the pod, at "));
+}
+
+TEST(PodSockets, ExpiredCertificatesAreRejected) {
+  const std::string folder = ::testing::TempDir();
+  const Certificate old = certificate(folder, "old", -1);
+  EXPECT_THAT([&] { tls_of(old, file_text(old.pem)); },
+              ::testing::Throws<Error>(
+                  ::testing::Property(&Error::message, HasSubstr("the certificate has expired"))));
+  // One that expires later than the worker began.
+  const Certificate one = certificate(folder, "one", 2);
+  const std::unique_ptr<SSL_CTX, decltype(&::SSL_CTX_free)> context(
+      ::SSL_CTX_new(::TLS_server_method()), ::SSL_CTX_free);
+  ::SSL_CTX_use_certificate_chain_file(context.get(), old.pem.c_str());
+  ::SSL_CTX_use_PrivateKey_file(context.get(), old.key.c_str(), SSL_FILETYPE_PEM);
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  base::Descriptor here(ends[0]);
+  const base::Descriptor there(ends[1]);
+  std::thread server([&] {
+    const std::unique_ptr<SSL, decltype(&::SSL_free)> ssl(::SSL_new(context.get()), ::SSL_free);
+    ::SSL_set_fd(ssl.get(), there.number());
+    ::SSL_accept(ssl.get());
+  });
+  const PeerTls tls = tls_of(one, file_text(old.pem));
+  EXPECT_THAT(
+      [&] {
+        tls.connect(std::move(here), "127.0.0.1",
+                    std::chrono::steady_clock::now() + std::chrono::seconds(10));
+      },
+      ::testing::Throws<Error>(::testing::Property(
+          &Error::message, HasSubstr("its certificate is rejected: certificate has expired"))));
+  server.join();
+}
+
+}  // namespace
+}  // namespace tpu::driver
