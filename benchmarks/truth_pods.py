@@ -58,7 +58,7 @@ def step_ms(bench: truth.Bench, network: Network, cores: int, style: str, exact:
         with tempfile.TemporaryDirectory(dir=bench.out) as folder:
             executable, new = Path(folder) / f"{key}.tpuexe", Path(folder) / kept.name
             bench.call("tpuc", graph, "--board", case.board, "--style", style, "-o", executable)
-            bench.call("tpuboard", "run", executable, "--board", case.board, "--json", new,
+            bench.call("tpuboard", "run", executable, "--board", case.board, "--time-limit", "0", "--json", new,
                        "--no-data" if exact else "--folded")
             new.rename(kept)
     return 1e3 * json.loads(kept.read_text(encoding="utf-8"))["sim_seconds"]
