@@ -185,6 +185,8 @@ void ProfileWindow::print(double launches) const {
   spec::print("data work of all threads{:>30}{:>9}{:>10}{:>11}{:>16}{:>14}{}\n", "time", "of wall",
               "pieces", "amount", "rate", "GB/s", limits_ ? "  of the host's limit" : "");
   print_lines(work_lines(), launches);
+  print_left_out("mxu_again", "packing that was done twice", launches);
+  print_left_out("mxu_shared", "packing that was left out", launches);
   print_left_out("deferred", "copies HBM to VMEM that were left out", launches);
   print_left_out("shared", "HBM pages shared across cores", launches);
   spec::print("the kernel thread\n");

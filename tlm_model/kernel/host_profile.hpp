@@ -13,8 +13,10 @@
 namespace tpu::model {
 
 enum class HostWork : uint8_t {
-  kMxu,      // commands of the matrix units, packing included
-  kMxuPack,  // of these: operands rounded and packed
+  kMxu,        // commands of the matrix units, packing included
+  kMxuPack,    // of these: operands rounded and packed
+  kMxuAgain,   // of what is packed: what another part or command packs, too
+  kMxuShared,  // beside that: what another part or command had packed
   kVpu,
   kTranspose,
   kDmaIn,
@@ -38,24 +40,12 @@ struct HostWorkInfo {
   std::string_view name;
   std::string_view unit;  // of `amount`
 };
-inline constexpr std::array<HostWorkInfo, kHostWorks> kHostWorkInfo = {{{"mxu", "flop"},
-                                                                        {"mxu_pack", "B"},
-                                                                        {"vpu", "op"},
-                                                                        {"transpose", "B"},
-                                                                        {"dma_in", "B"},
-                                                                        {"deferred", "B"},
-                                                                        {"dma_out", "B"},
-                                                                        {"shared", "B"},
-                                                                        {"dma_remote", "B"},
-                                                                        {"fill", "B"},
-                                                                        {"dma_indexed", "B"},
-                                                                        {"host_dma", "B"},
-                                                                        {"pages", "B"},
-                                                                        {"hart", ""},
-                                                                        {"checker", ""},
-                                                                        {"join_work", ""},
-                                                                        {"join_wait", ""},
-                                                                        {"board", ""}}};
+inline constexpr std::array<HostWorkInfo, kHostWorks> kHostWorkInfo = {
+    {{"mxu", "flop"},      {"mxu_pack", "B"},  {"mxu_again", "B"},  {"mxu_shared", "B"},
+     {"vpu", "op"},        {"transpose", "B"}, {"dma_in", "B"},     {"deferred", "B"},
+     {"dma_out", "B"},     {"shared", "B"},    {"dma_remote", "B"}, {"fill", "B"},
+     {"dma_indexed", "B"}, {"host_dma", "B"},  {"pages", "B"},      {"hart", ""},
+     {"checker", ""},      {"join_work", ""},  {"join_wait", ""},   {"board", ""}}};
 
 struct HostWorkCounter {
   uint64_t nanoseconds = 0;  // summed over threads

@@ -114,7 +114,7 @@ inline int64_t rhs_column(const MxuBlockArgs& a, const MxuPanel& panel, int64_t 
 }
 
 inline uint8_t* packed_segment(const MxuBlockArgs& a, int64_t p, int64_t s) {
-  return static_cast<uint8_t*>(a.packed_rhs) + (p * a.segment_count + s) * kSegmentBytes;
+  return static_cast<uint8_t*>(a.packed_rhs) + (p * a.rhs_pitch + s) * kSegmentBytes;
 }
 
 // Columns are consecutive: a pair of rows over all panels at a time, as they lie in memory.

@@ -15,6 +15,8 @@
 
 namespace tpu::model {
 
+class MxuPackedOperand;
+
 // out[m, n] (+)= sum over t, k of lhs[m, t, k] * rhs[t, k, n], addresses by counted strides in
 // bytes (may be negative):
 //   lhs + m.lhs + t.lhs + k * element       (k contiguous)
@@ -42,6 +44,11 @@ struct MxuJob {
   // The part of the flattened rows to compute: [row_begin, row_end); row_end < 0 means all.
   int64_t row_begin = 0;
   int64_t row_end = -1;
+
+  // Where engines that pack operands do that once for several jobs (mxu_packed.hpp); null: each for
+  // itself.
+  MxuPackedOperand* packed_lhs = nullptr;
+  MxuPackedOperand* packed_rhs = nullptr;
 
   // For waveforms only: the command's start in core cycles, its operation, and the number of its
   // first tile in the life of the unit (-1: tiles are counted as they come).
@@ -101,6 +108,9 @@ class MxuEngine {
 
   // Jobs for which this is equal and not 0, and that have the same rhs, are less work together.
   virtual uint64_t group(const MxuJob& /*job*/) const { return 0; }
+
+  // Whether it takes operands that are packed once for several jobs.
+  virtual bool shares_operands() const { return false; }
 
   virtual const char* name() const = 0;
 

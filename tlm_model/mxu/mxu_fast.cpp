@@ -12,6 +12,7 @@
 #include "kernel/host_profile.hpp"
 #include "mxu/mxu_fast_plan.hpp"
 #include "mxu/mxu_kernel_table.hpp"
+#include "mxu/mxu_packed.hpp"
 #include "mxu/mxu_scalar.hpp"
 
 namespace tpu::model {
@@ -93,8 +94,10 @@ class FastRun {
     space.row_at.resize(plan_.row_lhs.size());
     space.segment_at.resize(plan_.segments.size());
     choose_k_step(job);
+    ask(job);
     place_lhs(job);
     choose_row_blocks(job);
+    share_rhs(job);
   }
 
   void run(bool accumulate) {
@@ -120,9 +123,36 @@ class FastRun {
         by_k_blocks(row, end, accumulate, p == 0);
       }
     }
+    count_shared_rhs();
   }
 
  private:
+  // What others pack, too, if it is not shared in the end.
+  void ask(const MxuJob& job) {
+    lhs_again_ = job.packed_lhs != nullptr && job.packed_lhs->ask();
+    rhs_again_ = job.packed_rhs != nullptr && job.packed_rhs->ask();
+  }
+
+  // All of rhs at a place that others read, too: in pieces of some panels by some segments.
+  void share_rhs(const MxuJob& job) {
+    constexpr int64_t kPiecePanels = 4;
+    if (job.packed_rhs == nullptr) {
+      return;
+    }
+    const auto panels = static_cast<int64_t>(plan_.panels.size());
+    const auto segments = static_cast<int64_t>(plan_.segments.size());
+    const bool any = set_.rhs_piece != 0;  // pieces do not depend on blocks
+    piece_panels_ = any ? kPiecePanels : panels_at_once();
+    piece_segments_ = any ? set_.rhs_piece : k_step_;
+    segment_pieces_ = (segments + piece_segments_ - 1) / piece_segments_;
+    const int64_t panel_pieces = (panels + piece_panels_ - 1) / piece_panels_;
+    shared_ =
+        job.packed_rhs->open({reinterpret_cast<intptr_t>(&set_), panels, segments,
+                              any ? 0 : piece_panels_, any ? 0 : piece_segments_},
+                             set_.rhs_bytes(panels, segments), panel_pieces * segment_pieces_);
+    rhs_again_ = rhs_again_ && shared_ == nullptr;
+  }
+
   // Finds lhs, or a range of each job's that is rounded once, in the form that kernels read. `job`:
   // the first, which places count from.
   void place_lhs(const MxuJob& job) {
@@ -152,7 +182,11 @@ class FastRun {
   }
 
   void round_lhs(const MxuJob& job, int64_t slots) {
+    if (space_.ranges.size() == 1 && job.packed_lhs != nullptr && round_shared_lhs(job, slots)) {
+      return;
+    }
     const HostTimer timer(HostWork::kMxuPack, bytes_of_ranges(job));
+    count_again(lhs_again_, bytes_of_ranges(job));
     auto* to = static_cast<float*>(space_.rounded.get(static_cast<size_t>(slots) * sizeof(float)));
     mark_lhs(to, slots * set_.slot_terms);
     const int64_t slot_bytes = job.lhs_element() * set_.slot_terms;
@@ -165,6 +199,57 @@ class FastRun {
       bits += bits == nullptr ? 0 : slots_of(range) / 8;
     }
     point_segments(slot_bytes);
+  }
+
+  // The same once for all who read it.
+  bool round_shared_lhs(const MxuJob& job, int64_t slots) {
+    constexpr int64_t kPiece = 32 << 10;  // elements
+    const MxuLhsRange& range = space_.ranges.front();
+    const auto bytes = static_cast<size_t>(slots) * sizeof(float);
+    const auto bits = skips_zeros_ ? static_cast<size_t>(slots * set_.slot_terms / 8 + 16) : 0;
+    const int64_t pieces = (range.count + kPiece - 1) / kPiece;
+    MxuPackedOrder* const order = job.packed_lhs->open(
+        {reinterpret_cast<intptr_t>(&set_), range.first, range.count, skips_zeros_ ? 1 : 0, 0},
+        bytes + bits, pieces);
+    if (order == nullptr) {
+      return false;
+    }
+    auto* const to = reinterpret_cast<float*>(order->data());
+    if (skips_zeros_) {
+      args_.lhs_first = to;
+      args_.lhs_bits = order->data() + bytes;
+    }
+    const int64_t element = job.lhs_element();
+    int64_t rounded = 0;
+    const auto pack = [&](int64_t piece) {
+      const int64_t first = piece * kPiece;
+      const int64_t count = std::min(kPiece, range.count - first);
+      const HostTimer timer(HostWork::kMxuPack, static_cast<uint64_t>(count * element));
+      const int64_t slot = first / set_.slot_terms;
+      set_.round_range(job.lhs + range.first + first * element, job.lhs_is_bf16, count, to + slot,
+                       skips_zeros_ ? args_.lhs_bits + slot / 8 : nullptr);
+      rounded += count;
+      return false;
+    };
+    order->need(
+        pieces, [](int64_t i) { return i; }, pack);
+    count_shared(static_cast<uint64_t>((range.count - rounded) * element));
+    const int64_t slot_bytes = element * set_.slot_terms;
+    point_rows(to, range.first, slot_bytes, plan_.job_rows.front());
+    point_segments(slot_bytes);
+    lhs_again_ = false;
+    return true;
+  }
+
+  static void count_again(bool again, uint64_t bytes) {
+    if (again) {
+      HostProfile::count(HostWork::kMxuAgain, bytes);
+    }
+  }
+  static void count_shared(uint64_t bytes) {
+    if (bytes != 0) {
+      HostProfile::count(HostWork::kMxuShared, bytes);
+    }
   }
 
   uint64_t bytes_of_ranges(const MxuJob& job) const {
@@ -235,9 +320,7 @@ class FastRun {
                    .k = 0,
                    .packed = false,
                    .rhs_finite = false};
-      for (int64_t i = 0; i < block.count; ++i) {
-        block.k += plan_.segments[static_cast<size_t>(s + i)].k;
-      }
+      add_terms(block);
       space_.k_blocks.push_back(block);
     }
   }
@@ -266,6 +349,7 @@ class FastRun {
     args_.segment_count = block.count;
     args_.segments_left = static_cast<int64_t>(plan_.segments.size()) - block.first;
     args_.k = block.k;
+    args_.rhs_pitch = rhs_pitch(block);
     args_.zero_start = block.first == 0 && !accumulate;
     args_.last = block.first + block.count == static_cast<int64_t>(plan_.segments.size());
     args_.rhs_finite = block.rhs_finite;
@@ -275,6 +359,10 @@ class FastRun {
   // one for the panels that follow.
   void fetch_behind(size_t i) {
     const bool end = i + 1 == space_.k_blocks.size();
+    if (shared_ != nullptr && end) {
+      args_.next_segment_count = 0;  // others may have packed it
+      return;
+    }
     const KBlock& next = space_.k_blocks[end ? 0 : i + 1];
     args_.next_segments = plan_.segments.data() + next.first;
     args_.next_segment_count = next.count;
@@ -284,6 +372,9 @@ class FastRun {
 
   // Place of a block's packed rhs.
   void* packed_rhs(const KBlock& block) {
+    if (shared_ != nullptr) {
+      return shared_place(block.first);
+    }
     const auto segments = keep_ ? static_cast<int64_t>(plan_.segments.size()) : block.count;
     auto* base = static_cast<uint8_t*>(space_.rhs.get(set_.rhs_bytes(args_.panel_count, segments)));
     return base + (keep_ ? set_.rhs_bytes(args_.panel_count, block.first) : 0);
@@ -297,8 +388,88 @@ class FastRun {
     return static_cast<uint64_t>(block.k * columns) * (args_.rhs_is_bf16 ? 2 : 4);
   }
 
+  int64_t rhs_pitch(const KBlock& block) const {
+    return shared_ != nullptr ? static_cast<int64_t>(plan_.segments.size()) : block.count;
+  }
+
+  // Where the shared rhs of the panels in use is packed from a segment on.
+  uint8_t* shared_place(int64_t segment) const {
+    const int64_t first_panel = args_.panels - plan_.panels.data();
+    return shared_->data() +
+           set_.rhs_bytes(first_panel, static_cast<int64_t>(plan_.segments.size())) +
+           set_.rhs_bytes(set_.rhs_piece != 0 ? 1 : args_.panel_count, segment);
+  }
+
+  // Packs what nobody has packed of a K block, and waits for the rest.
+  void need_rhs(KBlock& block) {
+    const int64_t panel = args_.panels - plan_.panels.data();
+    const int64_t first_row = panel / piece_panels_;
+    const int64_t rows = (panel + args_.panel_count - 1) / piece_panels_ - first_row + 1;
+    const int64_t first = block.first / piece_segments_;
+    const int64_t columns = (block.count + piece_segments_ - 1) / piece_segments_;
+    const auto at = [&](int64_t i) {
+      return (first_row + i / columns) * segment_pieces_ + first + i % columns;
+    };
+    const MxuPanel* const panels = args_.panels;
+    const int64_t panel_count = args_.panel_count;
+    block.rhs_finite =
+        shared_->need(rows * columns, at, [this](int64_t piece) { return pack_piece(piece); });
+    block.packed = true;
+    args_.panels = panels;
+    args_.panel_count = panel_count;
+  }
+
+  bool pack_piece(int64_t piece) {
+    const auto panels = static_cast<int64_t>(plan_.panels.size());
+    const auto segments = static_cast<int64_t>(plan_.segments.size());
+    const int64_t panel = piece / segment_pieces_ * piece_panels_;
+    args_.panels = plan_.panels.data() + panel;
+    args_.panel_count = std::min(piece_panels_, panels - panel);
+    const int64_t segment = piece % segment_pieces_ * piece_segments_;
+    KBlock part{.first = segment,
+                .count = std::min(piece_segments_, segments - segment),
+                .k = 0,
+                .packed = false,
+                .rhs_finite = false};
+    add_terms(part);
+    const uint64_t bytes = rhs_bytes_read(part);
+    packed_here_ += bytes;
+    const HostTimer timer(HostWork::kMxuPack, bytes);
+    use(part, true);
+    args_.packed_rhs = shared_place(segment);
+    return set_.pack_rhs(args_);
+  }
+
+  // Of its segments.
+  void add_terms(KBlock& block) const {
+    for (int64_t i = 0; i < block.count; ++i) {
+      block.k += plan_.segments[static_cast<size_t>(block.first + i)].k;
+    }
+  }
+
+  // What others have packed.
+  void count_shared_rhs() {
+    if (shared_ != nullptr) {
+      args_.panels = plan_.panels.data();
+      args_.panel_count = static_cast<int64_t>(plan_.panels.size());
+      KBlock all{.first = 0,
+                 .count = static_cast<int64_t>(plan_.segments.size()),
+                 .k = 0,
+                 .packed = false,
+                 .rhs_finite = false};
+      add_terms(all);
+      const uint64_t bytes = rhs_bytes_read(all);
+      count_shared(bytes - std::min(packed_here_, bytes));
+    }
+  }
+
   void pack_rhs(KBlock& block) {
+    if (shared_ != nullptr) {
+      need_rhs(block);
+      return;
+    }
     const HostTimer timer(HostWork::kMxuPack, rhs_bytes_read(block));
+    count_again(rhs_again_, rhs_bytes_read(block));
     use(block, true);
     args_.packed_rhs = packed_rhs(block);
     block.rhs_finite = set_.pack_rhs(args_);
@@ -360,6 +531,8 @@ class FastRun {
       if (!placed_ && !packed) {
         const HostTimer timer(HostWork::kMxuPack, static_cast<uint64_t>(args_.rows * args_.k) *
                                                       (args_.lhs_is_bf16 ? 2 : 4));
+        count_again(lhs_again_,
+                    static_cast<uint64_t>(args_.rows * args_.k) * (args_.lhs_is_bf16 ? 2 : 4));
         const size_t bytes = set_.lhs_bytes(args_.rows, args_.segment_count);
         args_.packed_lhs = space_.lhs.get(bytes);
         mark_lhs(static_cast<const float*>(args_.packed_lhs),
@@ -412,6 +585,13 @@ class FastRun {
   bool skips_zeros_ = false;
   bool over_k_ = false;  // multiply_sparse gets all of K, behind the first block of rows
   bool keep_ = false;    // every K block's packed rhs has a place of its own
+  MxuPackedOrder* shared_ = nullptr;  // rhs, if it is packed for others, too
+  int64_t piece_panels_ = 0;
+  int64_t piece_segments_ = 0;
+  int64_t segment_pieces_ = 0;  // of a panel
+  uint64_t packed_here_ = 0;    // of rhs that is shared
+  bool lhs_again_ = false;      // others pack it, too, for themselves
+  bool rhs_again_ = false;
 };
 
 bool has_avx512() {

@@ -36,6 +36,7 @@ class MxuFastEngine : public MxuEngine {
   void run(const MxuJob& job) override;
   void run_together(std::span<const MxuJob> jobs) override;
   uint64_t group(const MxuJob& job) const override;
+  bool shares_operands() const override { return kernels_ != nullptr; }
   const char* name() const override { return "fast"; }
 
  private:

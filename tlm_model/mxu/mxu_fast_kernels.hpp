@@ -69,6 +69,9 @@ struct MxuBlockArgs {
   int64_t next_panel_count;
   void* packed_lhs;
   void* packed_rhs;
+  // Segments from one panel of packed_rhs to the next, of sets with rhs_piece; others lie as close
+  // as segment_count says.
+  int64_t rhs_pitch;
   // Sets with round_range: where each row's operands lie, rounded, and where each segment begins in
   // a row, in slots of 4 bytes: an element widened to f32, or two of bf16. Written by pack_lhs, or
   // by the engine when it has rounded a whole range of lhs or lhs is read in place (then aligned
@@ -111,6 +114,8 @@ struct MxuKernelSet {
   double skip_below_density;
   int64_t sparse_columns;  // 0: no multiply_sparse
   double sparse_below;     // part of lhs' slots that are not zero: at more, nobody asks it
+  // Segments of a K block that pack_rhs may be asked for alone; 0: all of them only.
+  int64_t rhs_piece;
   size_t (*lhs_bytes)(int64_t rows, int64_t segments);
   size_t (*rhs_bytes)(int64_t panels, int64_t segments);
   void (*pack_lhs)(const MxuBlockArgs&);

@@ -17,6 +17,8 @@ constexpr int64_t kLevel1Room = 24 << 10;    // half of the first-level cache
 constexpr int64_t kLevel2Room = 1024 << 10;  // half of the second-level cache
 constexpr double kSkipBelowDensity = 0.05;   // an estimate: FMA kernels have a tenth of the rate
 
+constexpr int64_t kRhsPiece = 16;  // segments
+
 // An estimate: with tiles of fewer rows, loads of rhs take longer than packing lhs does.
 constexpr int64_t kEvenRows = 7;
 
@@ -24,7 +26,7 @@ void multiply_block(const MxuBlockArgs& a, int64_t p, const RowTile& upper, cons
                     TileRegisters* registers) {
   const MxuPanel& panel = a.panels[p];
   const auto* const rhs =
-      static_cast<const uint8_t*>(a.packed_rhs) + p * a.segment_count * kSegmentBytes;
+      static_cast<const uint8_t*>(a.packed_rhs) + p * a.rhs_pitch * kSegmentBytes;
   const auto lhs_of = [&a](const RowTile& tile) {
     return reinterpret_cast<const uint8_t*>(a.row_at[tile.row]);
   };
@@ -95,6 +97,7 @@ const MxuKernelSet* mxu_kernels_amx() {
                                    .skip_below_density = kSkipBelowDensity,
                                    .sparse_columns = 0,
                                    .sparse_below = 0.0,
+                                   .rhs_piece = kRhsPiece,
                                    .lhs_bytes = amx_lhs_bytes,
                                    .rhs_bytes = amx_rhs_bytes,
                                    .pack_lhs = amx_pack_lhs,

@@ -59,6 +59,7 @@ const MxuKernelSet* mxu_kernels_avx2() {
                                        .skip_below_density = 0.0,
                                        .sparse_columns = SparseSegment<Avx2>::kColumns,
                                        .sparse_below = Avx2::kSparseBelow,
+                                       .rhs_piece = 0,
                                        .lhs_bytes = fma_lhs_bytes,
                                        .rhs_bytes = fma_rhs_bytes<Avx2>,
                                        .pack_lhs = fma_pack_lhs<Avx2>,

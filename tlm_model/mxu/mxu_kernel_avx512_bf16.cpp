@@ -466,6 +466,7 @@ const MxuKernelSet* mxu_kernels_avx512_bf16() {
                                    .skip_below_density = 0.0,
                                    .sparse_columns = SparseSegment<Dots>::kColumns,
                                    .sparse_below = Dots::kSparseBelow,
+                                   .rhs_piece = 0,
                                    .lhs_bytes = dot_lhs_bytes,
                                    .rhs_bytes = dot_rhs_bytes,
                                    .pack_lhs = dot_pack_lhs,

@@ -18,7 +18,8 @@ constexpr int64_t kQuickTerms = 100'000;
 
 }  // namespace
 
-void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, int parts) {
+void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, int parts,
+                        std::array<bool, 2> held) {
   engine_ = &engine;
   vmem_ = nullptr;
   upsets_.clear();
@@ -31,7 +32,11 @@ void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, int pa
   }
   set_parts(static_cast<int>(jobs_.size()));
   set_group(engine.group(job));
-  set_quick(engine.splittable() && job.terms() <= kQuickTerms);
+  const bool quick = engine.splittable() && job.terms() <= kQuickTerms;
+  set_quick(quick);
+  if (engine.shares_operands() && !quick) {
+    packed_.begin(jobs_, held[0], held[1]);
+  }
 }
 
 void Mxu::Work::run_part(int part) {
@@ -159,7 +164,8 @@ bool Mxu::start_command(Flight& flight) {
     return true;
   }
   MxuJob job = plan.job;
-  find_operands(flight, plan, base, job);
+  std::array<bool, 2> held{};
+  find_operands(flight, plan, base, job, held);
   job.start_cycle = now;
   job.op_id = flight.queued.command->op_id;
   MxuEngine& engine = engine_for_step();
@@ -175,7 +181,7 @@ bool Mxu::start_command(Flight& flight) {
   // Engines that count tiles have a pace of their own.
   const int parts =
       engine.splittable() ? pool.cut(work, JobKind::kMatmul, terms, most) : pool.cut(work, 1);
-  work.prepare(engine, job, cut, parts);
+  work.prepare(engine, job, cut, parts, held);
   if (looked_at) {
     work.look_at(vmem_, plan.bytes[0].at(at(0)));
   }
@@ -188,11 +194,14 @@ bool Mxu::start_command(Flight& flight) {
 
 // Where the host has them; operands may still lie in HBM.
 void Mxu::find_operands(Flight& flight, const MatmulPlan& plan, const std::array<uint64_t, 3>& base,
-                        MxuJob& job) {
+                        MxuJob& job, std::array<bool, 2>& held) {
   write_vmem(plan.out, base[0], plan.overwrites);
+  const ptrdiff_t lhs = read_vmem(flight, plan.lhs, base[1]);
+  const ptrdiff_t rhs = read_vmem(flight, plan.rhs, base[2]);
   job.out = vmem_ + base[0];
-  job.lhs = vmem_ + base[1] + read_vmem(flight, plan.lhs, base[1]);
-  job.rhs = vmem_ + base[2] + read_vmem(flight, plan.rhs, base[2]);
+  job.lhs = vmem_ + base[1] + lhs;
+  job.rhs = vmem_ + base[2] + rhs;
+  held = {lhs != 0, rhs != 0};
 }
 
 bool Mxu::tell_accesses(const Flight& flight, const MatmulPlan& plan,
@@ -225,6 +234,7 @@ void Mxu::finish_command(Flight& flight) {
   }
   Work& work = work_[flight.index];
   context().pool.join(work);
+  work.end();
   tell_non_finite(flight, work.scan());
   if (work.mismatch()) {
     probe().assertion([&] {

@@ -12,6 +12,7 @@
 
 #include "core/engine.hpp"
 #include "mxu/mxu_engine.hpp"
+#include "mxu/mxu_packed.hpp"
 
 namespace tpu::model {
 
@@ -56,7 +57,11 @@ class Mxu : public Engine {
  private:
   class Work : public Job {
    public:
-    void prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, int parts);
+    // `held`: lhs and rhs lie in pages of HBM that are held until the command is finished.
+    void prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, int parts,
+                 std::array<bool, 2> held);
+    // Nobody computes any more, and nobody writes to the operands yet.
+    void end() { packed_.end(); }
     // Looks at the results, bytes `out` from `vmem` on, when they are there. In one part.
     void look_at(const uint8_t* vmem, const spec::StridePattern& out) {
       vmem_ = vmem;
@@ -81,6 +86,7 @@ class Mxu : public Engine {
    private:
     MxuEngine* engine_ = nullptr;
     std::vector<MxuJob> jobs_;
+    MxuPackedUse packed_;
     const uint8_t* vmem_ = nullptr;  // null: nobody wants to know
     spec::StridePattern out_;
     std::vector<MxuUpset> upsets_;
@@ -92,7 +98,7 @@ class Mxu : public Engine {
   MxuEngine& engine_for_step();
   std::vector<MxuUpset> take_upsets(const QueuedCommand& queued);
   void find_operands(Flight& flight, const MatmulPlan& plan, const std::array<uint64_t, 3>& base,
-                     MxuJob& job);
+                     MxuJob& job, std::array<bool, 2>& held);
   bool tell_accesses(const Flight& flight, const MatmulPlan& plan,
                      const std::array<uint64_t, 3>& base);
 
