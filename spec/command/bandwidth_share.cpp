@@ -50,7 +50,9 @@ bool BandwidthShare::start(Transfer& transfer, uint64_t now) {
 }
 
 void BandwidthShare::resume(Transfer& transfer) {
-  active_.push_back(&transfer);
+  const bool one = transfer.uses_one();
+  active_.push_back({&transfer, transfer.end_at_, one ? transfer.resources_[0] : -1,
+                     static_cast<uint32_t>(transfer.resource_count_)});
   for (int i = 0; i < transfer.resource_count_; ++i) {
     change(transfer.resources_[static_cast<size_t>(i)]);
   }
@@ -88,23 +90,24 @@ void BandwidthShare::join(ResourceId id) {
 
 uint64_t BandwidthShare::update(uint64_t now, std::vector<Transfer*>& ended,
                                 std::vector<Transfer*>* rerated) {
-  size_t kept = 0;
-  for (Transfer* transfer : active_) {
-    if (transfer->end_at_ <= now) {
-      finish(*transfer, now);
-      ended.push_back(transfer);
-    } else {
-      active_[kept++] = transfer;
+  std::erase_if(active_, [&](const Active& active) {
+    const bool over = active.end_at <= now;
+    if (over) {
+      finish(*active.transfer, now);
+      ended.push_back(active.transfer);
     }
-  }
-  active_.resize(kept);
+    return over;
+  });
   if (!assign_alone(now, rerated)) {
     collect_component();
     assign_rates(now, rerated);
+    for (Active& active : active_) {
+      active.end_at = active.transfer->end_at_;
+    }
   }
   uint64_t next = kNever;
-  for (const Transfer* transfer : active_) {
-    next = std::min(next, transfer->end_at_);
+  for (const Active& active : active_) {
+    next = std::min(next, active.end_at);
   }
   return next;
 }
@@ -113,61 +116,72 @@ uint64_t BandwidthShare::update(uint64_t now, std::vector<Transfer*>& ended,
 // no other one, though that perhaps more than once, and share it equally. Gives the rates that
 // assign_rates() would.
 bool BandwidthShare::assign_alone(uint64_t now, std::vector<Transfer*>* rerated) {
-  const auto resource_of = [this](const Transfer& transfer, int i) -> Resource& {
-    return resources_[static_cast<size_t>(transfer.resources_[static_cast<size_t>(i)])];
-  };
   for (const ResourceId id : changed_) {
     resources_[static_cast<size_t>(id)].weight = 0;
   }
-  for (const Transfer* transfer : active_) {
-    for (int i = 0; i < transfer->resource_count_; ++i) {
-      Resource& resource = resource_of(*transfer, i);
+  touched_.clear();
+  for (size_t i = 0; i < active_.size(); ++i) {
+    const Active& active = active_[i];
+    if (active.only >= 0) {
+      Resource& resource = resources_[static_cast<size_t>(active.only)];
       if (resource.changed) {
-        if (!transfer->uses_one()) {
-          return false;
-        }
-        ++resource.weight;
+        resource.weight += active.uses;
+        touched_.push_back(i);
       }
-    }
-  }
-  const auto share_of = [](const Resource& resource) {
-    return resource.weight == 0 ? kNever : resource.capacity / resource.weight;
-  };
-  if (rerated != nullptr) {  // in the order of assign_rates(), which whoever shows rates sees
-    std::ranges::sort(changed_, {}, [&](ResourceId id) {
-      return std::pair(share_of(resources_[static_cast<size_t>(id)]), id);
-    });
-    for (const ResourceId id : changed_) {
-      const uint64_t share = std::max<uint64_t>(share_of(resources_[static_cast<size_t>(id)]), 1);
-      std::ranges::copy_if(active_, std::back_inserter(*rerated), [&](const Transfer* transfer) {
-        return transfer->resources_[0] == id && transfer->rate_ != share;
-      });
-    }
-  }
-  for (Transfer* transfer : active_) {
-    const Resource& resource = resource_of(*transfer, 0);
-    if (!resource.changed) {
-      continue;
-    }
-    const uint64_t share = std::max<uint64_t>(share_of(resource), 1);
-    transfer->left_ = transfer->left_at(now);
-    transfer->since_ = now;
-    if (transfer->rate_ != share) {  // else it keeps its end
-      transfer->rate_ = share;
-      transfer->end_at_ = now + (transfer->left_ + share - 1) / share;
+    } else if (uses_changed(*active.transfer)) {
+      return false;
     }
   }
   for (const ResourceId id : changed_) {
-    resources_[static_cast<size_t>(id)].changed = false;
+    Resource& resource = resources_[static_cast<size_t>(id)];
+    resource.left =
+        resource.weight == 0 ? kNever : std::max<uint64_t>(resource.capacity / resource.weight, 1);
+    resource.changed = false;
+  }
+  if (rerated != nullptr) {
+    tell_alone(*rerated);
+  }
+  for (const size_t place : touched_) {
+    Active& active = active_[place];
+    Transfer& transfer = *active.transfer;
+    const uint64_t share = resources_[static_cast<size_t>(active.only)].left;
+    transfer.left_ = transfer.left_at(now);
+    transfer.since_ = now;
+    if (transfer.rate_ != share) {  // else it keeps its end
+      transfer.rate_ = share;
+      active.end_at = transfer.end_at_ = now + (transfer.left_ + share - 1) / share;
+    }
   }
   changed_.clear();
   return true;
 }
 
+bool BandwidthShare::uses_changed(const Transfer& transfer) const {
+  const auto end = transfer.resources_.begin() + transfer.resource_count_;
+  return std::any_of(transfer.resources_.begin(), end,
+                     [this](ResourceId id) { return resources_[static_cast<size_t>(id)].changed; });
+}
+
+// Whose rate assign_alone() changes, in the order of assign_rates(), which whoever shows rates
+// sees.
+void BandwidthShare::tell_alone(std::vector<Transfer*>& rerated) {
+  const auto share_of = [this](ResourceId id) { return resources_[static_cast<size_t>(id)].left; };
+  std::ranges::sort(changed_, {}, [&](ResourceId id) { return std::pair(share_of(id), id); });
+  for (const ResourceId id : changed_) {
+    for (const size_t place : touched_) {
+      const Active& active = active_[place];
+      if (active.only == id && active.transfer->rate_ != share_of(id)) {
+        rerated.push_back(active.transfer);
+      }
+    }
+  }
+}
+
 void BandwidthShare::move_transfers(const void* from, void* to) {
-  for (Transfer*& transfer : active_) {
-    const auto offset = reinterpret_cast<const char*>(transfer) - static_cast<const char*>(from);
-    transfer = reinterpret_cast<Transfer*>(static_cast<char*>(to) + offset);
+  for (Active& active : active_) {
+    const auto offset =
+        reinterpret_cast<const char*>(active.transfer) - static_cast<const char*>(from);
+    active.transfer = reinterpret_cast<Transfer*>(static_cast<char*>(to) + offset);
   }
 }
 
@@ -197,12 +211,13 @@ void BandwidthShare::collect_component() {
     join(id);
   }
   changed_.clear();
-  for (Transfer* transfer : active_) {
-    transfer->frozen_ = true;
+  for (const Active& active : active_) {
+    active.transfer->frozen_ = true;
   }
   for (size_t before = 0; before != members_.size();) {  // until no resource has joined
     before = members_.size();
-    for (Transfer* transfer : active_) {
+    for (const Active& active : active_) {
+      Transfer* const transfer = active.transfer;
       if (!transfer->frozen_) {
         continue;
       }

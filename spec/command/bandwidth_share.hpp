@@ -95,21 +95,32 @@ class BandwidthShare {
   struct Resource {
     uint64_t capacity = 0;
     uint64_t bytes = 0;
-    uint64_t left = 0;     // while rates are assigned
+    uint64_t left = 0;     // while rates are assigned; or the rate of each use
     uint32_t weight = 0;   // unfrozen uses
     bool visited = false;  // one of members_
     bool changed = false;  // one of changed_
   };
 
+  // An active transfer, with what each update looks at.
+  struct Active {
+    Transfer* transfer;
+    uint64_t end_at;
+    ResourceId only;  // resource that it uses; below 0: it uses several
+    uint32_t uses;    // of that one
+  };
+
   void change(ResourceId id);
   void join(ResourceId id);
+  bool uses_changed(const Transfer& transfer) const;
   bool assign_alone(uint64_t now, std::vector<Transfer*>* rerated);
+  void tell_alone(std::vector<Transfer*>& rerated);
   void collect_component();
   void assign_rates(uint64_t now, std::vector<Transfer*>* rerated);
   void finish(Transfer& transfer, uint64_t now);
 
   std::vector<Resource> resources_;
-  std::vector<Transfer*> active_;
+  std::vector<Active> active_;
+  std::vector<size_t> touched_;  // places in active_, whose rate is given anew
   std::vector<Transfer*> component_;
   std::vector<ResourceId> members_;  // resources of the component
   std::vector<ResourceId> changed_;  // whose transfers are others since the last update
