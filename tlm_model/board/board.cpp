@@ -13,11 +13,12 @@ std::string board_part(const spec::BoardParams& params, const std::string& part,
 
 }  // namespace
 
-Board::Board(const spec::BoardParams& params, uint32_t number, const spec::Fold* fold)
+Board::Board(const spec::BoardParams& params, uint32_t number, const spec::Fold* fold,
+             Agenda& agenda)
     : number_(number),
       fold_(fold),
       alone_(spec::board_count(params) == 1 && fold == nullptr),
-      fluid_(board_part(params, "fluid", number).c_str()) {}
+      fluid_(board_part(params, "fluid", number).c_str(), agenda) {}
 
 std::string Board::name_of(const std::string& part) const {
   return alone_ ? part : part + std::to_string(number_);

@@ -30,7 +30,7 @@ class Board {
 
   // Made inside of the pod's module. A board of another process is not built. `fold`: of the pod
   // that this board is folded for, null: none.
-  Board(const spec::BoardParams& params, uint32_t number, const spec::Fold* fold);
+  Board(const spec::BoardParams& params, uint32_t number, const spec::Fold* fold, Agenda& agenda);
 
   Ici& ici() { return *ici_; }
   FluidShare& fluid() { return fluid_; }

@@ -123,7 +123,8 @@ uint64_t Pod::steps_begun() const {
 }
 
 CoreServices Pod::services_on(uint32_t board) {
-  return {.activity = activity_,
+  return {.agenda = agenda_,
+          .activity = activity_,
           .pool = pool_,
           .equal_writes = equal_writes_,
           .fluid = boards_[board]->fluid(),
@@ -150,7 +151,7 @@ void Pod::make_boards(HostMemory& memory, std::span<const uint8_t> rom, uint32_t
   make_step_counters();
   std::vector<spec::BandwidthShare*> shares;
   for (uint32_t board = 0; board < count; ++board) {
-    boards_.push_back(std::make_unique<Board>(params, board, fold_ ? &*fold_ : nullptr));
+    boards_.push_back(std::make_unique<Board>(params, board, fold_ ? &*fold_ : nullptr, agenda_));
     shares.push_back(&boards_.back()->fluid().share());
   }
   const auto links = fold_        ? std::make_shared<const spec::Links>(*fold_, *shares.front())

@@ -97,6 +97,7 @@ class Pod : public sc_core::sc_module {
   BoardOptions options_;
   const std::optional<spec::Fold> fold_;
   const uint32_t rom_crc_;
+  Agenda agenda_{"agenda"};
   Activity activity_;
   bool waves_open_ = false;  // the window of --waves
   std::unique_ptr<MxuSelect> mxu_select_;

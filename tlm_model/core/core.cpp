@@ -62,9 +62,10 @@ Core::Core(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardPara
   if (services.no_data) {
     smem_unknown_.assign(smem_->bytes() / 4, false);
   }
-  seq_ = std::make_unique<Sequencer>("seq", core_id, params_, services.activity, probe_, launch_);
-  sem_ = std::make_unique<Semaphores>("sem", core_id, params_, services.activity, probe_,
-                                      verilog_use(services, "sem"));
+  seq_ = std::make_unique<Sequencer>("seq", core_id, params_, services.agenda, services.activity,
+                                     probe_, launch_);
+  sem_ = std::make_unique<Semaphores>("sem", core_id, params_, services.agenda, services.activity,
+                                      probe_, verilog_use(services, "sem"));
   make_engines(services);
   fault_ = std::make_unique<FaultUnit>("fault", core_id, launch_, queues_, probe_,
                                        [this] { seq_->on_fault(); });
@@ -129,6 +130,7 @@ void Core::make_memories(uint64_t hbm_bytes, JobPool& pool) {
 void Core::make_engines(const CoreServices& services) {
   const EngineContext context{.core_id = core_id_,
                               .params = params_,
+                              .agenda = services.agenda,
                               .activity = services.activity,
                               .pool = services.pool,
                               .copies = *copies_,

@@ -36,6 +36,7 @@ namespace tpu::model {
 
 // What the cores of a board share; all of it outlives them.
 struct CoreServices {
+  Agenda& agenda;
   Activity& activity;
   JobPool& pool;
   EqualWrites& equal_writes;

@@ -24,25 +24,23 @@ Engine::Engine(sc_core::sc_module_name name, spec::Queue queue, const EngineCont
     : sc_module(name),
       context_(context),
       unit_(static_cast<int>(queue)),
+      task_(Task::of<&Engine::run_method>(context.agenda, *this)),
       queue_(static_cast<size_t>(context.params.core.queue_depth)),
       flights_(spec::commands_in_flight(context.params, static_cast<size_t>(queue))),
-      head_wait_(context_, unit_, sem_port, fault_port, wake_event_),
+      head_wait_(context_, unit_, sem_port, fault_port, task_),
       signals_(context_, unit_, sem_port, fault_port, ici_port),
       cut_(context_, signals_, fault_port, ici_port),
       activity_(context.activity) {
   for (size_t i = 0; i < flights_.capacity(); ++i) {
     flights_.at(i).index = i;
   }
-  SC_METHOD(run_method);
-  sensitive << wake_event_;
-  dont_initialize();
 }
 
 void Engine::push() {
   queue_.push();
   if (queue_.size() == 1) {
     head_wait_.forget();
-    wake_event_.notify(sc_core::SC_ZERO_TIME);
+    task_.notify();
   }
 }
 
@@ -51,7 +49,7 @@ void Engine::stop() {
   context_.hung[static_cast<size_t>(unit_)] = false;
   queue_.clear();
   head_wait_.reset();
-  wake_event_.notify(sc_core::SC_ZERO_TIME);
+  task_.notify();
 }
 
 QueueHead Engine::head() const {
@@ -92,9 +90,9 @@ void Engine::run_method() {
   update_activity(now);
   const uint64_t wake = next_wake(now);
   if (wake != kNever) {
-    next_trigger(from_cycles(wake - now), wake_event_);
+    task_.wait_cycles(wake - now);
   } else {
-    next_trigger(wake_event_);
+    task_.wait();
   }
 }
 
@@ -265,8 +263,8 @@ void Engine::update_activity(uint64_t now) {
 }
 
 void Engine::notify_progress() {
-  if (watched_) {
-    progress_event_.notify(sc_core::SC_ZERO_TIME);
+  if (watcher_ != nullptr) {
+    watcher_->notify(watch_reason_);
   }
 }
 

@@ -1,7 +1,7 @@
 // Shell of every engine of a core: an in-order command queue and the life of a command: wait at the
 // head, start, free (the next may start), done (results visible, signals sent, in order). The
-// engine adds cost and data work by the hooks start_command and finish_command. One SystemC method;
-// a command costs three or four activations.
+// engine adds cost and data work by the hooks start_command and finish_command. One task of the
+// agenda; a command costs three or four turns.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,6 @@ void visit_pattern(const spec::StridePattern& pattern, const AccessRange& where,
 
 class Engine : public sc_core::sc_module, public CommandQueueIf {
  public:
-  SC_HAS_PROCESS(Engine);
   sc_core::sc_port<SemaphoreIf> sem_port{"sem_port"};
   sc_core::sc_port<FaultIf> fault_port{"fault_port"};
   SignalIciPort ici_port{"ici_port"};  // remote signals
@@ -48,8 +47,10 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
     return index < queue_.size() ? &queue_.at(index) : nullptr;
   }
   QueueStarts starts() const override { return {begun_, next_start_, leaving_ != 0}; }
-  void watch(bool on) override { watched_ = on; }
-  const sc_core::sc_event& progress_event() const override { return progress_event_; }
+  void watch(Task* task, uint32_t reason) override {
+    watcher_ = task;
+    watch_reason_ = reason;
+  }
   void stop() override;
   void resume() override { stopped_ = false; }
   // Of an engine that is idle.
@@ -109,7 +110,7 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   // Started commands that are not done, oldest first.
   size_t flight_count() const { return flights_.size(); }
   const Flight& flight(size_t index) const { return flights_.at(index); }
-  sc_core::sc_event& wake_event() { return wake_event_; }
+  Task& task() { return task_; }
   size_t flight_capacity() const { return flights_.capacity(); }
 
  private:
@@ -124,6 +125,7 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
 
   const EngineContext context_;
   const int unit_;
+  Task task_;
   Ring<QueuedCommand> queue_;
   Ring<Flight> flights_;
   HeadWait head_wait_;
@@ -132,11 +134,10 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   uint64_t next_start_ = 0;
   uint64_t begun_ = 0;
   bool stopped_ = false;
-  bool watched_ = false;
   size_t leaving_ = 0;  // flights with something for another board
   ActivityFlag activity_;
-  sc_core::sc_event wake_event_{"wake_event"};
-  sc_core::sc_event progress_event_{"progress_event"};
+  Task* watcher_ = nullptr;  // of its progress
+  uint32_t watch_reason_ = 0;
 };
 
 }  // namespace tpu::model

@@ -10,6 +10,7 @@
 #include "core/program.hpp"
 #include "core/sram_damage.hpp"
 #include "kernel/activity.hpp"
+#include "kernel/agenda.hpp"
 #include "kernel/job_pool.hpp"
 #include "probe/core_probe.hpp"
 
@@ -23,6 +24,7 @@ using HungUnits = std::array<bool, kUnits>;
 struct EngineContext {
   uint32_t core_id;
   const spec::BoardParams& params;
+  Agenda& agenda;
   Activity& activity;
   JobPool& pool;
   DeferredCopies& copies;

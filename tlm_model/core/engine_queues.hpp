@@ -22,9 +22,9 @@ class EngineQueues {
     return std::ranges::all_of(
         queues_, [](const CommandQueueIf* queue) { return queue == nullptr || queue->idle(); });
   }
-  // Of all: their progress is notified, or not.
-  void watch(bool on) const {
-    each([on](CommandQueueIf& queue) { queue.watch(on); });
+  // Progress of all notifies the task, for this reason; null: nobody.
+  void watch(Task* task, uint32_t reason) const {
+    each([task, reason](CommandQueueIf& queue) { queue.watch(task, reason); });
   }
   void stop() const {
     each([](CommandQueueIf& queue) { queue.stop(); });

@@ -14,7 +14,7 @@ class HeadWait {
  public:
   // All outlive it. `wake` is notified when a wait may have ended.
   HeadWait(const EngineContext& context, int unit, sc_core::sc_port<SemaphoreIf>& semaphores,
-           sc_core::sc_port<FaultIf>& faults, sc_core::sc_event& wake)
+           sc_core::sc_port<FaultIf>& faults, Task& wake)
       : context_(context), unit_(unit), semaphores_(semaphores), faults_(faults), wake_(wake) {}
 
   // All waits of the head hold: takes what they take. Else registers for the first that does not.
@@ -45,7 +45,7 @@ class HeadWait {
   const int unit_;
   sc_core::sc_port<SemaphoreIf>& semaphores_;
   sc_core::sc_port<FaultIf>& faults_;
-  sc_core::sc_event& wake_;
+  Task& wake_;
   bool waits_ = false;
   uint64_t since_ = 0;
   uint32_t semaphore_ = 0;

@@ -10,6 +10,7 @@
 #include "command/operands.hpp"
 #include "file/archive.hpp"
 #include "gang/core_set.hpp"
+#include "kernel/agenda.hpp"
 #include "probe/events.hpp"
 #include "tpu/spec/isa.hpp"
 #include "tpu/spec/rings.h"
@@ -63,9 +64,8 @@ class CommandQueueIf : public virtual sc_core::sc_interface {
   // i-th command that is queued and not started, null beyond the end.
   virtual const QueuedCommand* queued(size_t index) const = 0;
   virtual QueueStarts starts() const = 0;
-  // Notified (delta) when a command leaves the queue or is done, while watched.
-  virtual void watch(bool on) = 0;
-  virtual const sc_core::sc_event& progress_event() const = 0;
+  // Notifies the task, for this reason, when a command leaves the queue or is done; null: nobody.
+  virtual void watch(Task* task, uint32_t reason) = 0;
   // Drops queued commands; started ones end without signals.
   virtual void stop() = 0;
   // Permits commands again, after stop().
@@ -83,7 +83,7 @@ class SemaphoreIf : public virtual sc_core::sc_interface {
   virtual int waiter(uint32_t semaphore) const = 0;  // the unit that was named; below 0: none
   // Notifies `wake` when the value is at least `wanted`. One waiter a semaphore; replaced by the
   // next call.
-  virtual void wake_when(uint32_t semaphore, uint32_t wanted, sc_core::sc_event& wake) = 0;
+  virtual void wake_when(uint32_t semaphore, uint32_t wanted, Task& wake) = 0;
   virtual void take(uint32_t semaphore, uint32_t amount) = 0;
   // Visible core.semaphore_cycles later.
   virtual void add(uint32_t semaphore, uint32_t amount) = 0;

@@ -10,8 +10,8 @@
 namespace tpu::model {
 
 Semaphores::Semaphores(sc_core::sc_module_name name, uint32_t core_id,
-                       const spec::BoardParams& params, Activity& activity, const CoreProbe& probe,
-                       const VerilogUse& verilog)
+                       const spec::BoardParams& params, Agenda& agenda, Activity& activity,
+                       const CoreProbe& probe, const VerilogUse& verilog)
     : sc_module(name),
       RegisterBlock(registers()),
       core_id_(core_id),
@@ -19,16 +19,14 @@ Semaphores::Semaphores(sc_core::sc_module_name name, uint32_t core_id,
       activity_(activity),
       probe_(probe),
       entries_(static_cast<size_t>(params.core.semaphores)),
-      use_(verilog) {
+      use_(verilog),
+      task_(Task::of<&Semaphores::apply_method>(agenda, *this)) {
   if (use_.verilog()) {
     verilog_ = std::make_unique<SemaphoreVerilog>(
         count(), delay_, [this](uint64_t cycle, const std::string& text) {
           use_.differs("cycle " + std::to_string(cycle) + ": " + text);
         });
   }
-  SC_METHOD(apply_method);
-  sensitive << pending_event_;
-  dont_initialize();
 }
 
 bool Semaphores::claim(uint32_t semaphore, int unit) {
@@ -39,7 +37,7 @@ bool Semaphores::claim(uint32_t semaphore, int unit) {
   return entry.waiter == unit;
 }
 
-void Semaphores::wake_when(uint32_t semaphore, uint32_t wanted, sc_core::sc_event& wake) {
+void Semaphores::wake_when(uint32_t semaphore, uint32_t wanted, Task& wake) {
   entries_[semaphore].wanted = wanted;
   entries_[semaphore].wake = &wake;
 }
@@ -61,7 +59,7 @@ void Semaphores::add(uint32_t semaphore, uint32_t amount) {
   pending_.push_back({now_cycles() + delay_, semaphore, amount});
   if (first) {
     activity_.set(true);
-    pending_event_.notify(from_cycles(delay_));
+    task_.wait_cycles(delay_);
   }
 }
 
@@ -76,11 +74,13 @@ void Semaphores::apply_method() {
     compare(now);
   }
   applied_.clear();
-  settled_event_.notify(sc_core::SC_ZERO_TIME);
+  if (watcher_ != nullptr) {
+    watcher_->notify(watch_reason_);
+  }
   if (pending_.empty()) {
     activity_.set(false);
   } else {
-    pending_event_.notify(from_cycles(pending_.front().at - now));
+    task_.wait_cycles(pending_.front().at - now);
   }
 }
 
@@ -141,7 +141,7 @@ bool Semaphores::apply(uint32_t semaphore, uint32_t amount) {
   }
   tell(semaphore);
   if (entry.wake != nullptr && entry.value >= entry.wanted) {
-    entry.wake->notify(sc_core::SC_ZERO_TIME);
+    entry.wake->notify();
     entry.wake = nullptr;
   }
   return true;
@@ -171,7 +171,7 @@ void Semaphores::clear() {
     }
   }
   pending_.clear();
-  pending_event_.cancel();
+  task_.wait();
   if (verilog_ != nullptr) {
     verilog_->clear(now_cycles());
   }

@@ -23,25 +23,28 @@ namespace tpu::model {
 
 class Semaphores : public sc_core::sc_module, public RegisterBlock, public SemaphoreIf {
  public:
-  SC_HAS_PROCESS(Semaphores);
   RegisterSocket csr_tsock{"csr_tsock", *this};
   sc_core::sc_port<FaultIf> fault_port{"fault_port"};
 
   // Throws std::runtime_error when Verilog is wanted that does not exist for this board or host.
   Semaphores(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardParams& params,
-             Activity& activity, const CoreProbe& probe, const VerilogUse& verilog = {});
+             Agenda& agenda, Activity& activity, const CoreProbe& probe,
+             const VerilogUse& verilog = {});
 
   uint32_t value(uint32_t semaphore) const override { return entries_[semaphore].value; }
   bool claim(uint32_t semaphore, int unit) override;
   int waiter(uint32_t semaphore) const override { return entries_[semaphore].waiter; }
-  void wake_when(uint32_t semaphore, uint32_t wanted, sc_core::sc_event& wake) override;
+  void wake_when(uint32_t semaphore, uint32_t wanted, Task& wake) override;
   void take(uint32_t semaphore, uint32_t amount) override;
   void add(uint32_t semaphore, uint32_t amount) override;
 
   // No signal is on its way.
   bool settled() const { return pending_.empty(); }
-  // Notified (delta) when signals became visible.
-  const sc_core::sc_event& settled_event() const { return settled_event_; }
+  // Notifies the task, for this reason, when signals became visible; at most one task.
+  void watch(Task& task, uint32_t reason) {
+    watcher_ = &task;
+    watch_reason_ = reason;
+  }
   uint32_t count() const { return static_cast<uint32_t>(entries_.size()); }
   // Lowest that is not zero, or count().
   uint32_t first_nonzero() const;
@@ -59,7 +62,7 @@ class Semaphores : public sc_core::sc_module, public RegisterBlock, public Semap
     uint32_t value = 0;
     uint32_t wanted = 0;
     int waiter = -1;  // unit
-    sc_core::sc_event* wake = nullptr;
+    Task* wake = nullptr;
     void visit_state(spec::Archive& archive) {
       archive(value, wanted, waiter);
       archive.need(waiter >= -1 && waiter < kUnits, "a semaphore waits for no unit of its core");
@@ -95,8 +98,9 @@ class Semaphores : public sc_core::sc_module, public RegisterBlock, public Semap
   std::vector<Applied> applied_;  // in this cycle
   const VerilogUse use_;
   std::unique_ptr<SemaphoreVerilog> verilog_;
-  sc_core::sc_event pending_event_{"pending_event"};
-  sc_core::sc_event settled_event_{"settled_event"};
+  Task task_;                // for the first of them
+  Task* watcher_ = nullptr;  // and why it is notified
+  uint32_t watch_reason_ = 0;
 };
 
 }  // namespace tpu::model

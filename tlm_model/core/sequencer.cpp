@@ -53,8 +53,8 @@ void fold_peers(const spec::Fold& fold, QueuedCommand& slot) {
 }  // namespace
 
 Sequencer::Sequencer(sc_core::sc_module_name name, uint32_t core_id,
-                     const spec::BoardParams& params, Activity& activity, CoreProbe& probe,
-                     LaunchState& launch)
+                     const spec::BoardParams& params, Agenda& agenda, Activity& activity,
+                     CoreProbe& probe, LaunchState& launch)
     : sc_module(name),
       registers_(*this, launch, figures_, core_id, static_cast<uint32_t>(spec::core_count(params))),
       core_id_(core_id),
@@ -64,10 +64,8 @@ Sequencer::Sequencer(sc_core::sc_module_name name, uint32_t core_id,
       activity_(activity),
       state_(seq::kStateIdle),
       report_(spec::fault_report_cycles(params), activity),
-      scout_(static_cast<size_t>(params.core.queue_depth)) {
-  SC_METHOD(run_method);
-  sensitive << wake_event_;
-  dont_initialize();
+      scout_(static_cast<size_t>(params.core.queue_depth)),
+      task_(Task::of<&Sequencer::run_method>(agenda, *this)) {
   SC_METHOD(watchdog_method);
   sensitive << watchdog_.event();
   dont_initialize();
@@ -81,18 +79,18 @@ void Sequencer::run_method() {
   // and what has stopped it is reported.
   if (draining_ && queues_.idle() && launch_.settled() && !report_.pending()) {
     draining_ = false;
-    queues_.watch(false);
+    queues_.watch(nullptr, 0);
     registers_.raise(seq::kIrqStatusDrainedMask);
   } else if (draining_) {
-    queues_.watch(true);
-    next_trigger(engine_events_);
+    queues_.watch(&task_, kProgress);
+    task_.wait(kAnyChange);
   }
   if (state_ != seq::kStateRunning || *parts_.hung) {
     if (*parts_.hung) {
       activity_.set(false);
     }
     if (!draining_) {
-      next_trigger(wake_event_);
+      task_.wait();
     }
     return;
   }
@@ -111,14 +109,14 @@ bool Sequencer::step_until_wait(uint64_t now) {
     if (item == nullptr || item->kind == ProgramItem::Kind::kIllegal) {
       fault_port->raise(fault_here(TPU_FAULT_ILLEGAL_INSN, 0),
                         "no instruction at word " + std::to_string(pc_));
-      next_trigger(wake_event_);
+      task_.wait();
       return false;
     }
     const bool is_command = item->kind == ProgramItem::Kind::kCommand;
     const auto op = static_cast<spec::ScalarOp>(item->insn.op);
     if (!is_command && spec::scalar_class(op) != spec::ScalarClass::kOther) {
       if (!execute_scalar(*item)) {
-        next_trigger(wake_event_);
+        task_.wait();
         return false;
       }
       continue;
@@ -135,7 +133,7 @@ bool Sequencer::step_until_wait(uint64_t now) {
     }
     charged_ = false;
   }
-  next_trigger(from_cycles(std::max<uint64_t>(time_ - now, 1)), wake_event_);
+  task_.wait_cycles(std::max<uint64_t>(time_ - now, 1));
   return false;
 }
 
@@ -261,9 +259,9 @@ bool Sequencer::wait_for_semaphore(const spec::ScalarInsn& insn, uint64_t now) {
     return false;
   }
   if (semaphores.value(insn.rs1) < amount) {
-    semaphores.wake_when(insn.rs1, amount, wake_event_);
+    semaphores.wake_when(insn.rs1, amount, task_);
     stall(Stall::kSemaphore, insn.rs1, amount);
-    next_trigger(wake_event_);
+    task_.wait();
     return false;
   }
   semaphores.take(insn.rs1, amount);
@@ -289,7 +287,7 @@ bool Sequencer::call_host(uint32_t number) {
     lines_changed();
   }
   stall(Stall::kHost, figures_.call);
-  next_trigger(wake_event_);
+  task_.wait();
   return false;
 }
 
@@ -302,9 +300,9 @@ bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
     return false;
   }
   if (queue->full()) {
-    queue->watch(true);
+    queue->watch(&task_, kQueueProgress << command.queue);
     stall(Stall::kQueueFull, command.queue);
-    next_trigger(queue_events_[command.queue]);
+    task_.wait(kQueueProgress << command.queue);
     return false;
   }
   if (scalar_.any_unknown() && !scalar_.knows_peers(command)) {
@@ -339,9 +337,9 @@ bool Sequencer::issue(const DecodedCommand& command, uint64_t now) {
 // not land in the next program.
 bool Sequencer::halt() {
   if (!queues_.idle() || !launch_.settled() || !parts_.semaphores->settled()) {
-    queues_.watch(true);
+    queues_.watch(&task_, kProgress);
     stall(Stall::kHalt);
-    next_trigger(engine_events_);
+    task_.wait(kAnyChange);
     return false;
   }
   const uint32_t left = parts_.semaphores->first_nonzero();
@@ -404,9 +402,9 @@ void Sequencer::end_stall() {
   probe_.wait(stall_.why() != Stall::kHalt ? now_cycles() - stall_.since() : 0,
               [this] { return wait_event(false); });
   if (stall_.why() == Stall::kQueueFull) {
-    queues_.at(stall_.index())->watch(false);
+    queues_.at(stall_.index())->watch(nullptr, 0);
   } else if (stall_.why() == Stall::kHalt) {
-    queues_.watch(false);
+    queues_.watch(nullptr, 0);
   }
   stall_.end();
   activity_.set(true);

@@ -33,6 +33,7 @@
 #include "core/sram_damage.hpp"
 #include "core/unknown_words.hpp"
 #include "kernel/activity.hpp"
+#include "kernel/agenda.hpp"
 #include "kernel/hbm_if.hpp"
 #include "kernel/lazy_alarm.hpp"
 #include "kernel/register_socket.hpp"
@@ -76,7 +77,7 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
   sc_core::sc_out<bool> call_irq_o{"call_irq_o"};
 
   Sequencer(sc_core::sc_module_name name, uint32_t core_id, const spec::BoardParams& params,
-            Activity& activity, CoreProbe& probe, LaunchState& launch);
+            Agenda& agenda, Activity& activity, CoreProbe& probe, LaunchState& launch);
 
   void connect(const SequencerParts& parts);
   // Called by the fault unit after it has kept the record.
@@ -178,10 +179,14 @@ class Sequencer : public sc_core::sc_module, private SequencerControl {
   LoopMarks marks_;
   ProgramScout scout_;
 
-  std::array<sc_core::sc_event_or_list, spec::kQueueCount>
-      queue_events_;                         // progress of a queue, or wake
-  sc_core::sc_event_or_list engine_events_;  // progress of any engine, settled semaphores, or wake
-  sc_core::sc_event wake_event_{"wake_event"};
+  // Reasons of its task: progress of a queue, of any queue while all are watched, or settled
+  // semaphores.
+  static constexpr uint32_t kQueueProgress = 2;  // of the first queue, shifted for the others
+  static constexpr uint32_t kProgress = uint32_t{1} << 29;
+  static constexpr uint32_t kSettled = uint32_t{1} << 30;
+  static constexpr uint32_t kAnyChange = (uint32_t{1} << 31) - 1;
+  static_assert(spec::kQueueCount < 28);
+  Task task_;
   LazyAlarm watchdog_{"watchdog_event"};
   sc_core::sc_event irq_event_{"irq_event"};
 };

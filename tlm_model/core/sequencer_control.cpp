@@ -22,15 +22,7 @@ void Sequencer::connect(const SequencerParts& parts) {
   queues_.connect(parts.queues);
   scalar_.connect(*parts.smem, parts.smem_unknown);
   scout_.connect(parts.behind_cut);
-  engine_events_ |= wake_event_;
-  engine_events_ |= parts_.semaphores->settled_event();
-  for (size_t i = 0; i < parts_.queues.size(); ++i) {
-    if (parts_.queues[i] != nullptr) {
-      queue_events_[i] |= wake_event_;
-      queue_events_[i] |= parts_.queues[i]->progress_event();
-      engine_events_ |= parts_.queues[i]->progress_event();
-    }
-  }
+  parts_.semaphores->watch(task_, kSettled);
 }
 
 void Sequencer::start() {
@@ -74,7 +66,7 @@ void Sequencer::start() {
   if (registers_.watchdog_cycles() != 0) {
     watchdog_.set(registers_.watchdog_cycles());
   }
-  wake_event_.notify(sc_core::SC_ZERO_TIME);
+  task_.notify();
 }
 
 // Checks slots and image; decodes the image unless this address and version are known.
@@ -156,7 +148,7 @@ void Sequencer::abort() {
   // Nothing runs: the hart still gets its DRAINED.
   state_ = seq::kStateAborted;
   draining_ = true;
-  wake_event_.notify(sc_core::SC_ZERO_TIME);
+  task_.notify();
 }
 
 void Sequencer::on_fault() {
@@ -171,7 +163,7 @@ void Sequencer::on_fault() {
   } else if (state_ != seq::kStateAborted && !draining_) {
     state_ = seq::kStateFaulted;
     draining_ = true;
-    wake_event_.notify(sc_core::SC_ZERO_TIME);
+    task_.notify();
   }
 }
 
@@ -196,7 +188,7 @@ uint64_t Sequencer::silent() {
 
 void Sequencer::on_landed() {
   if (stall_.why() == Stall::kHalt || draining_) {
-    wake_event_.notify(sc_core::SC_ZERO_TIME);
+    task_.notify();
   }
 }
 
@@ -223,7 +215,7 @@ void Sequencer::stop(uint32_t state) {
   queues_.stop();
   draining_ = true;
   activity_.set(false);
-  wake_event_.notify(sc_core::SC_ZERO_TIME);
+  task_.notify();
 }
 
 void Sequencer::finish_program() {
@@ -233,7 +225,7 @@ void Sequencer::finish_program() {
   watchdog_.cancel();
   registers_.raise(seq::kIrqStatusDoneMask);
   activity_.set(false);
-  next_trigger(wake_event_);
+  task_.wait();
 }
 
 void Sequencer::watchdog_method() {
@@ -277,7 +269,7 @@ void Sequencer::watchdog_method() {
 void Sequencer::answer() {
   if (call_.answer()) {
     lines_changed();
-    wake_event_.notify(sc_core::SC_ZERO_TIME);
+    task_.notify();
   }
 }
 
@@ -286,7 +278,7 @@ void Sequencer::irq_method() {
   if (report_.take_due()) {
     registers_.raise(seq::kIrqStatusFaultMask);
     if (draining_) {
-      wake_event_.notify(sc_core::SC_ZERO_TIME);
+      task_.notify();
     }
   }
   const uint32_t active = registers_.active_causes();

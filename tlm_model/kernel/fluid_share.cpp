@@ -5,11 +5,8 @@
 
 namespace tpu::model {
 
-FluidShare::FluidShare(sc_core::sc_module_name name) : sc_module(name) {
-  SC_METHOD(update_method);
-  sensitive << change_event_;
-  dont_initialize();
-}
+FluidShare::FluidShare(sc_core::sc_module_name name, Agenda& agenda)
+    : sc_module(name), task_(Task::of<&FluidShare::update_method>(agenda, *this)) {}
 
 void FluidShare::ended(Flow& flow) {
   if (flow.listener_ != nullptr) {
@@ -18,23 +15,25 @@ void FluidShare::ended(Flow& flow) {
   if (flow.event_ != nullptr) {
     flow.event_->notify(sc_core::SC_ZERO_TIME);
   }
+  if (flow.task_ != nullptr) {
+    flow.task_->notify();
+  }
 }
 
 void FluidShare::start(Flow& flow) {
+  listened_ = listened_ || flow.listener_ != nullptr;
   if (share_.start(flow, now_cycles())) {
     ended(flow);
-  } else if (!dirty_) {
-    dirty_ = true;
-    change_event_.notify(sc_core::SC_ZERO_TIME);
+  } else {
+    task_.notify();
   }
 }
 
 void FluidShare::update_method() {
   const uint64_t now = now_cycles();
-  dirty_ = false;
   ended_.clear();
   rerated_.clear();
-  const uint64_t next = share_.update(now, ended_, &rerated_);
+  const uint64_t next = share_.update(now, ended_, listened_ ? &rerated_ : nullptr);
   for (spec::Transfer* transfer : ended_) {
     ended(static_cast<Flow&>(*transfer));
   }
@@ -45,9 +44,9 @@ void FluidShare::update_method() {
     }
   }
   if (next == kNever) {
-    next_trigger(change_event_);
+    task_.wait();
   } else {
-    next_trigger(from_cycles(next - now), change_event_);
+    task_.wait_cycles(next - now);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "command/bandwidth_share.hpp"
+#include "kernel/agenda.hpp"
 
 namespace tpu::model {
 
@@ -27,20 +28,20 @@ class Flow : public spec::Transfer {
  public:
   // Notified (delta) at completion; may be shared.
   void set_event(sc_core::sc_event* event) { event_ = event; }
+  void set_task(Task* task) { task_ = task; }
   // Told rates and end, or null; outlives the flow.
   void set_listener(FlowListener* listener) { listener_ = listener; }
 
  private:
   friend class FluidShare;
   sc_core::sc_event* event_ = nullptr;
+  Task* task_ = nullptr;
   FlowListener* listener_ = nullptr;
 };
 
 class FluidShare : public sc_core::sc_module {
  public:
-  SC_HAS_PROCESS(FluidShare);
-
-  explicit FluidShare(sc_core::sc_module_name name);
+  FluidShare(sc_core::sc_module_name name, Agenda& agenda);
 
   // Resources are added before simulation starts, see BandwidthShare.
   ResourceId add_resource(uint64_t numerator, uint64_t denominator) {
@@ -66,8 +67,8 @@ class FluidShare : public sc_core::sc_module {
   spec::BandwidthShare share_;
   std::vector<spec::Transfer*> ended_;
   std::vector<spec::Transfer*> rerated_;
-  bool dirty_ = false;
-  sc_core::sc_event change_event_{"change_event"};
+  bool listened_ = false;  // a flow has had a listener
+  Task task_;
 };
 
 }  // namespace tpu::model

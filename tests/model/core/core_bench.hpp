@@ -69,6 +69,7 @@ class CoreBench : public sc_core::sc_module {
     }
     const auto cores_per_chip = static_cast<size_t>(params.board.cores_per_chip);
     const CoreServices services{
+        .agenda = agenda,
         .activity = activity,
         .pool = pool,
         .equal_writes = equal_writes,
@@ -224,11 +225,12 @@ class CoreBench : public sc_core::sc_module {
   static constexpr uint64_t kImage = uint64_t{5} << 30;  // above 4 GiB
   uint64_t quantum = 1'000'000;
   spec::BoardParams params;
+  Agenda agenda{"agenda"};
   Activity activity;
   JobPool pool;
   EqualWrites equal_writes{pool};
   PagePool pages;
-  FluidShare fluid{"fluid"};
+  FluidShare fluid{"fluid", agenda};
   ProgramCache programs;
   StepCounter steps;
   ProbeSet probes;

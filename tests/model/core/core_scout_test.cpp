@@ -38,8 +38,7 @@ class FakeQueue final : public CommandQueueIf {
     return index < waiting.size() ? &waiting[index] : nullptr;
   }
   QueueStarts starts() const override { return {done, free_at, leaving}; }
-  void watch(bool /*on*/) override {}
-  const sc_core::sc_event& progress_event() const override { return event_; }
+  void watch(Task* /*task*/, uint32_t /*reason*/) override {}
   void stop() override {}
   void resume() override {}
 
@@ -50,7 +49,6 @@ class FakeQueue final : public CommandQueueIf {
 
  private:
   QueuedCommand slot_;
-  sc_core::sc_event event_;
 };
 
 class Scout : public ::testing::Test {

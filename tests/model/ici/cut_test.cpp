@@ -65,7 +65,7 @@ class CutBench : public ::testing::Test {
   CutBench() {
     std::vector<spec::BandwidthShare*> shares;
     for (int board = 0; board < 4; ++board) {
-      shares.push_back(&fluid_.emplace_back(numbered("fluid", board).c_str()).share());
+      shares.push_back(&fluid_.emplace_back(numbered("fluid", board).c_str(), agenda).share());
     }
     links = std::make_shared<const spec::Links>(params, shares);
     for (uint32_t core = 0; core < links->cores(); ++core) {
@@ -161,6 +161,7 @@ class CutBench : public ::testing::Test {
   }
 
   const spec::BoardParams params = spec::load_board("v3_32");
+  Agenda agenda{"agenda"};
   Activity activity;
   std::deque<FluidShare> fluid_;
   std::shared_ptr<const spec::Links> links;

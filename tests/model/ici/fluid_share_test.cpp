@@ -25,7 +25,8 @@ class FluidBench : public ::testing::Test {
   }
   void advance_to(uint64_t cycle) { sc_core::sc_start(from_cycles(cycle - now_cycles())); }
 
-  FluidShare fluid{"fluid"};
+  Agenda agenda{"agenda"};
+  FluidShare fluid{"fluid", agenda};
   std::deque<Flow> flows;
 };
 

@@ -209,6 +209,7 @@ class MgmtBench {
   spec::BoardParams params;
   ArenaMemory memory;
   ConsoleLog log;
+  std::unique_ptr<Agenda> agenda;
   std::unique_ptr<FluidShare> share;
   std::unique_ptr<Activity> activity;
   std::unique_ptr<HartClock> hart_clock;
@@ -223,7 +224,8 @@ class MgmtBench {
 
  private:
   std::shared_ptr<void> elaborate() {
-    share = std::make_unique<FluidShare>("share");
+    agenda = std::make_unique<Agenda>("agenda");
+    share = std::make_unique<FluidShare>("share", *agenda);
     activity = std::make_unique<Activity>();
     hart_clock = std::make_unique<HartClock>("hart_clock");
     pool = std::make_unique<PagePool>();

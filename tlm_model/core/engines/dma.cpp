@@ -56,7 +56,7 @@ Dma::Dma(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& c
         std::make_unique<DmaVerilog>(static_cast<uint64_t>(context.params.dma.granule_bytes));
   }
   for (Transfer& transfer : transfers_) {
-    transfer.flow.set_event(&wake_event());
+    transfer.flow.set_task(&task());
   }
 }
 
