@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <utility>
 
 namespace tpu::model {
@@ -28,9 +29,7 @@ void Agenda::run_method() {
   running_ = true;
   // What a process before this one has notified in this delta cycle is for the
   // next one.
-  if (!notified_.empty() && notified_in_ != delta) {
-    take_notified();
-  }
+  take_notified(notified_in_ == delta ? earlier_ : notified_.size());
   take_due(now);
   for (;;) {
     for (Task* const task : turns_) {
@@ -42,23 +41,27 @@ void Agenda::run_method() {
     }
     if (sc_core::sc_pending_activity_at_current_time()) {
       notified_in_ = delta;
+      earlier_ = 0;
       delta_event_.notify(sc_core::SC_ZERO_TIME);
       break;
     }
-    take_notified();
+    take_notified(notified_.size());
   }
   running_ = false;
   wake_in_time(now);
 }
 
-void Agenda::take_notified() {
-  for (Task* const task : notified_) {
+// The first `count` of them.
+void Agenda::take_notified(size_t count) {
+  const auto end = notified_.begin() + static_cast<std::ptrdiff_t>(count);
+  for (auto at = notified_.begin(); at != end; ++at) {
+    Task* const task = *at;
     if ((std::exchange(task->reasons_, 0) & task->waits_) != 0) {
       task->forget_time();
       turns_.push_back(task);
     }
   }
-  notified_.clear();
+  notified_.erase(notified_.begin(), end);
 }
 
 void Agenda::take_due(uint64_t now) {
@@ -81,11 +84,18 @@ void Agenda::take_due(uint64_t now) {
 }
 
 void Agenda::notify(Task& task) {
-  if (notified_.empty() && !running_) {
+  if (!running_) {
     // Between runs of the simulation no delta cycle is under way.
-    notified_in_ = sc_core::sc_get_curr_simcontext()->evaluation_phase() ? sc_core::sc_delta_count()
-                                                                         : UINT64_MAX;
-    delta_event_.notify(sc_core::SC_ZERO_TIME);
+    const uint64_t delta = sc_core::sc_get_curr_simcontext()->evaluation_phase()
+                               ? sc_core::sc_delta_count()
+                               : UINT64_MAX;
+    if (notified_.empty() || delta != notified_in_) {
+      notified_in_ = delta;
+      earlier_ = notified_.size();
+    }
+    if (notified_.empty()) {
+      delta_event_.notify(sc_core::SC_ZERO_TIME);
+    }
   }
   notified_.push_back(&task);
 }

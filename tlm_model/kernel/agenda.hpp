@@ -41,7 +41,7 @@ class Agenda : public sc_core::sc_module {
   };
 
   void run_method();
-  void take_notified();
+  void take_notified(size_t count);
   void take_due(uint64_t now);
   void notify(Task& task);
   void set(Task& task, uint64_t now, uint64_t cycles);
@@ -55,7 +55,8 @@ class Agenda : public sc_core::sc_module {
   void wake_in_time(uint64_t now);
 
   std::vector<Task*> notified_;      // since the turns of this delta cycle were chosen
-  uint64_t notified_in_ = 0;         // delta cycle of SystemC in which the first of them was
+  uint64_t notified_in_ = 0;         // delta cycle of SystemC in which the last of them were,
+  size_t earlier_ = 0;               // and how many were before it
   std::vector<Task*> turns_;         // of this delta cycle
   std::array<Task*, kNear> near_{};  // by cycle: the first of a closed list, in the order of set()
   std::array<uint64_t, kNear / kWord> used_{};  // places of near_

@@ -220,6 +220,49 @@ struct Late {
   Task task{Task::of<&Late::run>(agenda, *this)};
 };
 
+// Two tasks, and processes of SystemC of which one notifies a task in the delta cycle in which the
+// other task is due, before the agenda has its turn.
+struct Between : sc_core::sc_module {
+  SC_HAS_PROCESS(Between);
+  explicit Between(sc_core::sc_module_name name) : sc_module(name) {
+    SC_METHOD(first);
+    SC_METHOD(second);
+    sensitive << second_event;
+    dont_initialize();
+    SC_METHOD(third);
+    sensitive << third_event;
+    dont_initialize();
+  }
+  void first() {
+    due.notify();
+    due.notify();                                // no second turn
+    second_event.notify(sc_core::SC_ZERO_TIME);  // SystemC begins with the last event
+  }
+  void second() {
+    third_event.notify(sc_core::SC_ZERO_TIME);
+    late.notify();
+  }
+  void third() { add("third"); }
+  void run_due() { add("due"); }
+  void run_late() { add("late"); }
+  void add(const std::string& name) {
+    turns.push_back(name + " " + std::to_string(sc_core::sc_delta_count() - start));
+  }
+  sc_core::sc_event second_event{"second_event"};
+  sc_core::sc_event third_event{"third_event"};
+  Agenda agenda{"agenda"};
+  Task due{Task::of<&Between::run_due>(agenda, *this)};
+  Task late{Task::of<&Between::run_late>(agenda, *this)};
+  uint64_t start = sc_core::sc_delta_count();
+  std::vector<std::string> turns;
+};
+
+TEST(Agenda, ATaskIsNotDueInTheDeltaCycleThatNotifiesIt) {
+  Between between("between");
+  sc_core::sc_start(from_cycles(1));
+  EXPECT_EQ(between.turns, std::vector<std::string>({"due 1", "late 2", "third 2"}));
+}
+
 // SystemC knows the next turn, to the cycle: windows of a pod end there.
 TEST(Agenda, WakesSystemCForTheNextTurn) {
   const auto ahead = [] { return to_cycles(sc_core::sc_time_to_pending_activity()); };
