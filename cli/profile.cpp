@@ -70,12 +70,13 @@ std::vector<ProfileWindow::Line> ProfileWindow::work_lines() const {
 }
 
 std::vector<ProfileWindow::Line> ProfileWindow::kernel_lines() const {
-  const double known = seconds("pages") + seconds("hart") + seconds("checker") +
+  const double known = seconds("pages") + seconds("hart") + seconds("checker") + seconds("launch") +
                        seconds("join_work") + seconds("join_wait") + seconds("wire_wait");
   return {
       {"HBM pages found and unshared", seconds("pages"), &work("pages")},
       {"control harts", seconds("hart"), &work("hart")},
       {"checks of accesses (--check)", seconds("checker"), &work("checker")},
+      {"handing commands to other threads", seconds("launch"), &work("launch")},
       {"waiting for commands of other threads", seconds("join_wait"), &work("join_wait")},
       {"waiting for other processes of a pod", seconds("wire_wait"), &work("wire_wait")},
       {"events, sequencers, host transfers", seconds("board") - known, nullptr},

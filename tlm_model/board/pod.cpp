@@ -206,7 +206,9 @@ void Pod::make_process(std::shared_ptr<const spec::Links> links, uint32_t faults
       std::make_unique<PodProcess>(options_.others, std::move(links), params, hello, activity_);
 }
 
-Pod::~Pod() = default;
+Pod::~Pod() {
+  pool_.drain();  // what jobs touch goes before the pool
+}
 
 // With nothing known of a block, nothing leaves it before the next event.
 uint64_t Pod::silent() const {

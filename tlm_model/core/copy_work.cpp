@@ -12,12 +12,22 @@ void CopyWork::add(uint8_t* to, const uint8_t* from, uint64_t bytes) {
   }
 }
 
-void CopyWork::run_with(JobPool& pool, JobStrand& strand) {
-  const int parts = pool.cut(*this, pieces_.size());
-  set_parts(parts);
-  parts_count_ = static_cast<size_t>(parts);
-  pool.launch(strand, *this);
+void CopyWork::run_with(JobPool& pool) {
+  DataUses uses;  // the caller has waited for others
+  launch(pool, uses);
   pool.join(*this);
+}
+
+void CopyWork::launch(JobPool& pool, DataUses& uses) {
+  pool.cut(*this, pieces_.size());
+  split(1);
+  set_parts(1);
+  uses.launch(pool, *this);
+}
+
+int CopyWork::split(int parts) {
+  parts_count_ = static_cast<size_t>(parts);
+  return parts;
 }
 
 void CopyWork::run_part(int part) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernel/data_order.hpp"
 #include "kernel/host_profile.hpp"
 #include "kernel/job_pool.hpp"
 
@@ -18,9 +19,14 @@ class CopyWork : public Job {
   void clear() { pieces_.clear(); }
   void add(uint8_t* to, const uint8_t* from, uint64_t bytes);
   // Does what was added, and returns when it is done.
-  void run_with(JobPool& pool, JobStrand& strand);
+  void run_with(JobPool& pool);
+  // Begins with what was added, behind others.
+  void launch(JobPool& pool, DataUses& uses);
 
   void run_part(int part) override;
+
+ protected:
+  int split(int parts) override;
 
  private:
   static constexpr uint64_t kPieceBytes = 256 << 10;

@@ -36,9 +36,11 @@ void write_runs(const RemoteWrite& write, const RemotePlace& place, uint64_t bas
                 std::span<const uint8_t> data) {
   visit_runs(write, [&](int64_t offset) {
     const std::span<const uint8_t> run = data.first(write.run_bytes);
+    const uint64_t at = base + static_cast<uint64_t>(offset);
     if (place.hbm != nullptr) {
-      place.hbm->write(base + static_cast<uint64_t>(offset), run);
+      place.hbm->write(at, run);
     } else {
+      place.order->wait(at, at + run.size(), true);
       std::memcpy(place.memory + offset, run.data(), run.size());
     }
     data = data.subspan(run.size());
@@ -123,7 +125,7 @@ void Core::make_memories(uint64_t hbm_bytes, JobPool& pool) {
   smem_ =
       std::make_unique<LocalMemory>("smem", static_cast<uint64_t>(params_.core.smem_kib) * 1024);
   slots_ = std::make_unique<Slots>("slots", hbm_bytes);
-  copies_ = std::make_unique<DeferredCopies>(vmem_->data(), vmem_->bytes(), pool);
+  copies_ = std::make_unique<DeferredCopies>(vmem_->data(), vmem_->bytes(), vmem_->order(), pool);
   vmem_->set_look([this](uint64_t low, uint64_t high) { copies_->settle(low, high); });
 }
 
@@ -134,6 +136,7 @@ void Core::make_engines(const CoreServices& services) {
                               .activity = services.activity,
                               .pool = services.pool,
                               .copies = *copies_,
+                              .vmem_order = vmem_->order(),
                               .equal_writes = services.equal_writes,
                               .probe = probe_,
                               .launch = launch_,
@@ -157,6 +160,7 @@ void Core::make_engines(const CoreServices& services) {
                                .vmem_bytes = vmem_->bytes(),
                                .smem = smem_->data(),
                                .smem_bytes = smem_->bytes(),
+                               .smem_order = &smem_->order(),
                                .smem_unknown = services.no_data ? &smem_unknown_ : nullptr,
                                .slots = slots_.get(),
                                .fluid = &services.fluid,
@@ -234,8 +238,10 @@ RemoteAnswer Core::place_remote(const RemoteWrite& write, RemotePlace* place) {
   } else if (in_hbm) {
     answer.bandwidth = hbm_port->bandwidth();
     place->hbm = hbm_port.operator->();
+    place->order = &place->hbm->order();
   } else {
     place->memory = memory.data() + answer.base;
+    place->order = &memory.order();
     if (space == spec::Space::kVmem) {
       // A core that writes to itself may read there, or turn out to change nothing.
       const bool whole = write.from_core != write.to_core &&
@@ -338,6 +344,7 @@ bool Core::ask_boards(const CutIf::Told& told) {
 }
 
 void Core::settle_data() {
+  copies_->finish();
   for (Engine* engine : engines_) {
     engine->settle_data();
   }
@@ -353,6 +360,7 @@ bool Core::quiet() const {
 }
 
 void Core::visit_state(spec::Archive& archive) {
+  settle_data();
   archive(launch_, probe_, *seq_, *sem_, *fault_, *perf_, *slots_, *smem_, *vmem_);
   archive.fixed(smem_unknown_);
   for (Engine* engine : engines_) {

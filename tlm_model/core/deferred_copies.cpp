@@ -13,10 +13,11 @@ constexpr size_t kMostRanges = 512;
 
 }  // namespace
 
-DeferredCopies::DeferredCopies(uint8_t* vmem, uint64_t vmem_bytes, JobPool& pool)
-    : vmem_(vmem), most_held_(2 * vmem_bytes), pool_(pool) {}
+DeferredCopies::DeferredCopies(uint8_t* vmem, uint64_t vmem_bytes, DataOrder& order, JobPool& pool)
+    : vmem_(vmem), most_held_(2 * vmem_bytes), order_(order), pool_(pool) {}
 
 bool DeferredCopies::defer(uint64_t at, uint64_t bytes, HbmIf& hbm, uint64_t address) {
+  release_done();
   while (!ranges_.empty() && (held_ + bytes > most_held_ || ranges_.size() >= kMostRanges)) {
     settle_oldest();
   }
@@ -24,7 +25,7 @@ bool DeferredCopies::defer(uint64_t at, uint64_t bytes, HbmIf& hbm, uint64_t add
     free_.push_back(&sources_.emplace_back());
   }
   Source* const source = free_.back();
-  const uint8_t* const data = hbm.hold(source->pages, address, bytes);
+  const uint8_t* const data = hbm.hold(source->pages, address, bytes, false);
   if (data == nullptr) {
     return false;
   }
@@ -32,7 +33,9 @@ bool DeferredCopies::defer(uint64_t at, uint64_t bytes, HbmIf& hbm, uint64_t add
   source->hbm = &hbm;
   source->bytes = bytes;
   source->number = number_++;
-  source->uses = 1;
+  source->uses = source->ranges = 1;
+  source->writers.clear();
+  hbm.order().find({.low = address, .high = address + bytes}, false, source->writers);
   held_ += bytes;
   const auto place = ranges_.begin() + static_cast<ptrdiff_t>(next_from(at));
   ranges_.insert(
@@ -45,7 +48,7 @@ bool DeferredCopies::defer(uint64_t at, uint64_t bytes, HbmIf& hbm, uint64_t add
 }
 
 // Several ranges serve as one where their bytes follow each other there too.
-ptrdiff_t DeferredCopies::read(uint64_t low, uint64_t high, Uses& uses) {
+ptrdiff_t DeferredCopies::read(uint64_t low, uint64_t high, Uses& uses, DataUses& reader) {
   const size_t first = first_behind(low);
   const size_t last = next_from(high);
   if (first >= last) {
@@ -62,6 +65,7 @@ ptrdiff_t DeferredCopies::read(uint64_t low, uint64_t high, Uses& uses) {
   for (size_t i = first; i < last; ++i) {
     ++ranges_[i].source->uses;
     uses.push_back(ranges_[i].source);
+    reader.follow(ranges_[i].source->writers);
   }
   return ranges_[first].shift;
 }
@@ -101,13 +105,37 @@ size_t DeferredCopies::next_from(uint64_t at) const {
 }
 
 void DeferredCopies::copy(size_t first, size_t last, uint64_t low, uint64_t high) {
-  copies_.clear();
+  Copy& copy = copies_[next_copy_];
+  next_copy_ = (next_copy_ + 1) % copies_.size();
+  pool_.join(copy.work);
+  release(copy.uses);
+  copy.work.clear();
   for (size_t i = first; i < last; ++i) {
     const Range& range = ranges_[i];
-    uint8_t* const to = vmem_ + std::max(low, range.low);
-    copies_.add(to, to + range.shift, std::min(high, range.high) - std::max(low, range.low));
+    const uint64_t begin = std::max(low, range.low);
+    const uint64_t end = std::min(high, range.high);
+    copy.work.add(vmem_ + begin, vmem_ + begin + range.shift, end - begin);
+    touches_.add(order_, {.low = begin, .high = end}, true);
+    touches_.follow(range.source->writers);
+    ++range.source->uses;
+    copy.uses.push_back(range.source);
   }
-  copies_.run_with(pool_, strand_);
+  copy.work.launch(pool_, touches_);
+}
+
+void DeferredCopies::release_done() {
+  for (Copy& copy : copies_) {
+    if (!copy.uses.empty() && copy.work.done()) {
+      release(copy.uses);
+    }
+  }
+}
+
+void DeferredCopies::finish() {
+  for (Copy& copy : copies_) {
+    pool_.join(copy.work);
+  }
+  release_done();
 }
 
 // Of [low, high) nothing is put off any more.
@@ -116,6 +144,7 @@ void DeferredCopies::cut(size_t first, size_t last, uint64_t low, uint64_t high)
     Range behind = ranges_[first];
     behind.low = high;
     ++behind.source->uses;
+    ++behind.source->ranges;
     ranges_[first].high = low;
     ranges_.insert(ranges_.begin() + static_cast<ptrdiff_t>(last), behind);
     return;
@@ -127,7 +156,7 @@ void DeferredCopies::cut(size_t first, size_t last, uint64_t low, uint64_t high)
     ranges_[--last].low = high;
   }
   for (size_t i = first; i < last; ++i) {
-    unuse(ranges_[i].source);
+    drop_range(ranges_[i].source);
   }
   ranges_.erase(ranges_.begin() + static_cast<ptrdiff_t>(first),
                 ranges_.begin() + static_cast<ptrdiff_t>(last));
@@ -136,9 +165,15 @@ void DeferredCopies::cut(size_t first, size_t last, uint64_t low, uint64_t high)
 void DeferredCopies::unuse(Source* source) {
   if (--source->uses == 0) {
     source->hbm->release(source->pages);
-    held_ -= source->bytes;
     free_.push_back(source);
   }
+}
+
+void DeferredCopies::drop_range(Source* source) {
+  if (--source->ranges == 0) {
+    held_ -= source->bytes;
+  }
+  unuse(source);
 }
 
 void DeferredCopies::settle_oldest() {

@@ -45,6 +45,7 @@ void Engine::push() {
 }
 
 void Engine::stop() {
+  settle_data();
   stopped_ = true;
   context_.hung[static_cast<size_t>(unit_)] = false;
   queue_.clear();
@@ -111,7 +112,6 @@ bool Engine::finish_due(uint64_t now) {
       !flight.queued.command->empty && flight.queued.command->opcode != spec::Opcode::kNop;
   if (has_work) {
     finish_command(flight);
-    context_.copies.release(flight.uses);
   }
   flights_.pop_oldest();
   if (!stopped_) {
@@ -144,14 +144,19 @@ bool Engine::start_head(uint64_t now) {
   return !stopped_;
 }
 
-ptrdiff_t Engine::read_vmem(Flight& flight, const Operand& operand, uint64_t base) {
+// Reads of bytes that lie elsewhere count as reads of VMEM too: that holds up nobody.
+ptrdiff_t Engine::read_vmem(LateWork& work, const Operand& operand, uint64_t base,
+                            const spec::StridePattern& bytes) {
   const uint64_t first = operand_first(operand, base);
-  return context_.copies.read(first, first + operand_length(operand), flight.uses);
+  work.touches.add(context_.vmem_order, data_range(bytes), false);
+  return context_.copies.read(first, first + operand_length(operand), work.uses, work.touches);
 }
 
-void Engine::write_vmem(const Operand& operand, uint64_t base, bool whole) {
+void Engine::write_vmem(LateWork& work, const Operand& operand, uint64_t base, bool whole,
+                        const spec::StridePattern& bytes) {
   const uint64_t first = operand_first(operand, base);
   context_.copies.write(first, first + operand_length(operand), whole);
+  work.touches.add(context_.vmem_order, data_range(bytes), true);
 }
 
 bool Engine::tell_access(const Flight& flight, std::span<const AccessRange> extents,

@@ -14,6 +14,7 @@
 #include "core/engine_context.hpp"
 #include "core/engines/non_finite.hpp"
 #include "core/head_wait.hpp"
+#include "core/late_work.hpp"
 #include "core/ports.hpp"
 #include "core/program.hpp"
 #include "core/ring.hpp"
@@ -67,9 +68,8 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
     uint64_t start = 0;
     uint64_t free_at = 0;
     uint64_t done_at = 0;
-    bool leaves = false;        // something goes to another board that is not on its way yet
-    bool data_leaves = false;   // also data: set by the engine when it starts
-    DeferredCopies::Uses uses;  // of read_vmem(); released when the command is finished
+    bool leaves = false;       // something goes to another board that is not on its way yet
+    bool data_leaves = false;  // also data: set by the engine when it starts
   };
 
   // Starts the work of a checked, non-empty command at the present cycle and sets free_at and
@@ -77,7 +77,7 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   virtual bool start_command(Flight& flight) = 0;
   // Called before the head of the flight is looked at: sets done_at if it has become known.
   virtual void settle(Flight& /*flight*/) {}
-  // At done_at, before signals: joins the work, gives back what was pinned.
+  // At done_at, before signals. Its data may come later, unless somebody looks at them now.
   virtual void finish_command(Flight& flight) = 0;
   // Once done_at is known, of a flight with data_leaves: adds what it writes to its peer.
   virtual void leave(const Flight& /*flight*/, CutDelivery& /*delivery*/) {}
@@ -96,11 +96,13 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
   ProbeSource source(const QueuedCommand& queued) const {
     return command_source(context_, unit_, queued);
   }
-  // Before the work of a command begins: bytes from an operand's place in VMEM to where the host
-  // has what is read there, as long as the command is in flight.
-  ptrdiff_t read_vmem(Flight& flight, const Operand& operand, uint64_t base);
-  // And before all bytes around the operand are written, or (not `whole`) some of them.
-  void write_vmem(const Operand& operand, uint64_t base, bool whole);
+  // Before the work of a command begins that reads `bytes` of VMEM, which are the operand's: how
+  // many bytes behind their place the host has them, until `work` is done.
+  ptrdiff_t read_vmem(LateWork& work, const Operand& operand, uint64_t base,
+                      const spec::StridePattern& bytes);
+  // And that writes `bytes`: all around the operand, or (not `whole`) some of them.
+  void write_vmem(LateWork& work, const Operand& operand, uint64_t base, bool whole,
+                  const spec::StridePattern& bytes);
   // Tells probe and ECC what the command touches; only when one of them wants to know
   // (EngineContext::wants_access). False after a fault: it reads what ECC cannot correct.
   bool tell_access(const Flight& flight, std::span<const AccessRange> extents,

@@ -11,6 +11,7 @@
 #include "core/sram_damage.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/agenda.hpp"
+#include "kernel/data_order.hpp"
 #include "kernel/job_pool.hpp"
 #include "probe/core_probe.hpp"
 
@@ -28,6 +29,7 @@ struct EngineContext {
   Activity& activity;
   JobPool& pool;
   DeferredCopies& copies;
+  DataOrder& vmem_order;
   EqualWrites& equal_writes;
   CoreProbe& probe;
   const LaunchState& launch;

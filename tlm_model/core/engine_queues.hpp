@@ -29,6 +29,10 @@ class EngineQueues {
   void stop() const {
     each([](CommandQueueIf& queue) { queue.stop(); });
   }
+  // What started commands do to data is done when this returns.
+  void settle_data() const {
+    each([](CommandQueueIf& queue) { queue.settle_data(); });
+  }
   void resume() const {
     each([](CommandQueueIf& queue) { queue.resume(); });
   }

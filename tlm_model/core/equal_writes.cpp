@@ -82,7 +82,7 @@ void EqualWrites::follow(Write& write, Round& round) {
     }
     page.other = round.leader != nullptr
                      ? round.leader->from(i)
-                     : write.other_->hold(write.held_, address, PageSet::kPageBytes);
+                     : write.other_->hold(write.held_, address, PageSet::kPageBytes, true);
     const uint64_t own = write.place_.hbm->version(address);
     page.left_out = page.other != nullptr && own != 0 && own == round.replaced[i];
     write.pages_.push_back(page);
@@ -162,7 +162,7 @@ void EqualWrites::bring(Write& write) {
       copies_.add(pages_.at(write.address_of(i)), write.from(i), PageSet::kPageBytes);
     }
   }
-  copies_.run_with(pool_, strand_);
+  copies_.run_with(pool_);
   hbm.unpin(pages_);
 }
 

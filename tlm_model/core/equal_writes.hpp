@@ -51,6 +51,8 @@ class EqualWrites {
     // Whether all of the page is equal: then the work need not bring it. From the work, once for
     // each page.
     bool compare(size_t page);
+    // The work of the one that it may be equal to, which finds the same bytes; null: is done.
+    Job* leader() const { return leader_ != nullptr ? leader_->work_ : nullptr; }
 
    private:
     friend class EqualWrites;
@@ -106,7 +108,6 @@ class EqualWrites {
   JobPool& pool_;
   std::list<Round> rounds_;  // the latest first
   // Of pages that proved different.
-  JobStrand strand_;
   CopyWork copies_{HostWork::kDmaOut};
   PageSet pages_;
 };

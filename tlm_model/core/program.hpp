@@ -48,8 +48,9 @@ struct VpuPlan {
   const VpuProgram* program = nullptr;
   spec::VpuKernelCommand command;
   std::vector<spec::VpuAccess> accesses;
-  bool dynamic = false;            // bases or scalars come from registers
-  std::optional<VpuKernel> fixed;  // the kernel, unless dynamic
+  bool dynamic = false;              // bases or scalars come from registers
+  std::optional<VpuKernel> fixed;    // the kernel, unless dynamic,
+  std::vector<VpuFootprint> prints;  // and its footprints()
   spec::CommandCycles cycles;
 };
 

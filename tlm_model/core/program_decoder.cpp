@@ -223,6 +223,7 @@ void ProgramDecoder::decode_vpu(const std::byte* bytes, DecodedCommand& command)
         plan.dynamic || !kernel.check(static_cast<uint64_t>(params_.core.vmem_kib) * 1024).empty();
     if (!plan.dynamic) {
       plan.fixed.emplace(std::move(kernel));
+      plan.prints = plan.fixed->footprints();
     }
   } catch (const VpuError& error) {
     return mark_bad(command, spec::fault::kDetailVpuProgram, error.what());

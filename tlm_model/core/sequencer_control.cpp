@@ -219,6 +219,7 @@ void Sequencer::stop(uint32_t state) {
 }
 
 void Sequencer::finish_program() {
+  queues_.settle_data();  // who sees the end sees all results
   state_ = seq::kStateDone;
   launch_.first_open_step = launch_.step + 1;
   probe_.program_end(now_cycles(), true, [&] { return program_event(false, true); });

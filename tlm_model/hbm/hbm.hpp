@@ -48,9 +48,10 @@ class HbmBank : public sc_core::sc_module, public HbmIf {
     store_.pin(set, address, bytes, write, overwrite);
   }
   void unpin(PageSet& set) override { store_.unpin(set); }
-  const uint8_t* hold(PageSet& set, uint64_t address, uint64_t bytes) override {
-    return store_.hold(set, address, bytes);
+  const uint8_t* hold(PageSet& set, uint64_t address, uint64_t bytes, bool done) override {
+    return store_.hold(set, address, bytes, done);
   }
+  DataOrder& order() override { return store_.order(); }
   void release(PageSet& set) override { store_.release(set); }
   uint64_t version(uint64_t address) const override { return store_.version(address); }
   BitDamage* damage() override { return damage_.get(); }

@@ -48,6 +48,7 @@ HbmStore::~HbmStore() {
 void HbmStore::Free::operator()(HbmPage** table) const { std::free(table); }
 
 void HbmStore::read(uint64_t address, std::span<uint8_t> data) const {
+  order_.wait(address, address + data.size(), false);
   for_each_page(
       address, data.size(), [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
         const uint8_t* source = table_[page] != nullptr ? table_[page]->data : pool_.zero_page();
@@ -56,6 +57,7 @@ void HbmStore::read(uint64_t address, std::span<uint8_t> data) const {
 }
 
 void HbmStore::write(uint64_t address, std::span<const uint8_t> data) {
+  order_.wait(address, address + data.size(), true);
   for_each_page(
       address, data.size(), [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
         const uint8_t* source = data.data() + done;
@@ -99,6 +101,7 @@ void HbmStore::drop(uint64_t page) {
 }
 
 void HbmStore::fill(uint64_t address, uint64_t bytes, uint32_t pattern) {
+  order_.wait(address, address + bytes, true);
   for_each_page(address, bytes, [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
     if (pattern == 0 && part == kHbmPageBytes) {
       drop(page);
@@ -113,6 +116,8 @@ void HbmStore::fill(uint64_t address, uint64_t bytes, uint32_t pattern) {
 
 void HbmStore::copy_from(const HbmStore& source, uint64_t source_address, uint64_t address,
                          uint64_t bytes) {
+  source.order_.wait(source_address, source_address + bytes, false);
+  order_.wait(address, address + bytes, true);
   for_each_page(address, bytes, [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
     const uint64_t from = source_address + done;
     HbmPage* shared = source.table_[from / kHbmPageBytes];
@@ -168,12 +173,12 @@ void HbmStore::pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, b
   });
 }
 
-const uint8_t* HbmStore::hold(PageSet& set, uint64_t address, uint64_t bytes) {
+const uint8_t* HbmStore::hold(PageSet& set, uint64_t address, uint64_t bytes, bool done) {
   const uint64_t first = address / kHbmPageBytes;
   const uint64_t last = (address + bytes - 1) / kHbmPageBytes;
   for (uint64_t page = first; page <= last; ++page) {
     const HbmPage* const entry = table_[page];
-    if (entry == nullptr || entry->write_pins != 0 ||
+    if (entry == nullptr || (done && entry->write_pins != 0) ||
         entry->data != table_[first]->data + (page - first) * kHbmPageBytes) {
       return nullptr;
     }
@@ -305,6 +310,7 @@ uint8_t* HbmStore::writable(uint64_t page, bool overwrite, uint64_t run) {
              entry->holds > 0) {  // others read it, or jobs of one who left it
     HbmPage* own = make(page, false, run);
     if (!overwrite) {
+      order_.wait(page * kHbmPageBytes, (page + 1) * kHbmPageBytes, false);
       std::memcpy(own->data, entry->data, kHbmPageBytes);
     }
     pool_.drop_owner(entry);

@@ -1,7 +1,8 @@
 // Contents of one core's HBM: a sparse table of 64 KiB pages, shared copy-on-write between stores
 // of the same pool. An absent page reads as zero. Addresses are checked by the caller. Jobs of
 // engines reach the bytes through a PageSet that is resolved (and unshared, for writes) when the
-// command starts. No time here; kernel thread only.
+// command starts, and may come later than all that is done here: what reads or writes bytes waits
+// for those jobs (order()). No time here; kernel thread only.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 
 #include "file/archive.hpp"
 #include "hbm/page_pool.hpp"
+#include "kernel/data_order.hpp"
 #include "kernel/page_set.hpp"
 
 namespace tpu::model {
@@ -24,6 +26,8 @@ class HbmStore {
   HbmStore& operator=(const HbmStore&) = delete;
 
   uint64_t bytes() const { return pages_ * kHbmPageBytes; }
+  // Of jobs by the addresses of this store.
+  DataOrder& order() { return order_; }
 
   void read(uint64_t address, std::span<uint8_t> data) const;
   // Pages of zero are dropped, or not made; what another store of the pool has in the same place is
@@ -49,8 +53,9 @@ class HbmStore {
 
   // The bytes of [address, address + bytes) as they are now, in one piece of the host's memory,
   // where they stay until release(); what is written meanwhile goes elsewhere. Null, and nothing
-  // held, when they do not lie so, or a job writes there.
-  const uint8_t* hold(PageSet& set, uint64_t address, uint64_t bytes);
+  // held, when they do not lie so, or a job writes there. Not `done`: jobs in flight may write
+  // there, which readers must follow.
+  const uint8_t* hold(PageSet& set, uint64_t address, uint64_t bytes, bool done = true);
   void release(PageSet& set);
 
   // Another number whenever the page with this address is opened for writing, and of no other page
@@ -97,6 +102,7 @@ class HbmStore {
   const uint64_t pages_;
   // By page. Parts that were never set take no memory of the host: a pod has thousands of tables.
   std::unique_ptr<HbmPage*[], Free> table_;
+  mutable DataOrder order_;
   uint64_t end_ = 0;            // no page from here on was ever there
   std::vector<uint32_t> home_;  // by block of pages: where in the pool it lies if nothing is there
 };

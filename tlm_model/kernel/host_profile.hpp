@@ -30,6 +30,7 @@ enum class HostWork : uint8_t {
   kPages,     // kernel thread: HBM pages found, made, unshared for a transfer
   kHart,      // kernel thread: instructions of the control harts
   kChecker,   // kernel thread: --check
+  kLaunch,    // kernel thread: commands handed to other threads
   kJoinWork,  // kernel thread: work of the kinds above, done while it waits for a command
   kJoinWait,  // kernel thread: waiting for other threads to finish a command
   kBoard,     // kernel thread: all of its time
@@ -45,7 +46,8 @@ inline constexpr std::array<HostWorkInfo, kHostWorks> kHostWorkInfo = {
      {"vpu", "op"},        {"transpose", "B"}, {"dma_in", "B"},     {"deferred", "B"},
      {"dma_out", "B"},     {"shared", "B"},    {"dma_remote", "B"}, {"fill", "B"},
      {"dma_indexed", "B"}, {"host_dma", "B"},  {"pages", "B"},      {"hart", ""},
-     {"checker", ""},      {"join_work", ""},  {"join_wait", ""},   {"board", ""}}};
+     {"checker", ""},      {"launch", ""},     {"join_work", ""},   {"join_wait", ""},
+     {"board", ""}}};
 
 struct HostWorkCounter {
   uint64_t nanoseconds = 0;  // summed over threads

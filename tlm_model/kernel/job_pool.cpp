@@ -36,22 +36,59 @@ JobPool::~JobPool() {
   }
 }
 
-void JobPool::launch(JobStrand& strand, Job& job) {
+void JobRef::join() const {
+  if (!done()) {
+    job->pool_->join(*job);
+  }
+}
+
+void JobPool::launch_behind(JobStrand* strand, Job& job, std::span<const JobRef> after) {
+  job.pool_ = this;
   job.claimed_ = 0;
   job.finished_ = 0;
   job.error_ = nullptr;
-  job.next_ = nullptr;
-  if (threads_ > 1) {
+  ++job.launches_;
+  if (threads_ == 1) {
+    trace_launch(strand, job, after);
+    run_here(job);
+    finish_here(job);
+    return;
+  }
+  {
+    const HostTimer timer(HostWork::kLaunch);
     const base::MutexLock lock(mutex_);
-    trace_launch(strand, job);
-    if (!job.quick_ || strand.head_ != nullptr) {
-      queue(strand, job);
+    trace_launch(strand, job, after);
+    job.waits_for_ = 0;
+    const auto follow = [&job](Job& before) {
+      before.followers_.push_back(&job);
+      ++job.waits_for_;
+    };
+    for (const JobRef& before : after) {
+      if (!before.done()) {
+        follow(*before.job);
+      }
+    }
+    if (strand != nullptr && strand->last_ != nullptr) {
+      follow(*strand->last_);
+    }
+    if (!job.quick_ || job.waits_for_ != 0) {
+      job.strand_ = strand;
+      if (strand != nullptr) {
+        strand->last_ = &job;
+      }
+      ++jobs_;
+      if (job.waits_for_ == 0) {
+        make_ready(job, 0);
+      }
       return;
     }
-  } else {
-    trace_launch(strand, job);
   }
   run_here(job);
+  finish_here(job);
+}
+
+void JobPool::finish_here(Job& job) {
+  job.done_.store(job.launches_, std::memory_order_release);
   trace_return();
 }
 
@@ -70,43 +107,42 @@ void JobPool::run_here(Job& job) {
   }
 }
 
-void JobPool::queue(JobStrand& strand, Job& job) {
-  job.strand_ = &strand;
-  job.in_flight_ = true;
-  ++jobs_;
-  if (strand.tail_ != nullptr) {
-    strand.tail_->next_ = &job;
-    strand.tail_ = &job;
-    return;
+void JobPool::join(Job& job) {
+  if (!job.done() || trace_) {
+    const base::MutexLock lock(mutex_);
+    trace_join(job);
+    if (!job.done()) {
+      help_until(&job);
+      trace_return();
+    }
   }
-  strand.head_ = strand.tail_ = &job;
-  push_ready(job);
+  job.rethrow();
 }
 
-void JobPool::join(Job& job) {
+void JobPool::drain() {
   const base::MutexLock lock(mutex_);
-  trace_join(job);
-  const bool waits = job.in_flight_;
-  while (job.in_flight_) {
-    if (const Claim work = claim(&job)) {
+  help_until(nullptr);
+}
+
+// Until the job is done; null: until all are.
+void JobPool::help_until(const Job* job) {
+  while (!is_over(job)) {
+    if (const Claim work = claim(job)) {
       const spec::ScopedFlushMode flush;
       const HostTimer timer(HostWork::kJoinWork);
       run_claimed(work);
     } else {
       const HostTimer timer(HostWork::kJoinWait);
-      if (!spin(&job)) {
-        while (job.in_flight_ && ready_head_ == nullptr) {
+      if (!spin(job)) {
+        joiner_asleep_ = true;
+        while (!is_over(job) && ready_head_ == nullptr) {
           done_cv_.wait(mutex_);
         }
+        joiner_asleep_ = false;
       }
     }
   }
-  if (waits) {
-    trace_return();
-  }
-  if (job.error_) {
-    std::rethrow_exception(job.error_);
-  }
+  wake(0);
 }
 
 // Processor time of the claim, if anybody asks.
@@ -141,15 +177,23 @@ void JobPool::keep_trace() {
   trace_ = std::make_unique<JobTrace>(JobTrace::kCalls, thread_clock_nanoseconds());
 }
 
-void JobPool::trace_launch(JobStrand& strand, Job& job) {
-  if (trace_) {
-    const auto most = std::max(job.most_parts_, static_cast<uint32_t>(job.parts_));
-    job.traced_ = trace_->launch(thread_nanoseconds(), &strand, most);
+void JobPool::trace_launch(JobStrand* strand, Job& job, std::span<const JobRef> after) {
+  if (!trace_) {
+    return;
+  }
+  const auto most = std::max(job.most_parts_, static_cast<uint32_t>(job.parts_));
+  job.traced_ = trace_->launch(thread_nanoseconds(), most);
+  if (strand != nullptr) {
+    trace_->follow(job.traced_, strand->traced_);
+    strand->traced_ = job.traced_;
+  }
+  for (const JobRef& before : after) {
+    trace_->follow(job.traced_, before.job->traced_);
   }
 }
 
 void JobPool::trace_join(const Job& job) {
-  if (trace_ && job.in_flight_) {
+  if (trace_ && !job.done()) {
     trace_->join(thread_nanoseconds(), job.traced_);
   } else if (trace_) {
     trace_->join_done(job.traced_);
@@ -176,11 +220,15 @@ void JobPool::worker() {
   const base::MutexLock lock(mutex_);
   for (;;) {
     if (const Claim work = claim(nullptr)) {
+      wake_others();
       run_claimed(work);
     } else if (stop_) {
       return;
     } else if (!spin(nullptr)) {
+      ++asleep_;
       work_cv_.wait(mutex_);
+      --asleep_;
+      woken_ -= woken_ > 0 ? 1 : 0;
     }
   }
 }
@@ -202,8 +250,7 @@ bool JobPool::spin(const Job* job) {
     do {
       for (int look = 0; look < kLooks && !found; ++look) {
         found = ready_head_.load(std::memory_order_relaxed) != nullptr ||
-                stop_.load(std::memory_order_relaxed) ||
-                (job != nullptr && !job->in_flight_.load(std::memory_order_relaxed));
+                stop_.load(std::memory_order_relaxed) || (job != nullptr && job->done());
         __builtin_ia32_pause();
       }
     } while (!found && expecting_.load(std::memory_order_relaxed) &&
@@ -213,7 +260,14 @@ bool JobPool::spin(const Job* job) {
   return found || ready_head_ != nullptr || stop_;
 }
 
-void JobPool::push_ready(Job& job) {
+// The job waits for no other one any more. `takers`: callers that claim a part next.
+void JobPool::make_ready(Job& job, int takers) {
+  if (job.most_parts_ > 1) {
+    if (const int parts = parts_for(job); parts > 1) {
+      job.parts_ = job.split(parts);
+    }
+  }
+  ++active_;
   job.next_ready_ = nullptr;
   if (ready_tail_ != nullptr) {
     ready_tail_->next_ready_ = &job;
@@ -221,22 +275,45 @@ void JobPool::push_ready(Job& job) {
     ready_head_ = &job;
   }
   ready_tail_ = &job;
-  if (job.parts_ > 1) {
-    work_cv_.notify_all();
-  } else {
-    work_cv_.notify_one();
-  }
-  done_cv_.notify_one();  // the joining thread helps
+  ready_parts_ += job.parts_;
+  wake(takers);
 }
 
-JobPool::Claim JobPool::claim(Job* preferred) {
+// As many threads as there are parts that nobody is about to take: those that spin see them. To
+// wake one takes microseconds, so the kernel thread wakes one at most, which wakes others.
+void JobPool::wake(int takers) {
+  int wanted = ready_parts_ - takers - awake_ - woken_;
+  if (wanted > 0 && joiner_asleep_) {
+    done_cv_.notify_one();  // the joining thread helps
+    --wanted;
+  }
+  if (takers == 0 && awake_ + woken_ > 0) {
+    return;
+  }
+  for (; wanted > 0 && asleep_ > woken_; wanted = takers == 0 ? 0 : wanted - 1) {
+    ++woken_;
+    work_cv_.notify_one();
+  }
+}
+
+// A thread has claimed work: others take the rest, and one looks for what comes next.
+void JobPool::wake_others() {
+  const int wanted = ready_parts_ - awake_ - woken_;
+  const bool looks = spins_ && awake_ + woken_ == 0 && expecting_.load(std::memory_order_relaxed);
+  if ((wanted > 0 || looks) && asleep_ > woken_) {
+    ++woken_;
+    work_cv_.notify_one();
+  }
+}
+
+JobPool::Claim JobPool::claim(const Job* preferred) {
   Job* previous = nullptr;
   Job* job = ready_head_;
   if (preferred != nullptr) {
     for (Job* walk = ready_head_; walk != nullptr; walk = walk->next_ready_) {
       if (walk->next_ready_ == preferred) {
         previous = walk;
-        job = preferred;
+        job = walk->next_ready_;
         break;
       }
     }
@@ -245,6 +322,7 @@ JobPool::Claim JobPool::claim(Job* preferred) {
     return {};
   }
   Claim claim(*job, job->claimed_++);
+  --ready_parts_;
   if (job->claimed_ == job->parts_) {  // no part left
     remove_ready(previous, *job);
   }
@@ -272,9 +350,11 @@ void JobPool::take_along(Claim& claim) {
   const auto fits = [&claim](const Job& other) {
     return other.group_ == claim.job().group_ && other.parts_ == 1 && claim.job().like(other);
   };
+  constexpr int kLook = 64;  // jobs, with the lock held
   int alike = 1;
   int others = 0;
-  for (const Job* walk = ready_head_; walk != nullptr; walk = walk->next_ready_) {
+  for (const Job* walk = ready_head_; walk != nullptr && alike + others < kLook;
+       walk = walk->next_ready_) {
     ++(fits(*walk) ? alike : others);
   }
   const int idle = std::max(threads_ - 1 - running_ - others, 0);
@@ -288,6 +368,7 @@ void JobPool::take_along(Claim& claim) {
       continue;
     }
     ++walk->claimed_;
+    --ready_parts_;
     remove_ready(previous, *walk);
     claim.add(*walk);
   }
@@ -320,16 +401,21 @@ void JobPool::run_claimed(const Claim& claim) {
 }
 
 void JobPool::finish(Job& job) {
-  JobStrand& strand = *job.strand_;
-  strand.head_ = job.next_;
-  if (strand.head_ != nullptr) {
-    push_ready(*strand.head_);
-  } else {
-    strand.tail_ = nullptr;
+  if (job.strand_ != nullptr && job.strand_->last_ == &job) {
+    job.strand_->last_ = nullptr;
   }
-  job.in_flight_ = false;
   --jobs_;
-  done_cv_.notify_one();
+  --active_;
+  for (Job* const follower : job.followers_) {
+    if (--follower->waits_for_ == 0) {
+      make_ready(*follower, 1);
+    }
+  }
+  job.followers_.clear();
+  job.done_.store(job.launches_, std::memory_order_release);
+  if (joiner_asleep_) {
+    done_cv_.notify_one();
+  }
 }
 
 }  // namespace tpu::model

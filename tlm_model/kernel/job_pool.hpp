@@ -1,9 +1,9 @@
-// Host threads that do the data work of engine commands: a job is launched when its command starts
-// in simulated time and joined when simulated time reaches its end. Jobs of one strand (an engine
-// queue) run in order; a job may be cut into parts that run side by side, and jobs that are less
-// work together may be run so by one thread. What a job computes never depends on the number of
-// threads (contract: programs order themselves by semaphores). No SystemC here. Job and Strand are
-// owned by the caller and reused; nothing allocates after start-up.
+// Host threads that do the data work of engine commands. A job is launched when its command starts
+// in simulated time, behind the jobs that it has to follow (kernel/data_order.hpp finds them), and
+// joined when somebody needs its result. A job may be cut into parts that run side by side, and
+// jobs that are less work together may be run so by one thread. What a job computes never depends
+// on the number of threads. No SystemC here. Job and Strand are owned by the caller and reused;
+// nothing allocates after start-up.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,19 @@
 
 namespace tpu::model {
 
+class JobPool;
 class JobStrand;
+class Job;
+
+// A launch of a job, which may have been launched again since.
+struct JobRef {
+  Job* job = nullptr;
+  uint64_t launch = 0;
+
+  bool done() const;
+  // Returns when it is done, and rethrows what it threw if it is the latest launch.
+  void join() const;
+};
 
 // Work of one kind runs at about one pace. Amounts: multiply-adds, lane operations, bytes, bytes.
 enum class JobKind : uint8_t { kMatmul, kVector, kCopy, kTranspose };
@@ -38,7 +50,20 @@ class Job {
   // and this one is like each of the others.
   virtual void run_together(std::span<Job* const> jobs);
 
+  // Whether the latest launch is done. Its results are there then.
+  bool done() const { return done_.load(std::memory_order_acquire) == launches_; }
+  JobRef latest() { return {this, launches_}; }
+  // Throws again what the latest launch threw, once it is done.
+  void rethrow() const {
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+  }
+
  protected:
+  // Cuts the work into `parts` parts or fewer, and returns how many. From any thread, when the job
+  // is about to run and is worth more than one part; the pool's lock is held.
+  virtual int split(int /*parts*/) { return parts_; }
   // Whether the two are less work together. Of jobs with the same group; must not change what
   // either computes.
   virtual bool like(const Job& /*other*/) const { return false; }
@@ -50,9 +75,12 @@ class Job {
 
  private:
   friend class JobPool;
+  friend struct JobRef;
+  JobPool* pool_ = nullptr;
   JobStrand* strand_ = nullptr;
-  Job* next_ = nullptr;        // in the strand
-  Job* next_ready_ = nullptr;  // in the pool's list of jobs with unclaimed parts
+  std::vector<Job*> followers_;  // that wait for this one, each once for each of its reasons
+  uint32_t waits_for_ = 0;       // jobs before this one
+  Job* next_ready_ = nullptr;    // in the pool's list of jobs with unclaimed parts
   int parts_ = 1;
   uint64_t group_ = 0;
   bool quick_ = false;
@@ -62,16 +90,19 @@ class Job {
   uint64_t traced_ = 0;       // number in the trace
   int claimed_ = 0;
   int finished_ = 0;
-  std::atomic<bool> in_flight_ = false;  // changed with the lock held
+  uint64_t launches_ = 0;           // of the kernel thread
+  std::atomic<uint64_t> done_ = 0;  // of these; changed with the lock held
   std::exception_ptr error_;
 };
 
-// Order of the jobs of one engine queue.
+inline bool JobRef::done() const { return job->done_.load(std::memory_order_acquire) >= launch; }
+
+// Jobs that run in order, whatever else they follow.
 class JobStrand {
  private:
   friend class JobPool;
-  Job* head_ = nullptr;  // running or ready
-  Job* tail_ = nullptr;
+  Job* last_ = nullptr;  // null: done
+  uint64_t traced_ = 0;  // the latest in the trace
 };
 
 class JobPool {
@@ -83,12 +114,18 @@ class JobPool {
   JobPool(const JobPool&) = delete;
   JobPool& operator=(const JobPool&) = delete;
 
-  // Queues the job behind the others of its strand. The job must not be in flight. A quick one that
-  // is the first of its strand is done here.
-  void launch(JobStrand& strand, Job& job);
+  // Queues the job behind others. It must not be in flight. A quick one whose predecessors are done
+  // is done here.
+  void launch(Job& job, std::span<const JobRef> after) { launch_behind(nullptr, job, after); }
+  // Likewise, also behind the others of its strand.
+  void launch(JobStrand& strand, Job& job, std::span<const JobRef> after = {}) {
+    launch_behind(&strand, job, after);
+  }
   // Returns when the job is done, and rethrows what it threw. Returns at once for a job that is not
   // in flight.
   void join(Job& job);
+  // Returns when no job is in flight. What they threw stays with them.
+  void drain();
 
   int threads() const { return threads_; }
   // Parts that so much work of a kind is worth, by the pace at which jobs of the kind were done.
@@ -97,7 +134,7 @@ class JobPool {
   }
   // Parts for a job that is worth cutting into `most`: as many, if there are so many threads; one
   // while each thread has another job, since parts of a matmul pack the same rhs. For a job that is
-  // launched next, with set_parts() of no more than this.
+  // launched next. Counts as of now; split() gets the number as of when the job can run.
   int cut(Job& job, uint64_t most) {
     job.pace_ = nullptr;
     return cut_into(job, most);
@@ -141,21 +178,31 @@ class JobPool {
 
   int cut_into(Job& job, uint64_t most) const {
     job.most_parts_ = static_cast<uint32_t>(std::clamp<uint64_t>(most, 1, kMostParts));
-    const bool busy = jobs_.load(std::memory_order_relaxed) >= threads_;
+    return parts_for(job);
+  }
+  int parts_for(const Job& job) const {
+    const bool busy = active_.load(std::memory_order_relaxed) >= threads_;
     return busy ? 1 : std::min(static_cast<int>(job.most_parts_), threads_);
   }
+  void launch_behind(JobStrand* strand, Job& job, std::span<const JobRef> after);
   void run_here(Job& job);
-  void queue(JobStrand& strand, Job& job) TPU_REQUIRES(mutex_);
+  void finish_here(Job& job);
+  void help_until(const Job* job) TPU_REQUIRES(mutex_);
+  bool is_over(const Job* job) const TPU_REQUIRES(mutex_) {
+    return job != nullptr ? job->done() : jobs_ == 0;
+  }
   uint64_t run(const Claim& claim) const;
   uint64_t run_traced(const Claim& claim) const;
-  void trace_launch(JobStrand& strand, Job& job);
+  void trace_launch(JobStrand* strand, Job& job, std::span<const JobRef> after);
   void trace_join(const Job& job);
   void trace_return();
   void worker();
   // Gives the lock up meanwhile.
   bool spin(const Job* job) TPU_REQUIRES(mutex_);
-  void push_ready(Job& job) TPU_REQUIRES(mutex_);
-  Claim claim(Job* preferred) TPU_REQUIRES(mutex_);
+  void make_ready(Job& job, int takers) TPU_REQUIRES(mutex_);
+  void wake(int takers) TPU_REQUIRES(mutex_);
+  void wake_others() TPU_REQUIRES(mutex_);
+  Claim claim(const Job* preferred) TPU_REQUIRES(mutex_);
   void remove_ready(Job* previous, const Job& job) TPU_REQUIRES(mutex_);
   void take_along(Claim& claim) TPU_REQUIRES(mutex_);
   // Gives the lock up while it runs.
@@ -165,11 +212,16 @@ class JobPool {
   const int threads_;
   const bool spins_;  // each thread has a core of the host
   std::atomic<bool> expecting_ = false;
-  std::atomic<int> jobs_ = 0;  // in flight; changed with the lock held
-  base::Mutex mutex_;          // guards the lists of strands and their jobs, too
+  std::atomic<int> active_ = 0;  // jobs that run or can run; changed with the lock held
+  base::Mutex mutex_;            // guards what jobs and strands say of their order, too
   base::CondVar work_cv_;
   base::CondVar done_cv_;
-  int awake_ TPU_GUARDED_BY(mutex_) = 0;    // threads that spin
+  int jobs_ TPU_GUARDED_BY(mutex_) = 0;         // in flight
+  int awake_ TPU_GUARDED_BY(mutex_) = 0;        // threads that spin
+  int asleep_ TPU_GUARDED_BY(mutex_) = 0;       // threads that sleep
+  int woken_ TPU_GUARDED_BY(mutex_) = 0;        // of these, threads that are on their way
+  int ready_parts_ TPU_GUARDED_BY(mutex_) = 0;  // unclaimed
+  bool joiner_asleep_ TPU_GUARDED_BY(mutex_) = false;
   int running_ TPU_GUARDED_BY(mutex_) = 0;  // threads that run what they have claimed
   std::atomic<Job*> ready_head_ = nullptr;  // changed with the lock held
   Job* ready_tail_ TPU_GUARDED_BY(mutex_) = nullptr;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <span>
 
 namespace tpu::model {
 
@@ -36,11 +37,20 @@ void JobTrace::add(uint64_t now_ns, uint64_t job, bool join) {
   resumed_ns_ = now_ns;
 }
 
-uint64_t JobTrace::launch(uint64_t now_ns, const void* strand, uint32_t most_parts) {
+uint64_t JobTrace::launch(uint64_t now_ns, uint32_t most_parts) {
   const uint64_t number = next_job_;
   add(now_ns, number, false);
-  jobs_[next_job_++ % jobs_.size()] = {.strand = strand, .work_ns = 0, .most_parts = most_parts};
+  jobs_[next_job_++ % jobs_.size()] = {.most_parts = most_parts};
   return number;
+}
+
+void JobTrace::follow(uint64_t job, uint64_t before) {
+  TracedJob& traced = jobs_[job % jobs_.size()];
+  const auto known = std::span(traced.before).first(traced.before_count);
+  if (before != 0 && before < job && traced.before_count < traced.before.size() &&
+      std::ranges::find(known, before) == known.end()) {
+    traced.before[traced.before_count++] = before;
+  }
 }
 
 void JobTrace::join(uint64_t now_ns, uint64_t job) { add(now_ns, job, true); }

@@ -4,6 +4,7 @@
 // serialised by the pool.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -22,14 +23,17 @@ struct JobCall {
 };
 
 struct TracedJob {
-  const void* strand = nullptr;  // jobs of a strand run in order
-  uint64_t work_ns = 0;          // of all parts
-  uint32_t most_parts = 1;       // that a pool of any size would cut it into
+  static constexpr size_t kMostBefore = 12;
+
+  uint64_t work_ns = 0;     // of all parts
+  uint32_t most_parts = 1;  // that a pool of any size would cut it into
+  uint32_t before_count = 0;
+  std::array<uint64_t, kMostBefore> before{};  // jobs that it follows
 };
 
 class JobTrace {
  public:
-  // Calls that are kept: two steps of examples/mnist_convnet, 12 MiB.
+  // Calls that are kept: two steps of examples/mnist_convnet, 34 MiB.
   static constexpr size_t kCalls = size_t{1} << 18;
 
   // All memory is taken here: page faults would be in the times. `reading_ns`: of the clock, which
@@ -38,7 +42,9 @@ class JobTrace {
       : reading_ns_(reading_ns), calls_(calls), jobs_(calls) {}
 
   // Number of the job, for the calls below. `now_ns`: the kernel thread's thread_nanoseconds().
-  uint64_t launch(uint64_t now_ns, const void* strand, uint32_t most_parts);
+  uint64_t launch(uint64_t now_ns, uint32_t most_parts);
+  // The job, which was just launched, follows an earlier one. Of very many, some are forgotten.
+  void follow(uint64_t job, uint64_t before);
   void join(uint64_t now_ns, uint64_t job);
   // Waits for nothing: the job was done already. Its time is the next call's.
   void join_done(uint64_t job) { add(resumed_ns_, job, true); }

@@ -1,6 +1,7 @@
 // Plain memory of a block (VMEM, SMEM, slot banks) behind a TLM-2.0 target: zero at power-on, no
-// time of its own. Engines of the same core use data(); the socket serves the host DMA for slot
-// banks, and is the debug port of VMEM and SMEM (docs/adr/0021-memory-through-typed-ports.md).
+// time of its own. Engines of the same core use data(), in the order of order(); the socket serves
+// the host DMA for slot banks, and is the debug port of VMEM and SMEM
+// (docs/adr/0021-memory-through-typed-ports.md).
 #pragma once
 
 #include <tlm_utils/simple_target_socket.h>
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "file/archive.hpp"
+#include "kernel/data_order.hpp"
 #include "kernel/host_pages.hpp"
 
 namespace tpu::model {
@@ -32,6 +34,8 @@ class LocalMemory : public sc_core::sc_module {
 
   uint8_t* data() { return data_; }
   const uint8_t* data() const { return data_; }
+  // Of jobs that read or write it, by address.
+  DataOrder& order() { return order_; }
   // Called with a range before the debug port or a snapshot reads or writes it.
   void set_look(std::function<void(uint64_t low, uint64_t high)> look) { look_ = std::move(look); }
   // `data` from `address` on, which lies inside.
@@ -81,14 +85,16 @@ class LocalMemory : public sc_core::sc_module {
     return txn.get_data_length();
   }
 
-  void look(uint64_t address, uint64_t count) const {
+  void look(uint64_t address, uint64_t count) {
     if (look_) {
       look_(address, address + count);
     }
+    order_.wait(address, address + count, true);
   }
 
   const uint64_t bytes_;
   uint8_t* data_ = nullptr;
+  DataOrder order_;
   std::function<void(uint64_t, uint64_t)> look_;
 };
 

@@ -17,6 +17,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernel/data_order.hpp"
 #include "kernel/fluid_share.hpp"
 #include "kernel/hbm_if.hpp"
 #include "tpu/spec/isa.hpp"
@@ -73,6 +74,7 @@ static_assert(std::is_trivially_copyable_v<RemoteWrite> &&
 struct RemotePlace {
   uint8_t* memory = nullptr;  // VMEM or SMEM at offset 0 of the operand
   HbmIf* hbm = nullptr;
+  DataOrder* order = nullptr;  // of the memory, where offset 0 has the address of the answer
 
   bool here() const { return memory != nullptr || hbm != nullptr; }
 };
@@ -80,7 +82,7 @@ struct RemotePlace {
 class RemoteIf : public virtual sc_core::sc_interface {
  public:
   // A write begins: its operand must lie in the memory or slot. kOk: the write is under way until
-  // remote_landed(); `place` is set if the sender shall write there itself by then. kDropped: the
+  // remote_landed(); `place` is set if the sender's job writes there itself. kDropped: the
   // gang was aborted here (counted). kEnded: this core has ended that step, so the sender is wrong
   // (counted). kStray: unknown tag (the receiver faults).
   virtual RemoteAnswer remote_open(const RemoteWrite& write, RemotePlace* place) = 0;

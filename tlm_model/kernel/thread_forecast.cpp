@@ -37,10 +37,13 @@ class PoolModel {
 
  private:
   struct Job {
-    const void* strand = nullptr;
+    uint64_t work_ns = 0;
     uint64_t part_ns = 0;
+    uint32_t most_parts = 1;
     uint32_t unclaimed = 0;
-    uint32_t unfinished = 0;
+    uint32_t unfinished = 0;  // parts; of a job that cannot run yet, one
+    uint32_t waits_for = 0;   // jobs
+    std::vector<Job*> followers;
     uint64_t done_at = 0;
   };
   struct End {  // of a part on another thread
@@ -55,19 +58,29 @@ class PoolModel {
 
   void launch(uint64_t number) {
     const TracedJob& traced = *trace_.job(number);
-    const auto threads = static_cast<uint32_t>(result_.threads);
-    const uint32_t parts = in_flight_++ >= threads ? 1 : std::min(traced.most_parts, threads);
     Job& job = jobs_[number];
-    job = {.strand = traced.strand,
-           .part_ns = traced.work_ns / parts,
-           .unclaimed = parts,
-           .unfinished = parts};
-    std::deque<Job*>& strand = strands_[job.strand];
-    strand.push_back(&job);
-    if (strand.size() == 1) {
-      ready_.push_back(&job);
+    job.work_ns = traced.work_ns;
+    job.most_parts = traced.most_parts;
+    job.unfinished = 1;
+    for (uint32_t i = 0; i < traced.before_count; ++i) {
+      const auto before = jobs_.find(traced.before[i]);
+      if (before != jobs_.end() && before->second.unfinished > 0) {
+        before->second.followers.push_back(&job);
+        ++job.waits_for;
+      }
+    }
+    if (job.waits_for == 0) {
+      make_ready(job);
       hand_out(now_);
     }
+  }
+
+  void make_ready(Job& job) {
+    const auto threads = static_cast<uint32_t>(result_.threads);
+    const uint32_t parts = active_++ >= threads ? 1 : std::min(job.most_parts, threads);
+    job.part_ns = job.work_ns / parts;
+    job.unclaimed = job.unfinished = parts;
+    ready_.push_back(&job);
   }
 
   // The kernel thread waits for `job`, and helps.
@@ -119,12 +132,13 @@ class PoolModel {
   void finish_part(Job& job, uint64_t end) {
     if (--job.unfinished == 0) {
       job.done_at = end;
-      --in_flight_;
-      std::deque<Job*>& strand = strands_[job.strand];
-      strand.pop_front();
-      if (!strand.empty()) {
-        ready_.push_back(strand.front());
+      --active_;
+      for (Job* const follower : job.followers) {
+        if (--follower->waits_for == 0) {
+          make_ready(*follower);
+        }
       }
+      job.followers.clear();
     }
     hand_out(end);
   }
@@ -141,11 +155,10 @@ class PoolModel {
   ThreadForecast result_;
   uint64_t now_ = 0;                        // of the kernel thread
   uint64_t order_ = 0;                      // decides between ends of one time
-  uint32_t in_flight_ = 0;                  // jobs
+  uint32_t active_ = 0;                     // jobs that run or can run
   int idle_;                                // other threads without work
   std::unordered_map<uint64_t, Job> jobs_;  // launched and not yet joined
-  std::unordered_map<const void*, std::deque<Job*>> strands_;
-  std::deque<Job*> ready_;  // with unclaimed parts
+  std::deque<Job*> ready_;                  // with unclaimed parts
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
 };
 

@@ -203,6 +203,7 @@ class CoreBench : public sc_core::sc_module {
     access(core, kFault, false, spec::fault::kRecord, &record, sizeof record);
     return record;
   }
+  ~CoreBench() override { pool.drain(); }  // before what jobs touch goes
   // Runs until nothing is in flight.
   void run() {
     while (true) {

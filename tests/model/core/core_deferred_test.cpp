@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -312,25 +313,27 @@ struct Deferred : ::testing::Test {
   HbmBank bank{"bank", pages, 64 * kPage, -1};
   std::vector<uint8_t> vmem = std::vector<uint8_t>(16 * kPage, 0xee);
   JobPool pool{1};
-  DeferredCopies copies{vmem.data(), vmem.size(), pool};
+  DataOrder order;
+  DeferredCopies copies{vmem.data(), vmem.size(), order, pool};
   DeferredCopies::Uses uses;
+  DataUses reader;
 };
 
 TEST_F(Deferred, ReadersFindTheBytesAndVmemStaysAsItWas) {
   ASSERT_TRUE(copies.defer(100, 2 * kPage, bank, 3 * kPage));
-  const ptrdiff_t shift = copies.read(200, 300, uses);
+  const ptrdiff_t shift = copies.read(200, 300, uses, reader);
   EXPECT_EQ(at(200, shift), 4);
   EXPECT_EQ(at(100 + kPage, shift), 5);
   EXPECT_EQ(vmem[200], 0xee);
-  EXPECT_EQ(copies.read(0, 100, uses), 0);  // in front of it
-  EXPECT_EQ(copies.read(100 + 2 * kPage, 100 + 3 * kPage, uses), 0);
+  EXPECT_EQ(copies.read(0, 100, uses, reader), 0);  // in front of it
+  EXPECT_EQ(copies.read(100 + 2 * kPage, 100 + 3 * kPage, uses, reader), 0);
 }
 
 TEST_F(Deferred, WhatIsWrittenToHbmGoesElsewhere) {
   ASSERT_TRUE(copies.defer(0, kPage, bank, 3 * kPage));
   bank.fill(3 * kPage, 100, 0);
   bank.fill(3 * kPage, kPage, 0x77777777);
-  EXPECT_EQ(at(5, copies.read(0, kPage, uses)), 4);
+  EXPECT_EQ(at(5, copies.read(0, kPage, uses, reader)), 4);
   const size_t held = pages.pages_in_use();
   copies.write(0, kPage, true);
   EXPECT_EQ(pages.pages_in_use(), held);  // a command reads it still
@@ -343,9 +346,9 @@ TEST_F(Deferred, AWholeWriteEndsItWithoutACopyAndAnotherBringsTheBytes) {
   ASSERT_TRUE(copies.defer(0, 3 * kPage, bank, 0));
   copies.write(kPage, 2 * kPage, true);
   EXPECT_EQ(vmem[kPage], 0xee);
-  EXPECT_EQ(at(0, copies.read(0, kPage, uses)), 1);  // the part in front
-  EXPECT_EQ(at(2 * kPage, copies.read(2 * kPage, 3 * kPage, uses)), 3);
-  EXPECT_EQ(copies.read(kPage, 2 * kPage, uses), 0);
+  EXPECT_EQ(at(0, copies.read(0, kPage, uses, reader)), 1);  // the part in front
+  EXPECT_EQ(at(2 * kPage, copies.read(2 * kPage, 3 * kPage, uses, reader)), 3);
+  EXPECT_EQ(copies.read(kPage, 2 * kPage, uses, reader), 0);
   copies.write(10, 20, false);
   EXPECT_EQ(vmem[9], 0xee);
   EXPECT_EQ(vmem[10], 1);
@@ -357,15 +360,15 @@ TEST_F(Deferred, ReadersOverABorderBringTheBytesUnlessTheyFollowEachOtherInHbm) 
   ASSERT_TRUE(copies.defer(0, kPage, bank, 2 * kPage));
   ASSERT_TRUE(copies.defer(kPage, kPage, bank, 3 * kPage));
   ASSERT_TRUE(copies.defer(2 * kPage, kPage, bank, 8 * kPage));
-  const ptrdiff_t joined = copies.read(0, 2 * kPage, uses);
+  const ptrdiff_t joined = copies.read(0, 2 * kPage, uses, reader);
   EXPECT_NE(joined, 0);
   EXPECT_EQ(at(2 * kPage - 1, joined), 4);
-  EXPECT_EQ(copies.read(kPage + 1, 2 * kPage + 10, uses), 0);
+  EXPECT_EQ(copies.read(kPage + 1, 2 * kPage + 10, uses, reader), 0);
   EXPECT_EQ(vmem[kPage], 0xee);
   EXPECT_EQ(vmem[kPage + 1], 4);
   EXPECT_EQ(vmem[2 * kPage + 9], 9);
   EXPECT_EQ(vmem[2 * kPage + 10], 0xee);
-  EXPECT_EQ(at(2 * kPage + 10, copies.read(2 * kPage + 10, 3 * kPage, uses)), 9);
+  EXPECT_EQ(at(2 * kPage + 10, copies.read(2 * kPage + 10, 3 * kPage, uses, reader)), 9);
 }
 
 // Each such write could leave two ranges where one was.
@@ -379,14 +382,57 @@ TEST_F(Deferred, ManySmallWritesBringTheRestOnce) {
   EXPECT_EQ(vmem[7 * kPage - 64], 7);
 }
 
-TEST_F(Deferred, PagesThatAreAbsentOrWrittenByAJobAreNotHeld) {
+TEST_F(Deferred, PagesThatAreAbsentAreNotHeld) {
   EXPECT_FALSE(copies.defer(0, kPage, bank, 20 * kPage));
+  EXPECT_TRUE(copies.defer(0, 2 * kPage, bank, 0));
+}
+
+// Writes a byte when it may.
+class LateWriter : public Job {
+ public:
+  void run_part(int /*part*/) override {
+    go.wait(false);
+    *to = 0x55;
+  }
+  std::atomic<bool> go = false;
+  uint8_t* to = nullptr;
+};
+
+class LateReader : public Job {
+ public:
+  void run_part(int /*part*/) override { seen = *from; }
+  const uint8_t* from = nullptr;
+  uint8_t seen = 0;
+};
+
+// Readers in VMEM, by a command or by a copy, wait for the job that still writes the page.
+TEST_F(Deferred, ReadersFollowJobsThatWriteThePage) {
+  JobPool threads{3};
+  DeferredCopies late{vmem.data(), vmem.size(), order, threads};
   PageSet set;
   set.open(kPage, 2 * kPage - 1);
-  bank.pin(set, kPage, kPage, true, true);
-  EXPECT_FALSE(copies.defer(0, 2 * kPage, bank, 0));
+  bank.pin(set, kPage, kPage, true, false);
+  LateWriter writer;
+  writer.to = set.at(kPage + 7);
+  DataUses writes;
+  writes.add(bank.order(), {.low = kPage, .high = 2 * kPage}, true);
+  writes.launch(threads, writer);
+  ASSERT_TRUE(late.defer(0, 2 * kPage, bank, 0));
+  LateReader read;
+  read.from = vmem.data() + kPage + 7 + late.read(kPage, 2 * kPage, uses, reader);
+  ASSERT_NE(read.from, vmem.data() + kPage + 7);
+  reader.launch(threads, read);
+  late.settle(kPage, kPage + 8);
+  EXPECT_FALSE(read.done());
+  writer.go = true;
+  writer.go.notify_all();
+  order.wait(kPage, kPage + 8, false);
+  EXPECT_EQ(vmem[kPage + 7], 0x55);
+  threads.join(read);
+  EXPECT_EQ(read.seen, 0x55);
+  late.finish();
+  late.release(uses);
   bank.unpin(set);
-  EXPECT_TRUE(copies.defer(0, 2 * kPage, bank, 0));
 }
 
 // Of each transfer only the last page is left, but all seven are held.
@@ -401,7 +447,7 @@ TEST_F(Deferred, TheOldestIsBroughtWhenMoreThanTwiceVmemIsHeld) {
   EXPECT_EQ(vmem[15 * kPage], 7);
   EXPECT_EQ(vmem[16 * kPage - 1], 7);
   EXPECT_EQ(vmem[14 * kPage], 0xee);
-  EXPECT_EQ(at(14 * kPage, copies.read(14 * kPage, 15 * kPage, uses)), 8);
+  EXPECT_EQ(at(14 * kPage, copies.read(14 * kPage, 15 * kPage, uses, reader)), 8);
 }
 
 }  // namespace

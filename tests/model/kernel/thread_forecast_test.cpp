@@ -20,7 +20,10 @@ class Script {
 
   uint64_t launch(uint64_t events, int strand, uint64_t work, uint32_t most_parts = 1) {
     now_ += events;
-    const uint64_t job = trace_.launch(now_, &strands_[static_cast<size_t>(strand)], most_parts);
+    const uint64_t job = trace_.launch(now_, most_parts);
+    uint64_t& last = strands_[static_cast<size_t>(strand)];
+    trace_.follow(job, last);
+    last = job;
     trace_.add_work(job, work);
     trace_.resume(now_);
     return job;
@@ -31,11 +34,12 @@ class Script {
     trace_.resume(now_);
   }
   ThreadForecast with(int threads) const { return forecast_threads(trace_, threads); }
+  void follow(uint64_t job, uint64_t before) { trace_.follow(job, before); }
   const JobTrace& trace() const { return trace_; }
 
  private:
   JobTrace trace_;
-  std::array<char, 4> strands_{};
+  std::array<uint64_t, 4> strands_{};  // the latest job of each
   uint64_t now_ = 0;
 };
 
@@ -59,6 +63,24 @@ TEST(ThreadForecast, JobsOfAStrandRunInOrder) {
   for (const int threads : {1, 2, 8}) {
     EXPECT_EQ(script.with(threads).total_ns, 150U) << threads;
   }
+}
+
+// a and b side by side, then c, which both must precede, beside d.
+TEST(ThreadForecast, AJobRunsBehindAllThatItFollows) {
+  Script script;
+  const uint64_t a = script.launch(0, 0, 100);
+  const uint64_t b = script.launch(0, 1, 60);
+  const uint64_t c = script.launch(0, 2, 30);
+  script.follow(c, a);
+  script.follow(c, b);
+  const uint64_t d = script.launch(0, 3, 50);
+  for (const uint64_t job : {a, b, c, d}) {
+    script.join(0, job);
+  }
+  EXPECT_EQ(script.with(1).total_ns, 240U);
+  EXPECT_EQ(script.with(2).total_ns, 130U);  // this thread: b, d, and waits for c
+  EXPECT_EQ(script.with(2).wait_ns, 20U);
+  EXPECT_EQ(script.with(16).total_ns, 130U);
 }
 
 TEST(ThreadForecast, AJobIsCutAsFarAsItIsWorth) {
@@ -118,11 +140,11 @@ TEST(ThreadForecast, TellsWaitingAndHelpThatCameTooLong) {
 
 TEST(JobTrace, LeavesOutWhatItsClockTakes) {
   JobTrace trace(5, 5);
-  trace.join_done(trace.launch(100, nullptr, 1));
-  const uint64_t job = trace.launch(125, nullptr, 1);
+  trace.join_done(trace.launch(100, 1));
+  const uint64_t job = trace.launch(125, 1);
   trace.add_work(job, 30);
   trace.join_done(job);
-  trace.join(133, trace.launch(131, nullptr, 1));
+  trace.join(133, trace.launch(131, 1));
   EXPECT_EQ(trace.call(0).before_ns, 0U);  // the first join; its launch is forgotten
   EXPECT_EQ(trace.call(1).before_ns, 20U);
   EXPECT_EQ(trace.call(2).before_ns, 0U) << "nobody looked at the clock";

@@ -32,6 +32,8 @@ StridedBox one_run(uint64_t bytes, const StridedBox& of) {
   return box;
 }
 
+bool in_smem(const Operand& operand) { return memory_of(operand) == ProbeMemory::kSmem; }
+
 // Bytes of VMEM, of all cores that run a program, that are taken to stay in the host's last-level
 // cache, where the commands that read them come soon.
 uint64_t cached_vmem() {
@@ -50,6 +52,7 @@ Dma::Dma(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& c
             : queue == spec::Queue::kDmaOut ? HostWork::kDmaOut
                                             : HostWork::kDmaRemote),
       transfers_(flight_capacity()),
+      works_(context.pool, context.copies, flight_capacity()),
       use_(verilog) {
   if (use_.verilog()) {
     verilog_ =
@@ -153,6 +156,7 @@ bool Dma::place_local(const Flight& flight, size_t index, const Operand& operand
         return range_fault(flight, TPU_FAULT_VMEM_RANGE, index, operand, resources_.vmem_bytes);
       }
       place->flat = resources_.vmem + at;
+      place->order = &context().vmem_order;
       place->vmem = true;
       break;
     case spec::Space::kSmem:
@@ -160,6 +164,7 @@ bool Dma::place_local(const Flight& flight, size_t index, const Operand& operand
         return range_fault(flight, TPU_FAULT_SMEM_RANGE, index, operand, resources_.smem_bytes);
       }
       place->flat = resources_.smem + at;
+      place->order = resources_.smem_order;
       break;
     default: {
       const Slots::Range slot =
@@ -171,6 +176,7 @@ bool Dma::place_local(const Flight& flight, size_t index, const Operand& operand
         return range_fault(flight, TPU_FAULT_SLOT_RANGE, index, operand, slot.size);
       }
       place->hbm = hbm_port.operator->();
+      place->order = &place->hbm->order();
       place->bandwidth = place->hbm->bandwidth();
       at += slot.base;
       break;
@@ -224,6 +230,7 @@ bool Dma::place_remote(const Flight& flight, size_t index, const DmaPlan& plan, 
     case Status::kOk:
       *place = {.flat = target.memory,
                 .hbm = target.hbm,
+                .order = target.order,
                 .base = answer.base,
                 .bandwidth = answer.bandwidth,
                 .message = !target.here()};
@@ -299,7 +306,8 @@ bool Dma::start_command(Flight& flight) {
   transfer.dropped = transfer.deferred = transfer.shares = transfer.cut = false;
   transfer.vmem = {};
   transfer.packed.clear();
-  transfer.src_hbm = transfer.dst_hbm = nullptr;
+  transfer.dst_hbm = nullptr;
+  works_.none(flight.index);
   Place src;
   Place dst;
   const size_t to = plan.is_fill ? 0 : 1;
@@ -356,8 +364,8 @@ void Dma::leave(const Flight& flight, CutDelivery& delivery) {
   Transfer& transfer = transfers_[flight.index];
   delivery.flow = transfer.cut_flow;
   delivery.write = transfer.write;
-  if (!context().no_data) {
-    context().pool.join(transfer.work);
+  if (Work* const work = works_.at(flight.index); work != nullptr) {
+    context().pool.join(*work);
     delivery.data = std::move(transfer.packed);
     transfer.packed.clear();
   }
@@ -490,7 +498,7 @@ void Dma::settle_shared(const Operand& operand, const Place& place) {
 
 // The destination's pages, but for those that are left out.
 MemoryView Dma::open_shared(const DmaPlan& plan, const Place& src, const Place& dst,
-                            Transfer& transfer) {
+                            Transfer& transfer, Work& work) {
   const uint64_t bytes = plan.box.total_bytes;
   EqualWrites::Write& write = transfer.equal_write;
   context().equal_writes.begin(write,
@@ -499,9 +507,12 @@ MemoryView Dma::open_shared(const DmaPlan& plan, const Place& src, const Place& 
                                 .bytes = bytes,
                                 .gang = context().launch.tag,
                                 .step = context().launch.step},
-                               src.flat, transfer.work);
+                               src.flat, work);
+  if (Job* const leader = write.leader(); leader != nullptr) {
+    work.touches.follow(std::array{leader->latest()});  // what it reads is there
+  }
   const HostTimer timer(HostWork::kPages, bytes);
-  PageSet& pages = transfer.dst_pages;
+  PageSet& pages = work.dst_pages;
   pages.open(dst.base, dst.base + bytes - 1);
   if (!write.follows()) {
     dst.hbm->pin(pages, dst.base, bytes, true, true);
@@ -537,12 +548,29 @@ bool Dma::works_on_vmem(uint64_t low, uint64_t high) const {
   return false;
 }
 
+// What the work reads and writes where other jobs do, too.
+void Dma::touch(const DmaPlan& plan, const Place& src, const Place& dst, DataUses& touches) {
+  const auto add = [&](const Place& place, BoxSide side) {
+    if (place.order != nullptr) {
+      const auto base = static_cast<int64_t>(place.base);
+      touches.add(*place.order, data_range(spec::box_pattern(plan.box, side, base)),
+                  side == BoxSide::kDst);
+    }
+  };
+  if (!plan.is_fill) {
+    add(src, BoxSide::kSrc);
+  }
+  add(dst, BoxSide::kDst);
+}
+
 void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place& dst,
                      Transfer& transfer) {
   settle_shared(plan.src, src);
   settle_shared(plan.dst, dst);
   if (dst.vmem) {
-    write_vmem(plan.dst, dst.base, operand_length(plan.dst) == plan.box.total_bytes);
+    context().copies.write(operand_first(plan.dst, dst.base),
+                           operand_first(plan.dst, dst.base) + operand_length(plan.dst),
+                           operand_length(plan.dst) == plan.box.total_bytes);
   }
   if (dst.hbm == nullptr && !plan.remote) {
     vmem_end_ = std::max(vmem_end_, dst.base + static_cast<uint64_t>(plan.dst.extent.high));
@@ -552,40 +580,47 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
     return;
   }
   transfer.vmem = {vmem_extent(plan.src, src), vmem_extent(plan.dst, dst)};
+  Work& work = works_.next();
+  touch(plan, src, dst, work.touches);
   if (src.vmem) {
-    src.flat += read_vmem(flight, plan.src, src.base);
+    const uint64_t first = operand_first(plan.src, src.base);
+    src.flat +=
+        context().copies.read(first, first + operand_length(plan.src), work.uses, work.touches);
   }
   MemoryView from;
   if (!plan.is_fill) {
-    from = view(src, plan, BoxSide::kSrc, transfer.src_pages);
-    transfer.src_hbm = src.hbm;
+    from = view(src, plan, BoxSide::kSrc, work.src_pages);
+    work.src_hbm = src.hbm;
   }
   transfer.shares = may_share(plan, src, dst);
   MemoryView to = dst.message       ? packed_view(plan, transfer)
-                  : transfer.shares ? open_shared(plan, src, dst, transfer)
-                                    : view(dst, plan, BoxSide::kDst, transfer.dst_pages);
+                  : transfer.shares ? open_shared(plan, src, dst, transfer, work)
+                                    : view(dst, plan, BoxSide::kDst, work.dst_pages);
   if (dst.hbm == nullptr && !plan.remote) {
-    const uint64_t cores = context().launch.gang.size();
-    to.reused = vmem_end_ * cores <= cached_vmem();
+    to.reused = vmem_end_ * context().launch.gang.size() <= cached_vmem();
   }
-  transfer.dst_hbm = dst.hbm;
+  transfer.dst_hbm = work.dst_hbm = dst.hbm;
   const uint64_t bytes = plan.box.total_bytes;
   const uint64_t cuts = plan.box.levels == 0 ? bytes / kLeastPartBytes + 1 : plan.box.count[0];
   // Of a message, the receiver's side is its own.
   const bool by_granules = use_.mode == VerilogMode::kRtl && !dst.message;
   JobPool& pool = context().pool;
   if (by_granules) {
-    pool.cut(transfer.work, 1);  // whole, and of no kind's pace
-    transfer.work.prepare(plan, transfer.granules, from, src.base, to, dst.base);
+    pool.cut(work, 1);  // whole, and of no kind's pace
+    work.prepare(plan, transfer.granules, from, src.base, to, dst.base);
   } else {
-    const int parts = pool.cut(transfer.work, JobKind::kCopy, bytes, cuts);
-    transfer.work.prepare(dst.message ? transfer.packing : plan, from, to, parts);
+    pool.cut(work, JobKind::kCopy, bytes, cuts);
+    work.prepare(dst.message ? transfer.packing : plan, from, to);
   }
-  transfer.work.count_as(plan.is_fill ? HostWork::kFill : kind_, bytes);
+  // Scalar instructions read SMEM, other boards get the message; pages may change their owner.
+  work.joined = by_granules || dst.message || transfer.shares ||
+                (!plan.is_fill && in_smem(plan.src)) || in_smem(plan.dst);
+  work.count_as(plan.is_fill ? HostWork::kFill : kind_, bytes);
   if (transfer.shares && transfer.equal_write.follows()) {
-    transfer.work.compare(transfer.equal_write);
+    work.compare(transfer.equal_write);
   }
-  pool.launch(strand_, transfer.work);
+  work.touches.launch(pool, work);
+  works_.started(flight.index);
 }
 
 bool Dma::tell_accesses(const Flight& flight, const DmaPlan& plan, const Place& src,
@@ -650,9 +685,7 @@ void Dma::settle(Flight& flight) {
 }
 
 void Dma::settle_data() {
-  for (Transfer& transfer : transfers_) {
-    context().pool.join(transfer.work);
-  }
+  works_.settle();
   for (size_t i = 0; i < flight_count(); ++i) {
     Transfer& transfer = transfers_[flight(i).index];
     if (transfer.shares) {
@@ -663,18 +696,11 @@ void Dma::settle_data() {
 
 void Dma::finish_command(Flight& flight) {
   Transfer& transfer = transfers_[flight.index];
-  if (!context().no_data && !transfer.dropped && !transfer.same && !transfer.deferred) {
-    context().pool.join(transfer.work);
-    if (transfer.shares) {
-      context().equal_writes.settle(transfer.equal_write);
-    }
-    if (transfer.src_hbm != nullptr) {
-      transfer.src_hbm->unpin(transfer.src_pages);
-    }
-    if (transfer.dst_hbm != nullptr) {
-      transfer.dst_hbm->unpin(transfer.dst_pages);
-    }
+  if (transfer.shares) {
+    context().equal_writes.settle(transfer.equal_write);  // before the pages are given back
+    transfer.shares = false;
   }
+  works_.ended(flight.index);
   if (transfer.inbound) {
     transfer.write.at = flight.done_at;
     ici_port->peer(flight.queued.peer).remote_landed(transfer.write, transfer.packed);

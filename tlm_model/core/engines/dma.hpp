@@ -8,6 +8,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/engine.hpp"
@@ -29,6 +30,7 @@ struct DmaResources {
   uint64_t vmem_bytes;
   uint8_t* smem;
   uint64_t smem_bytes;
+  DataOrder* smem_order;
   UnknownWords* smem_unknown;  // runs without data, else null
   const Slots* slots;
   FluidShare* fluid;
@@ -52,7 +54,7 @@ class Dma : public Engine, private FlowListener {
 
  private:
   void flow_changed(const Flow& flow, bool ended) override;
-  class Work : public Job {
+  class Work : public LateWork {
    public:
     static constexpr uint64_t kQuickBytes = 16 << 10;
 
@@ -62,32 +64,30 @@ class Dma : public Engine, private FlowListener {
       bytes_ = bytes;
       set_quick(bytes <= kQuickBytes);
     }
-    void prepare(const DmaPlan& plan, const MemoryView& src, const MemoryView& dst, int parts) {
+    void prepare(const DmaPlan& plan, const MemoryView& src, const MemoryView& dst) {
       plan_ = &plan;
-      indexed_ = nullptr;
+      is_indexed_ = false;
       granules_ = nullptr;
       src_ = src;
       dst_ = dst;
-      parts_count_ = parts;
       equal_ = nullptr;
-      set_parts(parts);
+      set_parts(split(1));
     }
     // Of one run from flat memory to HBM: without pages that are equal.
     void compare(EqualWrites::Write& equal) { equal_ = &equal; }
-    void prepare(const IndexedBox& indexed, const MemoryView& src, const MemoryView& dst,
-                 int parts) {
-      indexed_ = &indexed;
+    // Of `indexed`.
+    void prepare(const MemoryView& src, const MemoryView& dst) {
+      is_indexed_ = true;
       granules_ = nullptr;
       equal_ = nullptr;
       src_ = src;
       dst_ = dst;
-      parts_count_ = parts;
-      set_parts(parts);
+      set_parts(split(1));
     }
     // By granules of the Verilog, in one part. `from`, `to`: what their addresses count from.
     void prepare(const DmaPlan& plan, const DmaGranules& granules, const MemoryView& src,
                  uint64_t from, const MemoryView& dst, uint64_t to) {
-      prepare(plan, src, dst, 1);
+      prepare(plan, src, dst);
       granules_ = &granules;
       from_ = from;
       to_ = to;
@@ -96,8 +96,8 @@ class Dma : public Engine, private FlowListener {
       const HostTimer timer(kind_, bytes_ / static_cast<uint64_t>(parts_count_));
       if (granules_ != nullptr) {
         move_granules();
-      } else if (indexed_ != nullptr) {
-        copy_records(*indexed_, src_, dst_, part, parts_count_);
+      } else if (is_indexed_) {
+        copy_records(indexed, src_, dst_, part, parts_count_);
       } else if (plan_->is_fill) {
         fill_box(plan_->box, plan_->pattern, dst_, part, parts_count_);
       } else if (equal_ != nullptr) {
@@ -106,6 +106,22 @@ class Dma : public Engine, private FlowListener {
         copy_box(plan_->box, src_, dst_, part, parts_count_);
       }
     }
+    void give_back() {
+      for (const auto& [hbm, pages] : {std::pair(&src_hbm, &src_pages), {&dst_hbm, &dst_pages}}) {
+        if (*hbm != nullptr) {
+          (*hbm)->unpin(*pages);
+          *hbm = nullptr;
+        }
+      }
+    }
+
+    IndexedBox indexed;  // dma_indexed
+    PageSet src_pages, dst_pages;
+    HbmIf* src_hbm = nullptr;  // of these pages
+    HbmIf* dst_hbm = nullptr;
+
+   protected:
+    int split(int parts) override { return parts_count_ = parts; }
 
    private:
     void move_granules();
@@ -114,7 +130,7 @@ class Dma : public Engine, private FlowListener {
     const DmaPlan* plan_ = nullptr;
     HostWork kind_ = HostWork::kDmaIn;
     uint64_t bytes_ = 0;
-    const IndexedBox* indexed_ = nullptr;    // in place of plan_
+    bool is_indexed_ = false;                // in place of plan_
     const DmaGranules* granules_ = nullptr;  // in place of plan_'s box
     uint64_t from_ = 0, to_ = 0;
     EqualWrites::Write* equal_ = nullptr;  // that it follows
@@ -126,21 +142,18 @@ class Dma : public Engine, private FlowListener {
   struct Place {
     uint8_t* flat = nullptr;
     HbmIf* hbm = nullptr;
-    uint64_t base = 0;          // address of offset 0 of the box
-    ResourceId bandwidth = -1;  // of HBM
-    bool vmem = false;          // this core's
-    bool message = false;       // of a receiver in another process: its bytes are packed
+    DataOrder* order = nullptr;  // of jobs there, by addresses such as `base`; null: no other job's
+    uint64_t base = 0;           // address of offset 0 of the box
+    ResourceId bandwidth = -1;   // of HBM
+    bool vmem = false;           // this core's
+    bool message = false;        // of a receiver in another process: its bytes are packed
   };
-  // What a flight holds beside its job.
+  // What a flight holds beside its work.
   struct Transfer {
     Flow flow;
-    Work work;
-    IndexedBox indexed;           // dma_indexed
     RemoteWrite write;            // what the receiver was told
     DmaPlan packing;              // to its bytes, if the receiver is in another process
     std::vector<uint8_t> packed;  // these bytes
-    PageSet src_pages, dst_pages;
-    HbmIf* src_hbm = nullptr;
     HbmIf* dst_hbm = nullptr;
     EqualWrites::Write equal_write;  // while `shares`
     ProbeSource source;              // while somebody watches flows
@@ -164,8 +177,7 @@ class Dma : public Engine, private FlowListener {
   bool tell_indexed(const Flight& flight, const IndexedPlan& plan, const IndexedBox& box,
                     uint64_t list, const Place& src, const Place& dst);
   MemoryView indexed_view(const Place& place, const IndexedBox& box, BoxSide side, PageSet& pages);
-  void start_indexed_work(const IndexedPlan& plan, const Place& src, const Place& dst,
-                          Transfer& transfer);
+  void start_indexed_work(const IndexedPlan& plan, const Place& src, const Place& dst, Work& work);
 
   // `index`: of the operand in the command.
   bool place_local(const Flight& flight, size_t index, const Operand& operand, Place* place);
@@ -197,7 +209,8 @@ class Dma : public Engine, private FlowListener {
   bool may_share(const DmaPlan& plan, const Place& src, const Place& dst) const;
   void settle_shared(const Operand& operand, const Place& place);
   MemoryView open_shared(const DmaPlan& plan, const Place& src, const Place& dst,
-                         Transfer& transfer);
+                         Transfer& transfer, Work& work);
+  static void touch(const DmaPlan& plan, const Place& src, const Place& dst, DataUses& touches);
   static spec::ByteExtent vmem_extent(const Operand& operand, const Place& place);
   bool works_on_vmem(uint64_t low, uint64_t high) const;
   uint64_t carried(const Flight& flight, const DmaPlan& plan, const Place& src, const Place& dst,
@@ -211,8 +224,8 @@ class Dma : public Engine, private FlowListener {
 
   const DmaResources resources_;
   const HostWork kind_;
-  JobStrand strand_;
   std::vector<Transfer> transfers_;  // by flight
+  LateWorks<Work> works_;
   const VerilogUse use_;
   std::unique_ptr<DmaVerilog> verilog_;
   uint64_t vmem_end_ = 0;  // of all that this queue has brought to VMEM

@@ -30,10 +30,9 @@ uint16_t range_code(const Operand& operand) {
 
 bool Dma::read_list(const Flight& flight, const IndexedPlan& plan, uint64_t at,
                     uint64_t indexed_base, IndexedBox& box) {
-  // The list may come from a transfer of this queue that is not joined yet.
-  settle_data();
   box.list.resize(plan.records);
   context().copies.settle(at, at + box.list.size() * sizeof(int32_t));
+  context().vmem_order.wait(at, at + box.list.size() * sizeof(int32_t), false);
   std::memcpy(box.list.data(), resources_.vmem + at, box.list.size() * sizeof(int32_t));
   const uint64_t bad = first_outside(box, plan.window, plan.span);
   if (bad == plan.records) {
@@ -70,7 +69,8 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   transfer.dropped = transfer.inbound = transfer.same = transfer.deferred = transfer.shares =
       transfer.cut = false;
   transfer.vmem = {};
-  transfer.src_hbm = transfer.dst_hbm = nullptr;
+  transfer.dst_hbm = nullptr;
+  works_.none(flight.index);
   Place src, dst;
   uint64_t list = 0;
   if (!place_local(flight, 0, plan.transfer.src, &src) ||
@@ -83,7 +83,8 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   if (!indexed_apart(flight, plan.transfer, src, dst)) {
     return false;
   }
-  IndexedBox& box = transfer.indexed;
+  Work& work = works_.next();
+  IndexedBox& box = work.indexed;
   box.window = plan.transfer.box;
   box.scatter = plan.scatter;
   box.unit = plan.unit;
@@ -106,7 +107,10 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   tell_flow(flight, plan.transfer, src, dst, transfer);
   start_flow(flight, plan.transfer, plan.transfer.bytes.carried(), src, dst, transfer);
   if (!context().no_data) {
-    start_indexed_work(plan, src, dst, transfer);
+    start_indexed_work(plan, src, dst, work);
+    transfer.vmem = {vmem_extent(plan.transfer.src, src), vmem_extent(plan.transfer.dst, dst)};
+    transfer.dst_hbm = dst.hbm;
+    works_.started(flight.index);
   } else if (resources_.smem_unknown != nullptr && dst.hbm == nullptr &&
              memory_of(plan.transfer.dst) == ProbeMemory::kSmem) {
     mark_unknown(*resources_.smem_unknown, operand_first(plan.transfer.dst, dst.base),
@@ -219,27 +223,32 @@ MemoryView Dma::indexed_view(const Place& place, const IndexedBox& box, BoxSide 
 }
 
 void Dma::start_indexed_work(const IndexedPlan& plan, const Place& src, const Place& dst,
-                             Transfer& transfer) {
-  const IndexedBox& box = transfer.indexed;
+                             Work& work) {
+  const IndexedBox& box = work.indexed;
   // Records lie anywhere in their operands: what is put off comes first, on either side.
   for (const auto& [place, operand] :
        {std::pair(&src, &plan.transfer.src), std::pair(&dst, &plan.transfer.dst)}) {
     settle_shared(*operand, *place);
+    const uint64_t first = operand_first(*operand, place->base);
+    const DataRange range{.low = first, .high = first + operand_length(*operand)};
     if (place->vmem) {
-      write_vmem(*operand, place->base, false);
+      context().copies.settle(range.low, range.high);
     }
+    work.touches.add(*place->order, range, place == &dst);
   }
-  transfer.vmem = {vmem_extent(plan.transfer.src, src), vmem_extent(plan.transfer.dst, dst)};
-  const MemoryView from = indexed_view(src, box, BoxSide::kSrc, transfer.src_pages);
-  const MemoryView to = indexed_view(dst, box, BoxSide::kDst, transfer.dst_pages);
-  transfer.src_hbm = src.hbm;
-  transfer.dst_hbm = dst.hbm;
+  const MemoryView from = indexed_view(src, box, BoxSide::kSrc, work.src_pages);
+  const MemoryView to = indexed_view(dst, box, BoxSide::kDst, work.dst_pages);
+  work.src_hbm = src.hbm;
+  work.dst_hbm = dst.hbm;
   const uint64_t bytes = box.window.total_bytes * box.list.size();
   const uint64_t worth =
       plan.scatter ? 1 : std::min<uint64_t>(bytes / kIndexedPartBytes + 1, box.list.size());
-  transfer.work.prepare(box, from, to, context().pool.cut(transfer.work, worth));
-  transfer.work.count_as(HostWork::kDmaIndexed, plan.transfer.box.total_bytes * box.list.size());
-  context().pool.launch(strand_, transfer.work);
+  context().pool.cut(work, worth);
+  work.prepare(from, to);
+  work.joined = memory_of(plan.transfer.src) == ProbeMemory::kSmem ||
+                memory_of(plan.transfer.dst) == ProbeMemory::kSmem;
+  work.count_as(HostWork::kDmaIndexed, plan.transfer.box.total_bytes * box.list.size());
+  work.touches.launch(context().pool, work);
 }
 
 }  // namespace tpu::model

@@ -18,25 +18,32 @@ constexpr int64_t kQuickTerms = 100'000;
 
 }  // namespace
 
-void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, int parts,
+void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut,
                         std::array<bool, 2> held) {
   engine_ = &engine;
   vmem_ = nullptr;
   upsets_.clear();
   scan_ = {};
   mismatch_ = false;
-  if (parts <= 1) {
-    jobs_.assign(1, job);
-  } else {
-    jobs_ = mxu_split(job, cut, parts);
-  }
-  set_parts(static_cast<int>(jobs_.size()));
+  cut_ = cut;
+  jobs_.assign(1, job);
+  set_parts(1);
   set_group(engine.group(job));
   const bool quick = engine.splittable() && job.terms() <= kQuickTerms;
   set_quick(quick);
-  if (engine.shares_operands() && !quick) {
+  held_ = held;
+  packs_ = engine.shares_operands() && !quick;
+  if (packs_) {
     packed_.begin(jobs_, held[0], held[1]);
   }
+}
+
+int Mxu::Work::split(int parts) {
+  jobs_ = mxu_split(jobs_.front(), cut_, parts);
+  if (packs_) {
+    packed_.begin(jobs_, held_[0], held_[1]);
+  }
+  return static_cast<int>(jobs_.size());
 }
 
 void Mxu::Work::run_part(int part) {
@@ -84,7 +91,7 @@ Mxu::Mxu(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& c
       vmem_(vmem),
       vmem_bytes_(vmem_bytes),
       unit_(std::move(unit)),
-      work_(flight_capacity()) {}
+      works_(context.pool, context.copies, flight_capacity()) {}
 
 MxuEngine& Mxu::engine_for_step() {
   const uint64_t step = context().launch.job_step;
@@ -163,9 +170,10 @@ bool Mxu::start_command(Flight& flight) {
   if (context().no_data) {
     return true;
   }
+  Work& work = works_.next();
   MxuJob job = plan.job;
   std::array<bool, 2> held{};
-  find_operands(flight, plan, base, job, held);
+  find_operands(work, plan, base, job, held);
   job.start_cycle = now;
   job.op_id = flight.queued.command->op_id;
   MxuEngine& engine = engine_for_step();
@@ -174,30 +182,39 @@ bool Mxu::start_command(Flight& flight) {
       upsets_.empty() ? std::vector<MxuUpset>() : take_upsets(flight.queued);
   const bool whole = looked_at || !upsets.empty();
   const MxuCut cut = engine.splittable() && !whole ? mxu_cut(job) : MxuCut{};
-  Work& work = work_[flight.index];
   JobPool& pool = context().pool;
   const auto most = static_cast<uint64_t>(cut.most);
   const auto terms = static_cast<uint64_t>(job.terms());
   // Engines that count tiles have a pace of their own.
-  const int parts =
-      engine.splittable() ? pool.cut(work, JobKind::kMatmul, terms, most) : pool.cut(work, 1);
-  work.prepare(engine, job, cut, parts, held);
+  if (engine.splittable()) {
+    pool.cut(work, JobKind::kMatmul, terms, most);
+  } else {
+    pool.cut(work, 1);
+  }
+  work.prepare(engine, job, cut, held);
+  work.joined = whole || !engine.splittable();  // what it finds
   if (looked_at) {
     work.look_at(vmem_, plan.bytes[0].at(at(0)));
   }
   if (!upsets.empty()) {
     work.upset(std::move(upsets));
   }
-  pool.launch(strand_, work);
+  if (engine.splittable()) {
+    work.touches.launch(pool, work);
+  } else {
+    work.touches.launch(pool, strand_, work);
+  }
+  works_.started(flight.index);
   return true;
 }
 
 // Where the host has them; operands may still lie in HBM.
-void Mxu::find_operands(Flight& flight, const MatmulPlan& plan, const std::array<uint64_t, 3>& base,
+void Mxu::find_operands(Work& work, const MatmulPlan& plan, const std::array<uint64_t, 3>& base,
                         MxuJob& job, std::array<bool, 2>& held) {
-  write_vmem(plan.out, base[0], plan.overwrites);
-  const ptrdiff_t lhs = read_vmem(flight, plan.lhs, base[1]);
-  const ptrdiff_t rhs = read_vmem(flight, plan.rhs, base[2]);
+  const auto bytes = [&](size_t i) { return plan.bytes[i].at(static_cast<int64_t>(base[i])); };
+  write_vmem(work, plan.out, base[0], plan.overwrites, bytes(0));
+  const ptrdiff_t lhs = read_vmem(work, plan.lhs, base[1], bytes(1));
+  const ptrdiff_t rhs = read_vmem(work, plan.rhs, base[2], bytes(2));
   job.out = vmem_ + base[0];
   job.lhs = vmem_ + base[1] + lhs;
   job.rhs = vmem_ + base[2] + rhs;
@@ -222,19 +239,19 @@ bool Mxu::tell_accesses(const Flight& flight, const MatmulPlan& plan,
   });
 }
 
-void Mxu::settle_data() {
-  for (Work& work : work_) {
-    context().pool.join(work);
-  }
-}
+void Mxu::settle_data() { works_.settle(); }
 
 void Mxu::finish_command(Flight& flight) {
   if (context().no_data) {
     return;
   }
-  Work& work = work_[flight.index];
-  context().pool.join(work);
-  work.end();
+  const Work* const of = works_.at(flight.index);
+  const bool joined = of->joined;
+  works_.ended(flight.index);
+  if (!joined) {
+    return;
+  }
+  const Work& work = *of;  // is kept until the next command starts
   tell_non_finite(flight, work.scan());
   if (work.mismatch()) {
     probe().assertion([&] {

@@ -34,7 +34,10 @@ class Mxu : public Engine {
 
   MxuEngine& engine() { return *unit_.engine; }
   // Other engines for the commands to come; none may be under way.
-  void change_unit(MxuUnit unit) { unit_ = std::move(unit); }
+  void change_unit(MxuUnit unit) {
+    settle_data();
+    unit_ = std::move(unit);
+  }
 
   // Faults on purpose: of so many commands, from number `sequence` of the core on or, if that is 0,
   // from the next one on, one result each is wrong. `told` when such a command starts. One whose
@@ -55,13 +58,12 @@ class Mxu : public Engine {
   uint64_t earliest_start(const QueuedCommand& queued) const override;
 
  private:
-  class Work : public Job {
+  class Work : public LateWork {
    public:
-    // `held`: lhs and rhs lie in pages of HBM that are held until the command is finished.
-    void prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, int parts,
-                 std::array<bool, 2> held);
+    // `held`: lhs and rhs are in pages of HBM that are held until give_back().
+    void prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, std::array<bool, 2> held);
     // Nobody computes any more, and nobody writes to the operands yet.
-    void end() { packed_.end(); }
+    void give_back() { packed_.end(); }
     // Looks at the results, bytes `out` from `vmem` on, when they are there. In one part.
     void look_at(const uint8_t* vmem, const spec::StridePattern& out) {
       vmem_ = vmem;
@@ -81,12 +83,16 @@ class Mxu : public Engine {
     const std::string& mismatch_text() const { return mismatch_text_; }
 
    protected:
+    int split(int parts) override;
     bool like(const Job& other) const override;
 
    private:
     MxuEngine* engine_ = nullptr;
+    MxuCut cut_;
     std::vector<MxuJob> jobs_;
     MxuPackedUse packed_;
+    std::array<bool, 2> held_{};
+    bool packs_ = false;             // with others
     const uint8_t* vmem_ = nullptr;  // null: nobody wants to know
     spec::StridePattern out_;
     std::vector<MxuUpset> upsets_;
@@ -97,7 +103,7 @@ class Mxu : public Engine {
 
   MxuEngine& engine_for_step();
   std::vector<MxuUpset> take_upsets(const QueuedCommand& queued);
-  void find_operands(Flight& flight, const MatmulPlan& plan, const std::array<uint64_t, 3>& base,
+  void find_operands(Work& work, const MatmulPlan& plan, const std::array<uint64_t, 3>& base,
                      MxuJob& job, std::array<bool, 2>& held);
   bool tell_accesses(const Flight& flight, const MatmulPlan& plan,
                      const std::array<uint64_t, 3>& base);
@@ -106,8 +112,8 @@ class Mxu : public Engine {
   const uint64_t vmem_bytes_;
   MxuUnit unit_;
   std::vector<Upset> upsets_;  // empty without a fault file
-  JobStrand strand_;
-  std::vector<Work> work_;  // by flight
+  JobStrand strand_;           // of engines that count what they do
+  LateWorks<Work> works_;
 };
 
 }  // namespace tpu::model

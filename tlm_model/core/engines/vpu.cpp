@@ -15,17 +15,22 @@ constexpr uint64_t kQuickOperations = 20'000;
 
 }  // namespace
 
-void Vpu::Work::prepare(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd, int parts) {
+void Vpu::Work::prepare(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd) {
   kernel_ = &kernel;
   vmem_ = vmem;
   simd_ = simd;
-  split_ = parts > 1 ? kernel.split_count() : 0;
-  parts_count_ = static_cast<int>(
-      std::min<uint64_t>(static_cast<uint64_t>(parts), std::max<uint64_t>(split_, 1)));
-  set_parts(parts_count_);
+  parts_count_ = 1;
+  set_parts(1);
   set_quick(kernel.lane_operations() <= kQuickOperations);
   looks_ = false;
   scan_ = {};
+}
+
+int Vpu::Work::split(int parts) {
+  split_ = kernel_->split_count();
+  parts_count_ = static_cast<int>(
+      std::min<uint64_t>(static_cast<uint64_t>(parts), std::max<uint64_t>(split_, 1)));
+  return parts_count_;
 }
 
 void Vpu::Work::run_part(int part) {
@@ -54,7 +59,7 @@ Vpu::Vpu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vm
       vmem_(vmem),
       vmem_bytes_(vmem_bytes),
       simd_(simd),
-      work_(flight_capacity()) {}
+      works_(context.pool, context.copies, flight_capacity()) {}
 
 FaultInfo Vpu::outside_of_vmem(const VpuPlan& plan, const Flight& flight,
                                const VpuKernel& kernel) const {
@@ -96,7 +101,7 @@ const VpuKernel* Vpu::resolve(const VpuPlan& plan, Flight& flight, Work& work) {
 
 bool Vpu::start_command(Flight& flight) {
   const auto& plan = std::get<VpuPlan>(flight.queued.command->plan);
-  Work& work = work_[flight.index];
+  Work& work = works_.next();
   const VpuKernel* kernel = resolve(plan, flight, work);
   if (kernel == nullptr) {
     return false;
@@ -110,42 +115,52 @@ bool Vpu::start_command(Flight& flight) {
   if (context().no_data) {
     return true;
   }
-  find_operands(flight, *kernel, plan.accesses.size());
+  find_operands(work, plan, *kernel);
   const bool looked_at = probe().wants(ProbeEvent::kNonFinite);
   JobPool& pool = context().pool;
   const uint64_t operations = kernel->lane_operations();
   // Last, since it looks at all accesses.
   const bool splits =
       !looked_at && pool.worth(JobKind::kVector, operations) > 1 && kernel->can_split();
-  const int parts =
-      pool.cut(work, JobKind::kVector, operations, splits ? kernel->split_count() : 1);
-  work.prepare(*kernel, vmem_, simd_, parts);
+  pool.cut(work, JobKind::kVector, operations, splits ? kernel->split_count() : 1);
+  work.prepare(*kernel, vmem_, simd_);
   if (looked_at) {
     work.look();
+    work.joined = true;
   }
-  pool.launch(strand_, work);
+  work.touches.launch(pool, work);
+  works_.started(flight.index);
   return true;
 }
 
 // Loads whose bytes still lie in HBM find them there, unless they may have to see what the kernel
 // stores.
-void Vpu::find_operands(Flight& flight, const VpuKernel& kernel, size_t accesses) {
+void Vpu::find_operands(Work& work, const VpuPlan& plan, const VpuKernel& kernel) {
   DeferredCopies& copies = context().copies;
-  work_[flight.index].shifts.clear();
+  work.shifts.clear();
+  const std::vector<VpuFootprint> own =
+      plan.dynamic ? kernel.footprints() : std::vector<VpuFootprint>();
+  const std::span<const VpuFootprint> prints = plan.dynamic ? own : plan.prints;
+  const size_t accesses = plan.accesses.size();
+  for (const VpuFootprint& print : prints) {
+    work.touches.add(
+        context().vmem_order,
+        {.low = static_cast<uint64_t>(print.begin), .high = static_cast<uint64_t>(print.end)},
+        print.write);
+  }
   if (copies.empty()) {
     return;
   }
-  const std::vector<VpuFootprint> prints = kernel.footprints();
   const bool stores = std::ranges::any_of(prints, [&](const VpuFootprint& print) {
     return print.write &&
            copies.touches(static_cast<uint64_t>(print.begin), static_cast<uint64_t>(print.end));
   });
   if (!stores) {
-    shift_loads(flight, prints, accesses);
+    shift_loads(work, prints, accesses);
     return;
   }
   if (kernel.loads_before_stores()) {
-    shift_loads(flight, prints, accesses);
+    shift_loads(work, prints, accesses);
     kernel.for_each_pattern([&](const spec::StridePattern& pattern, bool write, spec::Elem) {
       const spec::ByteExtent bytes = pattern.extent();
       if (write) {
@@ -160,12 +175,12 @@ void Vpu::find_operands(Flight& flight, const VpuKernel& kernel, size_t accesses
       copies.settle(static_cast<uint64_t>(print.begin), static_cast<uint64_t>(print.end));
     }
   }
-  shift_loads(flight, prints, accesses);
+  shift_loads(work, prints, accesses);
 }
 
-void Vpu::shift_loads(Flight& flight, std::span<const VpuFootprint> prints, size_t accesses) {
+void Vpu::shift_loads(Work& work, std::span<const VpuFootprint> prints, size_t accesses) {
   DeferredCopies& copies = context().copies;
-  std::vector<int64_t>& shifts = work_[flight.index].shifts;
+  std::vector<int64_t>& shifts = work.shifts;
   for (size_t i = 0; i < prints.size(); ++i) {
     const VpuFootprint& load = prints[i];
     uint64_t begin = UINT64_MAX;
@@ -187,7 +202,7 @@ void Vpu::shift_loads(Flight& flight, std::span<const VpuFootprint> prints, size
       copies.settle(begin, end);
       continue;
     }
-    const int64_t shift = copies.read(begin, end, flight.uses);
+    const int64_t shift = copies.read(begin, end, work.uses, work.touches);
     if (shift != 0) {
       shifts.resize(accesses);
       shifts[static_cast<size_t>(load.access)] = shift;
@@ -212,16 +227,16 @@ bool Vpu::tell_accesses(const Flight& flight, const VpuKernel& kernel) {
   });
 }
 
-void Vpu::settle_data() {
-  for (Work& work : work_) {
-    context().pool.join(work);
-  }
-}
+void Vpu::settle_data() { works_.settle(); }
 
 void Vpu::finish_command(Flight& flight) {
   if (!context().no_data) {
-    context().pool.join(work_[flight.index]);
-    tell_non_finite(flight, work_[flight.index].scan());
+    const Work* const work = works_.at(flight.index);
+    const bool joined = work->joined;
+    works_.ended(flight.index);
+    if (joined) {
+      tell_non_finite(flight, work->scan());
+    }
   }
 }
 

@@ -21,16 +21,20 @@ class Vpu : public Engine {
   void settle_data() override;
 
  private:
-  class Work : public Job {
+  class Work : public LateWork {
    public:
     // `kernel` outlives the job.
-    void prepare(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd, int parts);
+    void prepare(const VpuKernel& kernel, uint8_t* vmem, VpuSimd simd);
     // Looks at the results when they are there. In one part.
     void look() { looks_ = true; }
     void run_part(int part) override;
     const NonFiniteScan& scan() const { return scan_; }
+    void give_back() {}
     std::optional<VpuKernel> own;  // kernel of a command whose operands come from registers
     std::vector<int64_t> shifts;   // by access, from VMEM to where its bytes lie; empty: all 0
+
+   protected:
+    int split(int parts) override;
 
    private:
     const VpuKernel* kernel_ = nullptr;
@@ -46,14 +50,13 @@ class Vpu : public Engine {
                             const VpuKernel& kernel) const;
   bool tell_accesses(const Flight& flight, const VpuKernel& kernel);
   const VpuKernel* resolve(const VpuPlan& plan, Flight& flight, Work& work);
-  void find_operands(Flight& flight, const VpuKernel& kernel, size_t accesses);
-  void shift_loads(Flight& flight, std::span<const VpuFootprint> prints, size_t accesses);
+  void find_operands(Work& work, const VpuPlan& plan, const VpuKernel& kernel);
+  void shift_loads(Work& work, std::span<const VpuFootprint> prints, size_t accesses);
 
   uint8_t* const vmem_;
   const uint64_t vmem_bytes_;
   const VpuSimd simd_;
-  JobStrand strand_;
-  std::vector<Work> work_;  // by flight
+  LateWorks<Work> works_;
 };
 
 }  // namespace tpu::model

@@ -16,7 +16,7 @@ Xlu::Xlu(sc_core::sc_module_name name, const EngineContext& context, uint8_t* vm
     : Engine(name, spec::Queue::kXlu, context),
       vmem_(vmem),
       vmem_bytes_(vmem_bytes),
-      work_(flight_capacity()) {}
+      works_(context.pool, context.copies, flight_capacity()) {}
 
 bool Xlu::start_command(Flight& flight) {
   const auto& plan = std::get<TransposePlan>(flight.queued.command->plan);
@@ -46,12 +46,15 @@ bool Xlu::start_command(Flight& flight) {
   if (!context().no_data) {
     const TransposeShape& s = plan.shape;
     const uint64_t bytes = s.batch * s.rows * s.cols * s.elem_bytes;
-    Work& work = work_[flight.index];
-    const int parts = context().pool.cut(work, JobKind::kTranspose, bytes, s.rows);
-    write_vmem(plan.dst, dst, operand_length(plan.dst) == bytes);
-    const ptrdiff_t shift = read_vmem(flight, plan.src, src);
-    work.prepare(s, vmem_ + src + shift, vmem_ + dst, parts);
-    context().pool.launch(strand_, work);
+    Work& work = works_.next();
+    context().pool.cut(work, JobKind::kTranspose, bytes, s.rows);
+    write_vmem(work, plan.dst, dst, operand_length(plan.dst) == bytes,
+               plan.bytes[1].at(static_cast<int64_t>(dst)));
+    const ptrdiff_t shift =
+        read_vmem(work, plan.src, src, plan.bytes[0].at(static_cast<int64_t>(src)));
+    work.prepare(s, vmem_ + src + shift, vmem_ + dst);
+    work.touches.launch(context().pool, work);
+    works_.started(flight.index);
   }
   return true;
 }
@@ -68,15 +71,11 @@ bool Xlu::tell_accesses(const Flight& flight, const TransposePlan& plan, uint64_
   });
 }
 
-void Xlu::settle_data() {
-  for (Work& work : work_) {
-    context().pool.join(work);
-  }
-}
+void Xlu::settle_data() { works_.settle(); }
 
 void Xlu::finish_command(Flight& flight) {
   if (!context().no_data) {
-    context().pool.join(work_[flight.index]);
+    works_.ended(flight.index);
   }
 }
 

@@ -20,14 +20,13 @@ class Xlu : public Engine {
   void settle_data() override;
 
  private:
-  class Work : public Job {
+  class Work : public LateWork {
    public:
-    void prepare(const TransposeShape& shape, const uint8_t* src, uint8_t* dst, int parts) {
+    void prepare(const TransposeShape& shape, const uint8_t* src, uint8_t* dst) {
       shape_ = shape;
       src_ = src;
       dst_ = dst;
-      parts_count_ = parts;
-      set_parts(parts);
+      set_parts(split(1));
       set_quick(shape.batch * shape.rows * shape.cols * shape.elem_bytes <= kQuickBytes);
     }
     void run_part(int part) override {
@@ -36,6 +35,10 @@ class Xlu : public Engine {
                                                       static_cast<uint64_t>(parts_count_));
       transpose_box(shape_, src_, dst_, part, parts_count_);
     }
+    void give_back() {}
+
+   protected:
+    int split(int parts) override { return parts_count_ = parts; }
 
    private:
     static constexpr uint64_t kQuickBytes = 8 << 10;
@@ -50,8 +53,7 @@ class Xlu : public Engine {
 
   uint8_t* const vmem_;
   const uint64_t vmem_bytes_;
-  JobStrand strand_;
-  std::vector<Work> work_;  // by flight
+  LateWorks<Work> works_;
 };
 
 }  // namespace tpu::model

@@ -1,0 +1,117 @@
+// The order of jobs by the bytes that they touch. Each memory (VMEM and SMEM of a core, an HBM) has
+// a DataOrder, which keeps what the jobs in flight read and write there. A job follows those that
+// write what it reads, and those that read or write what it writes. So the kernel thread need not
+// wait for jobs: the data of a command may come later than its end in simulated time. What the
+// kernel thread reads or writes itself it waits for. Ranges may be larger than what a job touches:
+// then it waits longer than it had to. Kernel thread only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "command/stride_pattern.hpp"
+#include "kernel/job_pool.hpp"
+
+namespace tpu::model {
+
+// Bytes [low, high); with a period only those whose address is `low` to `low + run - 1`, modulo
+// the period: columns of an array.
+struct DataRange {
+  uint64_t low = 0;
+  uint64_t high = 0;
+  uint64_t period = 0;
+  uint64_t run = 0;
+
+  bool shares_bytes(const DataRange& other) const {
+    return low < other.high && other.low < high &&
+           (period == 0 || period != other.period || columns_meet(other));
+  }
+  // All bytes of `other`, as far as this is easily seen.
+  bool holds(const DataRange& other) const {
+    return low <= other.low && other.high <= high &&
+           (period == 0 || (low == other.low && period == other.period && run >= other.run));
+  }
+
+ private:
+  bool columns_meet(const DataRange& other) const {
+    const uint64_t ahead = (other.low % period + period - low % period) % period;
+    return ahead < run || period - ahead < other.run;
+  }
+};
+
+// Around a pattern of addresses that are not negative.
+DataRange data_range(const spec::StridePattern& pattern);
+
+class DataOrder {
+ public:
+  // Adds those in flight that a job must follow that reads or writes the range.
+  void find(const DataRange& range, bool write, std::vector<JobRef>& before);
+  // A job, launched just now, reads or writes the range.
+  void add(const DataRange& range, bool write, Job& job);
+
+  // Returns when the kernel thread may read or write bytes of [low, high).
+  void wait(uint64_t low, uint64_t high, bool write) {
+    if (!uses_.empty()) {
+      wait_for({.low = low, .high = high}, write);
+    }
+  }
+
+ private:
+  struct Bounds {
+    uint64_t low;
+    uint64_t high;
+  };
+  struct Use {
+    DataRange range;
+    bool write = false;
+    JobRef job;
+  };
+
+  template <class Visit>
+  void visit(const DataRange& range, const Visit& visit);
+  void wait_for(const DataRange& range, bool write);
+  void forget_done();
+  void forget(size_t index);
+
+  std::vector<Bounds> bounds_;  // of uses_, close together: most uses are elsewhere
+  std::vector<Use> uses_;       // of jobs in flight, and of some that are done
+  std::vector<JobRef> waits_;   // of wait_for()
+  size_t look_at_ = kLeastUses;
+
+  static constexpr size_t kLeastUses = 64;
+};
+
+// What one job is going to touch. Kept by its owner and used again.
+class DataUses {
+ public:
+  void clear() {
+    uses_.clear();
+    before_.clear();
+  }
+  void add(DataOrder& order, const DataRange& range, bool write) {
+    uses_.push_back({&order, range, write});
+  }
+  void follow(const JobRef& before) { before_.push_back(before); }
+  void follow(std::span<const JobRef> before) {
+    before_.insert(before_.end(), before.begin(), before.end());
+  }
+
+  // Launches the job behind those that it has to follow; then this is clear.
+  void launch(JobPool& pool, Job& job) { launch(pool, nullptr, job); }
+  void launch(JobPool& pool, JobStrand& strand, Job& job) { launch(pool, &strand, job); }
+
+ private:
+  struct Use {
+    DataOrder* order;
+    DataRange range;
+    bool write;
+  };
+
+  void launch(JobPool& pool, JobStrand* strand, Job& job);
+
+  std::vector<Use> uses_;
+  std::vector<JobRef> before_;
+};
+
+}  // namespace tpu::model
