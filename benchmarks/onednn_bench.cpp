@@ -1,62 +1,103 @@
-// Fast MXU engine with AMX against oneDNN's bf16 matmul on one thread in the same run: bf16
-// operands to f32 result. The engine packs row-major operands anew in each run; oneDNN gets its
-// operands in the blocked layouts that it asks for. Fails when the results differ. oneDNN has no
-// bf16 for hosts without AVX-512: --f32 gives it the same values as f32.
+// Fast MXU engine with AMX against oneDNN's bf16 matmul on one thread in the same run, by CPU time
+// of the thread: bf16 operands to f32 result. The engine packs row-major operands anew in each run;
+// oneDNN gets its operands in the blocked layouts that it asks for. Fails when the results differ.
+// oneDNN has no bf16 for hosts without AVX-512: --f32 gives it the same values as f32.
+// All lie in huge pages, as a core's memory does.
+// --f32-operands: the engine gets them as f32, too, and rounds them.
 // Built where oneDNN is installed (libdnnl-dev). Usage: OMP_NUM_THREADS=1 onednn-bench [--size N]
-// [--simd NAME] [--f32]; prints one JSON object.
+// [--m M] [--k K] [--n N] [--simd NAME] [--f32] [--f32-operands]; prints one JSON object.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dnnl.hpp>
+#include <list>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "kernel/host_pages.hpp"
 #include "mxu/mxu_fast.hpp"
 #include "square_job.hpp"
 #include "timing.hpp"
 
 namespace {
 
-using tpu::benchmarks::keep_best;
+using tpu::benchmarks::thread_seconds;
 
 constexpr int kRounds = 50;
 
 struct Options {
-  int64_t size = 512;
+  int64_t m = 512;
+  int64_t k = 512;
+  int64_t n = 512;
   std::string simd = "amx";
   bool f32 = false;
+  bool f32_operands = false;
 };
 
-// C[n,n] = A[n,n] x B[n,n], operands in oneDNN's own layouts.
+// Bytes in huge pages.
+class Pages {
+ public:
+  explicit Pages(size_t bytes) : bytes_(bytes), data_(tpu::model::map_host_pages(bytes)) {}
+  ~Pages() { tpu::model::unmap_host_pages(data_, bytes_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  uint8_t* data() const { return data_; }
+
+ private:
+  size_t bytes_;
+  uint8_t* data_;
+};
+
+// A copy of values.
+template <class T>
+class Copy {
+ public:
+  explicit Copy(const std::vector<T>& values) : pages_(values.size() * sizeof(T)) {
+    std::ranges::copy(values, data());
+  }
+  T* data() const { return reinterpret_cast<T*>(pages_.data()); }
+
+ private:
+  Pages pages_;
+};
+
+// C[m,n] = A[m,k] x B[k,n], operands in oneDNN's own layouts.
 class OneDnnMatmul {
  public:
   using Memory = dnnl::memory;
 
   // `a` and `b`: row-major values of `type`.
-  OneDnnMatmul(int64_t n, Memory::data_type type, void* a, void* b)
+  OneDnnMatmul(const Options& options, Memory::data_type type, void* a, void* b)
       : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
-    const Memory::dims dims{n, n};
-    const Memory::desc any(dims, type, Memory::format_tag::any);
-    const Memory::desc plain(dims, type, Memory::format_tag::ab);
-    const Memory::desc result(dims, Memory::data_type::f32, Memory::format_tag::ab);
-    const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(any, any, result), engine_);
+    const Memory::dims dims_a{options.m, options.k};
+    const Memory::dims dims_b{options.k, options.n};
+    const auto any = [type](const Memory::dims& dims) {
+      return Memory::desc(dims, type, Memory::format_tag::any);
+    };
+    const Memory::desc result({options.m, options.n}, Memory::data_type::f32,
+                              Memory::format_tag::ab);
+    const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(any(dims_a), any(dims_b), result),
+                                            engine_);
     implementation_ = made.impl_info_str();
-    const auto blocked = [&](void* values, const Memory::desc& layout) {
-      Memory from(plain, engine_, values);
-      Memory to(layout, engine_);
+    const auto blocked = [&](const Memory::dims& dims, void* values, const Memory::desc& layout) {
+      Memory from(Memory::desc(dims, type, Memory::format_tag::ab), engine_, values);
+      Memory to(layout, engine_, pages_.emplace_back(layout.get_size()).data());
       dnnl::reorder(from, to).execute(stream_, from, to);
       stream_.wait();
       return to;
     };
-    result_ = Memory(made.dst_desc(), engine_);
-    arguments_ = {{DNNL_ARG_SRC, blocked(a, made.src_desc())},
-                  {DNNL_ARG_WEIGHTS, blocked(b, made.weights_desc())},
+    result_ =
+        Memory(made.dst_desc(), engine_, pages_.emplace_back(made.dst_desc().get_size()).data());
+    arguments_ = {{DNNL_ARG_SRC, blocked(dims_a, a, made.src_desc())},
+                  {DNNL_ARG_WEIGHTS, blocked(dims_b, b, made.weights_desc())},
                   {DNNL_ARG_DST, result_}};
     matmul_ = dnnl::matmul(made);
   }
@@ -69,6 +110,7 @@ class OneDnnMatmul {
   const float* result() const { return static_cast<const float*>(result_.get_data_handle()); }
 
  private:
+  std::list<Pages> pages_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   dnnl::matmul matmul_;
@@ -100,10 +142,10 @@ OneDnnMatmul make_onednn(const Options& options, std::vector<uint16_t>& a,
   if (options.f32) {
     std::vector<float> wide_a = widened(a);  // the blocked layouts are copies
     std::vector<float> wide_b = widened(b);
-    return {options.size, dnnl::memory::data_type::f32, wide_a.data(), wide_b.data()};
+    return {options, dnnl::memory::data_type::f32, wide_a.data(), wide_b.data()};
   }
   try {
-    return {options.size, dnnl::memory::data_type::bf16, a.data(), b.data()};
+    return {options, dnnl::memory::data_type::bf16, a.data(), b.data()};
   } catch (const dnnl::error& error) {
     if (error.status == dnnl_unimplemented) {
       throw std::runtime_error("oneDNN has no bf16 matmul for this host; --f32 takes its f32 one");
@@ -113,8 +155,8 @@ OneDnnMatmul make_onednn(const Options& options, std::vector<uint16_t>& a,
 }
 
 // Both sum products below 4 in f32, in orders of their own.
-void check_equal(int64_t n, const std::vector<float>& ours, const float* theirs) {
-  const double bound = 1e-5 * static_cast<double>(n);
+void check_equal(int64_t k, std::span<const float> ours, const float* theirs) {
+  const double bound = 1e-5 * static_cast<double>(k);
   for (size_t i = 0; i < ours.size(); ++i) {
     if (!(std::fabs(static_cast<double>(ours[i]) - static_cast<double>(theirs[i])) <= bound)) {
       throw std::runtime_error("results differ at element " + std::to_string(i) + ": " +
@@ -124,29 +166,40 @@ void check_equal(int64_t n, const std::vector<float>& ours, const float* theirs)
 }
 
 void measure(const Options& options) {
-  const int64_t n = options.size;
-  const auto count = static_cast<size_t>(n * n);
+  const auto [m, k, n] = std::array{options.m, options.k, options.n};
   std::mt19937 random(1);
-  std::vector<uint16_t> a = random_values(count, random);
-  std::vector<uint16_t> b = random_values(count, random);
-  std::vector<float> c(count);
-  const tpu::model::MxuJob job = tpu::benchmarks::square_job(n, a.data(), b.data(), c.data());
+  std::vector<uint16_t> a = random_values(static_cast<size_t>(m * k), random);
+  std::vector<uint16_t> b = random_values(static_cast<size_t>(k * n), random);
+  const Copy half_a(a);
+  const Copy half_b(b);
+  const Copy wide_a(widened(a));
+  const Copy wide_b(widened(b));
+  const Copy c(std::vector<float>(static_cast<size_t>(m * n)));
+  const tpu::model::MxuJob job =
+      options.f32_operands
+          ? tpu::benchmarks::dense_job(m, k, n, wide_a.data(), wide_b.data(), c.data())
+          : tpu::benchmarks::dense_job(m, k, n, half_a.data(), half_b.data(), c.data());
   const tpu::model::MxuSimd simd = tpu::model::mxu_simd_from_name(options.simd);
   tpu::model::MxuFastEngine engine(tpu::spec::MxuShape{}, simd);
   OneDnnMatmul matmul = make_onednn(options, a, b);
   double ours = 1e9;
   double theirs = 1e9;
   for (int round = 0; round < kRounds; ++round) {
-    keep_best(ours, [&] { engine.run(job); });
-    keep_best(theirs, [&] { matmul.run(); });
+    const double begin = thread_seconds();
+    engine.run(job);
+    const double middle = thread_seconds();
+    matmul.run();
+    ours = std::min(ours, middle - begin);
+    theirs = std::min(theirs, thread_seconds() - middle);
   }
-  check_equal(n, c, matmul.result());
-  const double flops = tpu::benchmarks::square_flops(n);
+  check_equal(k, {c.data(), static_cast<size_t>(m * n)}, matmul.result());
+  const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(k * n);
   std::printf(
-      "{\"simd\": \"%s\", \"size\": %lld, \"mxu_gflops\": %.3f, \"onednn_gflops\": %.3f, "
-      "\"onednn\": \"%s\"}\n",
-      tpu::model::mxu_simd_name(simd), static_cast<long long>(n), flops / ours * 1e-9,
-      flops / theirs * 1e-9, matmul.implementation().c_str());
+      "{\"simd\": \"%s\", \"m\": %lld, \"k\": %lld, \"n\": %lld, \"mxu_gflops\": %.3f, "
+      "\"onednn_gflops\": %.3f, \"ratio\": %.3f, \"onednn\": \"%s\"}\n",
+      tpu::model::mxu_simd_name(simd), static_cast<long long>(m), static_cast<long long>(k),
+      static_cast<long long>(n), flops / ours * 1e-9, flops / theirs * 1e-9, theirs / ours,
+      matmul.implementation().c_str());
 }
 
 // False: not understood.
@@ -156,15 +209,24 @@ bool parse(int argc, char** argv, Options& options) {
     const bool has_value = i + 1 < argc;
     if (option == "--f32") {
       options.f32 = true;
+    } else if (option == "--f32-operands") {
+      options.f32_operands = true;
     } else if (option == "--size" && has_value) {
-      options.size = std::atoll(argv[++i]);
+      options.m = options.k = options.n = std::atoll(argv[++i]);
+    } else if (option == "--m" && has_value) {
+      options.m = std::atoll(argv[++i]);
+    } else if (option == "--k" && has_value) {
+      options.k = std::atoll(argv[++i]);
+    } else if (option == "--n" && has_value) {
+      options.n = std::atoll(argv[++i]);
     } else if (option == "--simd" && has_value) {
       options.simd = argv[++i];
     } else {
       return false;
     }
   }
-  return options.size >= 1 && options.size <= 8192;
+  const auto sizes = std::array{options.m, options.k, options.n};
+  return std::ranges::all_of(sizes, [](int64_t size) { return size >= 1 && size <= 8192; });
 }
 
 }  // namespace
@@ -172,7 +234,9 @@ bool parse(int argc, char** argv, Options& options) {
 int main(int argc, char** argv) {
   Options options;
   if (!parse(argc, argv, options)) {
-    std::fprintf(stderr, "usage: onednn-bench [--size 1..8192] [--simd NAME] [--f32]\n");
+    std::fprintf(stderr,
+                 "usage: onednn-bench [--size 1..8192] [--m M] [--k K] [--n N] [--simd NAME] "
+                 "[--f32] [--f32-operands]\n");
     return 2;
   }
   try {

@@ -14,49 +14,67 @@
 namespace tpu::model {
 namespace {
 
-// The results of one block: two tiles of rows (the lower one may be absent) by a panel.
+// The results of one block after the other: two tiles of rows (the lower one may be absent) by a
+// panel. They leave the registers for their place, if they are whole rows there and need no +0, or
+// for a buffer. What is left to do, a look for NaN or the way from the buffer, is done row by row
+// while the next block is computed, because the last tile instructions of a block take long.
+// Nothing is fetched ahead: prefetches of the place took more time than they saved.
 class TileResults {
  public:
-  TileResults(const MxuBlockArgs& a, const MxuPanel& panel, const RowTile& upper,
-              const RowTile* lower)
-      : a_(a), panel_(panel), tiles_{&upper, lower} {}
+  explicit TileResults(const MxuBlockArgs& a)
+      : a_(a),
+        consecutive_(a.panels[0].out_columns == nullptr && a.n_out_stride == 4),
+        buffered_(a.last && (a.pads || a.stream_out)),
+        step_rows_((kSide - 1) / a.segment_count + 1) {}
+  ~TileResults() = default;
+  TileResults(const TileResults&) = delete;
+  TileResults& operator=(const TileResults&) = delete;
 
   // Running values into the registers.
-  void start() {
+  void start(const MxuPanel& panel, const RowTile& upper, const RowTile* lower) {
+    set_block(panel, upper, lower);
     if (a_.zero_start) {
-      for (const RowTile* tile : tiles_) {
-        fetch(tile);
-      }
       _tile_zero(0);
       _tile_zero(1);
       _tile_zero(2);
       _tile_zero(3);
       return;
     }
-    const Place upper = load(0);
-    const Place lower = load(1);
+    store_waiting(kSide);
+    const Place places[2] = {load(0), load(1)};
     written_is_in_memory(values_);
-    _tile_loadd(0, upper.at, upper.pitch);
-    _tile_loadd(1, upper.at + kRowBytes, upper.pitch);
-    if (tiles_[1] != nullptr) {
-      _tile_loadd(2, lower.at, lower.pitch);
-      _tile_loadd(3, lower.at + kRowBytes, lower.pitch);
+    _tile_loadd(0, places[0].at, places[0].pitch);
+    _tile_loadd(1, places[0].at + kRowBytes, places[0].pitch);
+    if (now_.has_lower()) {
+      _tile_loadd(2, places[1].at, places[1].pitch);
+      _tile_loadd(3, places[1].at + kRowBytes, places[1].pitch);
     }
   }
 
+  // Once a segment: a part of what waits.
+  inline __attribute__((always_inline)) void step() {
+    if (waiting_.rows != 0) {
+      store_waiting(step_rows_);
+    }
+  }
+
+  void store_all() { store_waiting(kSide); }
+
   void finish() {
-    const Place upper = a_.last ? buffer(0) : place(0);
+    store_waiting(kSide);
+    const Place upper = buffered_ ? buffer(0) : place(0);
     _tile_stored(0, upper.at, upper.pitch);
     _tile_stored(1, upper.at + kRowBytes, upper.pitch);
-    if (tiles_[1] != nullptr) {
-      const Place lower = a_.last ? buffer(1) : place(1);
+    if (now_.has_lower()) {
+      const Place lower = buffered_ ? buffer(1) : place(1);
       _tile_stored(2, lower.at, lower.pitch);
       _tile_stored(3, lower.at + kRowBytes, lower.pitch);
     }
-    for (int64_t half = 0; half < 2; ++half) {
-      if (tiles_[half] != nullptr && (a_.last || !in_place(half))) {
-        store(half);
-      }
+    written_is_in_memory(values_);
+    waiting_ = now_;
+    stored_ = 0;
+    if (!a_.last && now_.whole()) {
+      waiting_.rows = 0;
     }
   }
 
@@ -67,70 +85,94 @@ class TileResults {
     int64_t pitch;  // bytes
   };
 
-  uint8_t* row(int64_t half, int64_t i) const {
-    return a_.out + a_.row_out[tiles_[half]->row + i] + panel_.out_offset;
+  struct Block {
+    const MxuPanel* panel;
+    int64_t first;     // row
+    int64_t upper;     // rows of the upper tile
+    int64_t rows;      // of both
+    bool in_place[2];  // whole rows that lie evenly apart, of the upper and the lower tile
+    int64_t pitch[2];  // bytes
+
+    bool whole() const { return in_place[0] && in_place[1]; }
+    bool has_lower() const { return rows > upper; }
+    int64_t half(int64_t row) const { return row < upper ? 0 : 1; }
+    int64_t begin(int64_t half) const { return half == 0 ? 0 : upper; }
+    int64_t count(int64_t half) const { return half == 0 ? upper : rows - upper; }
+  };
+
+  uint8_t* out(const Block& block, int64_t row) const {
+    return a_.out + a_.row_out[block.first + row] + block.panel->out_offset;
   }
-  bool consecutive() const { return panel_.out_columns == nullptr && a_.n_out_stride == 4; }
-  int64_t column(int64_t n) const {
-    return panel_.out_columns != nullptr ? panel_.out_columns[n] : n * a_.n_out_stride;
+  float* values(const Block& block, int64_t row) {
+    return values_[row < block.upper ? row : kTileRows + row - block.upper];
+  }
+  static int64_t column(const MxuBlockArgs& a, const MxuPanel& panel, int64_t n) {
+    return panel.out_columns != nullptr ? panel.out_columns[n] : n * a.n_out_stride;
   }
 
-  int64_t out_pitch(int64_t half) const {
-    return tiles_[half]->rows > 1 ? row(half, 1) - row(half, 0) : 0;
+  void set_block(const MxuPanel& panel, const RowTile& upper, const RowTile* lower) {
+    const int64_t rows = upper.rows + (lower != nullptr ? lower->rows : 0);
+    const bool same_rows = now_.rows == rows && now_.first == upper.row && now_.whole();
+    now_.panel = &panel;
+    now_.first = upper.row;
+    now_.upper = upper.rows;
+    now_.rows = rows;
+    if (!consecutive_ || panel.count != kSide) {
+      now_.in_place[0] = now_.in_place[1] = false;
+    } else if (!same_rows) {
+      for (int64_t half = 0; half < 2; ++half) {
+        const int64_t* const places = a_.row_out + now_.first + now_.begin(half);
+        const int64_t count = now_.count(half);
+        now_.pitch[half] = count > 1 ? places[1] - places[0] : 0;
+        now_.in_place[half] = evenly_apart(places, count, now_.pitch[half]);
+      }
+    }
   }
-  // Whole rows that lie evenly apart.
-  bool in_place(int64_t half) const {
-    return panel_.count == kSide && consecutive() &&
-           evenly_apart(a_.row_out + tiles_[half]->row, tiles_[half]->rows, out_pitch(half));
-  }
+
   Place buffer(int64_t half) {
     return {reinterpret_cast<uint8_t*>(values_[half * kTileRows]), sizeof values_[0]};
   }
   Place place(int64_t half) {
-    return in_place(half) ? Place{row(half, 0), out_pitch(half)} : buffer(half);
-  }
-
-  // Lines of results come from memory while the terms are summed.
-  void fetch(const RowTile* tile) const {
-    if (tile == nullptr || a_.stream_out || !consecutive()) {
-      return;
-    }
-    for (int64_t i = 0; i < tile->rows; ++i) {
-      const uint8_t* const out = a_.out + a_.row_out[tile->row + i] + panel_.out_offset;
-      __builtin_prefetch(out, 1);
-      if (panel_.count > kTileRows) {
-        __builtin_prefetch(out + kRowBytes, 1);
-      }
-    }
+    return now_.in_place[half] ? Place{out(now_, now_.begin(half)), now_.pitch[half]}
+                               : buffer(half);
   }
 
   Place load(int64_t half) {
-    if (tiles_[half] == nullptr) {
+    if (now_.count(half) == 0) {
       return buffer(half);
     }
-    if (!in_place(half)) {
-      for (int64_t i = 0; i < tiles_[half]->rows; ++i) {
-        load_row(row(half, i), values_[half * kTileRows + i]);
-      }
+    const Place found = place(half);
+    const bool gathered = found.at == buffer(half).at;
+    for (int64_t i = now_.begin(half); gathered && i < now_.begin(half) + now_.count(half); ++i) {
+      load_row(out(now_, i), values(now_, i));
     }
-    return place(half);
+    return found;
   }
 
   void load_row(const uint8_t* from, float* to) const {
-    if (consecutive()) {
-      _mm512_store_ps(to, _mm512_maskz_loadu_ps(first_16(panel_.count), from));
-      _mm512_store_ps(to + 16, _mm512_maskz_loadu_ps(first_16(panel_.count - 16), from + 64));
+    const MxuPanel& panel = *now_.panel;
+    if (consecutive_) {
+      _mm512_store_ps(to, _mm512_maskz_loadu_ps(first_16(panel.count), from));
+      _mm512_store_ps(to + 16, _mm512_maskz_loadu_ps(first_16(panel.count - 16), from + 64));
       return;
     }
     std::memset(to, 0, sizeof values_[0]);
-    for (int64_t n = 0; n < panel_.count; ++n) {
-      std::memcpy(to + n, from + column(n), sizeof(float));
+    for (int64_t n = 0; n < panel.count; ++n) {
+      std::memcpy(to + n, from + column(a_, panel, n), sizeof(float));
     }
   }
 
-  void store(int64_t half) {
-    for (int64_t i = 0; i < tiles_[half]->rows; ++i) {
-      store_row(values_[half * kTileRows + i], row(half, i));
+  void store_waiting(int64_t rows) {
+    const int64_t end = stored_ + rows < waiting_.rows ? stored_ + rows : waiting_.rows;
+    for (; stored_ < end; ++stored_) {
+      if (!buffered_ && waiting_.in_place[waiting_.half(stored_)]) {
+        check_row(out(waiting_, stored_));
+      } else {
+        store_row(waiting_, stored_);
+      }
+    }
+    if (stored_ == waiting_.rows) {
+      waiting_.rows = stored_ = 0;
     }
   }
 
@@ -143,28 +185,54 @@ class TileResults {
         _mm512_castps_si512(sum), _mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q), 0x7fc00000));
   }
 
-  void store_row(float* values, uint8_t* out) const {
-    const __m512 left = finished(_mm512_load_ps(values));
-    const __m512 right = finished(_mm512_load_ps(values + 16));
-    if (!consecutive()) {
-      _mm512_store_ps(values, left);
-      _mm512_store_ps(values + 16, right);
-      for (int64_t n = 0; n < panel_.count; ++n) {
-        std::memcpy(out + column(n), values + n, sizeof(float));
+  // Of results in their place.
+  inline __attribute__((always_inline)) void check_row(uint8_t* row) const {
+    if (!a_.last) {
+      return;
+    }
+    const __m512 left = _mm512_loadu_ps(row);
+    const __m512 right = _mm512_loadu_ps(row + kRowBytes);
+    if (_mm512_cmp_ps_mask(left, right, _CMP_UNORD_Q) != 0) [[unlikely]] {
+      _mm512_storeu_ps(row, finished(left));
+      _mm512_storeu_ps(row + kRowBytes, finished(right));
+    }
+  }
+
+  void store_row(const Block& block, int64_t row) {
+    const MxuPanel& panel = *block.panel;
+    uint8_t* const to = out(block, row);
+    float* const from = values(block, row);
+    __m512 left = _mm512_load_ps(from);
+    __m512 right = _mm512_load_ps(from + 16);
+    if (a_.last) {
+      left = finished(left);
+      right = finished(right);
+    }
+    if (!consecutive_) {
+      _mm512_store_ps(from, left);
+      _mm512_store_ps(from + 16, right);
+      for (int64_t n = 0; n < panel.count; ++n) {
+        std::memcpy(to + column(a_, panel, n), from + n, sizeof(float));
       }
-    } else if (a_.stream_out && panel_.count == kSide &&
-               reinterpret_cast<uintptr_t>(out) % kRowBytes == 0) {
-      _mm512_stream_ps(reinterpret_cast<float*>(out), left);
-      _mm512_stream_ps(reinterpret_cast<float*>(out + kRowBytes), right);
+    } else if (panel.count != kSide) {
+      _mm512_mask_storeu_ps(to, first_16(panel.count), left);
+      _mm512_mask_storeu_ps(to + kRowBytes, first_16(panel.count - 16), right);
+    } else if (a_.stream_out && reinterpret_cast<uintptr_t>(to) % kRowBytes == 0) {
+      _mm512_stream_ps(reinterpret_cast<float*>(to), left);
+      _mm512_stream_ps(reinterpret_cast<float*>(to + kRowBytes), right);
     } else {
-      _mm512_mask_storeu_ps(out, first_16(panel_.count), left);
-      _mm512_mask_storeu_ps(out + kRowBytes, first_16(panel_.count - 16), right);
+      _mm512_storeu_ps(to, left);
+      _mm512_storeu_ps(to + kRowBytes, right);
     }
   }
 
   const MxuBlockArgs& a_;
-  const MxuPanel& panel_;
-  const RowTile* tiles_[2];
+  const bool consecutive_;  // columns of results
+  const bool buffered_;     // all results go through the buffer
+  const int64_t step_rows_;
+  Block now_{};
+  Block waiting_{};  // no rows: nothing waits
+  int64_t stored_ = 0;
   alignas(64) float values_[kSide][kSide];
 };
 

@@ -102,10 +102,11 @@ inline __attribute__((always_inline)) void fetch_tile(const uint8_t* at) {
   }
 }
 
-// Adds all segments to the results. The tiles of rhs come from the second-level cache: they are
-// fetched two segments ahead.
-template <bool kLower, bool kRight>
-void add_segments(const MxuBlockArgs& a, const LhsTiles& lhs, const uint8_t* rhs) {
+// Adds all segments to the results; each_segment() is called once each. The tiles of rhs come from
+// the second-level cache: they are fetched two segments ahead.
+template <bool kLower, bool kRight, class Each>
+void add_segments(const MxuBlockArgs& a, const LhsTiles& lhs, const uint8_t* rhs,
+                  const Each& each_segment) {
   constexpr int64_t kAhead = 2 * kSegmentBytes;
   for (int64_t s = 0; s < a.segment_count; ++s, rhs += kSegmentBytes) {
     const int64_t at = a.segment_at[s] * kMxuSlotBytes;
@@ -125,6 +126,7 @@ void add_segments(const MxuBlockArgs& a, const LhsTiles& lhs, const uint8_t* rhs
         _tile_dpbf16ps(3, 5, 7);
       }
     }
+    each_segment();
   }
 }
 

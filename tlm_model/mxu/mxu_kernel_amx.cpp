@@ -23,7 +23,7 @@ constexpr int64_t kRhsPiece = 16;  // segments
 constexpr int64_t kEvenRows = 7;
 
 void multiply_block(const MxuBlockArgs& a, int64_t p, const RowTile& upper, const RowTile* lower,
-                    TileRegisters* registers) {
+                    TileRegisters* registers, TileResults* results) {
   const MxuPanel& panel = a.panels[p];
   const auto* const rhs =
       static_cast<const uint8_t*>(a.packed_rhs) + p * a.rhs_pitch * kSegmentBytes;
@@ -32,17 +32,19 @@ void multiply_block(const MxuBlockArgs& a, int64_t p, const RowTile& upper, cons
   };
   const bool right = panel.count > kTileRows;
   registers->configure(upper.rows, lower != nullptr ? lower->rows : upper.rows);
-  TileResults results(a, panel, upper, lower);
-  results.start();
+  results->start(panel, upper, lower);
+  const auto each_segment = [results] { results->step(); };
   LhsTiles lhs{.upper = lhs_of(upper), .upper_pitch = upper.pitch, .lower = {}, .lower_pitch = {}};
   if (lower != nullptr) {
     lhs.lower = lhs_of(*lower);
     lhs.lower_pitch = lower->pitch;
-    (right ? add_segments<true, true> : add_segments<true, false>)(a, lhs, rhs);
+    right ? add_segments<true, true>(a, lhs, rhs, each_segment)
+          : add_segments<true, false>(a, lhs, rhs, each_segment);
   } else {
-    (right ? add_segments<false, true> : add_segments<false, false>)(a, lhs, rhs);
+    right ? add_segments<false, true>(a, lhs, rhs, each_segment)
+          : add_segments<false, false>(a, lhs, rhs, each_segment);
   }
-  results.finish();
+  results->finish();
 }
 
 // A panel that fits the first-level cache stays there over all rows. Others come from the second
@@ -57,12 +59,15 @@ void amx_multiply(const MxuBlockArgs& a) {
   const int64_t pairs = (tile_count + 1) / 2;
   const int64_t inside = panels_inside ? a.panel_count : pairs;
   TileRegisters registers;
+  TileResults results(a);
   for (int64_t i = 0; i < pairs * a.panel_count; ++i) {
     const int64_t pair = panels_inside ? i / inside : i % inside;
     const int64_t panel = panels_inside ? i % inside : i / inside;
     const RowTile* const upper = tiles + 2 * pair;
-    multiply_block(a, panel, *upper, 2 * pair + 1 < tile_count ? upper + 1 : nullptr, &registers);
+    multiply_block(a, panel, *upper, 2 * pair + 1 < tile_count ? upper + 1 : nullptr, &registers,
+                   &results);
   }
+  results.store_all();
   if (a.stream_out) {
     _mm_sfence();
   }
