@@ -108,9 +108,10 @@ struct MxuKernelSet {
   // Under the same conditions bf16 lhs needs no range: it is in slots already, and round_range does
   // not know it.
   bool bf16_in_place;
-  // Faster at taps of few terms, and where less than skip_below_density of lhs is not zero; null:
-  // this set.
+  // Faster at taps of fewer than few_terms_below terms, and where less than skip_below_density of
+  // lhs is not zero; null: this set.
   const MxuKernelSet* few_terms;
+  int64_t few_terms_below;
   double skip_below_density;
   int64_t sparse_columns;  // 0: no multiply_sparse
   double sparse_below;     // part of lhs' slots that are not zero: at more, nobody asks it

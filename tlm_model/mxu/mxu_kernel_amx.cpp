@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kMostRows = 512;           // of a call
 constexpr int64_t kLevel1Room = 24 << 10;    // half of the first-level cache
 constexpr int64_t kLevel2Room = 1024 << 10;  // half of the second-level cache
+constexpr int64_t kFewTermsBelow = 20;       // measured: docs/matrix_kernels.md
 constexpr double kSkipBelowDensity = 0.05;   // an estimate: FMA kernels have a tenth of the rate
 
 constexpr int64_t kRhsPiece = 16;  // segments
@@ -99,6 +100,7 @@ const MxuKernelSet* mxu_kernels_amx() {
                                    .even_rows = kEvenRows,
                                    .bf16_in_place = true,
                                    .few_terms = mxu_kernels_avx512(),
+                                   .few_terms_below = kFewTermsBelow,
                                    .skip_below_density = kSkipBelowDensity,
                                    .sparse_columns = 0,
                                    .sparse_below = 0.0,

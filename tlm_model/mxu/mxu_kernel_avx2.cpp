@@ -56,6 +56,7 @@ const MxuKernelSet* mxu_kernels_avx2() {
                                        .even_rows = 1,
                                        .bf16_in_place = false,
                                        .few_terms = nullptr,
+                                       .few_terms_below = 0,
                                        .skip_below_density = 0.0,
                                        .sparse_columns = SparseSegment<Avx2>::kColumns,
                                        .sparse_below = Avx2::kSparseBelow,

@@ -445,6 +445,8 @@ size_t dot_rhs_bytes(int64_t panels, int64_t segments) {
   return static_cast<size_t>(panels * segments * kSlots * DotBlocks::kPanel) * sizeof(float);
 }
 
+constexpr int64_t kFewTermsBelow = 16;  // of half a segment
+
 }  // namespace
 
 const MxuKernelSet* mxu_kernels_avx512_bf16() {
@@ -463,6 +465,7 @@ const MxuKernelSet* mxu_kernels_avx512_bf16() {
                                    .even_rows = 1,
                                    .bf16_in_place = false,
                                    .few_terms = mxu_kernels_avx512(),
+                                   .few_terms_below = kFewTermsBelow,
                                    .skip_below_density = 0.0,
                                    .sparse_columns = SparseSegment<Dots>::kColumns,
                                    .sparse_below = Dots::kSparseBelow,

@@ -94,10 +94,9 @@ double mxu_lhs_density(const MxuJob& job, int64_t slot_terms) {
 }
 
 const MxuKernelSet& choose_mxu_kernel_set(const MxuKernelSet& asked, const MxuJob& job) {
-  constexpr int64_t kFewTerms = 16;
   const MxuKernelSet* const few = asked.few_terms;
   const bool use_few =
-      few != nullptr && (job.k() < kFewTerms || worth_skipping_zeros(job, *few, asked));
+      few != nullptr && (job.k() < asked.few_terms_below || worth_skipping_zeros(job, *few, asked));
   return use_few ? *few : asked;
 }
 
