@@ -15,16 +15,16 @@ namespace tpu::model {
 namespace {
 
 // The results of one block after the other: two tiles of rows (the lower one may be absent) by a
-// panel. They leave the registers for their place, if they are whole rows there and need no +0, or
-// for a buffer. What is left to do, a look for NaN or the way from the buffer, is done row by row
-// while the next block is computed, because the last tile instructions of a block take long.
+// panel. They leave the registers for their place, if they are whole rows there, or for a buffer.
+// What is left to do, a look for NaN and -0 or the way from the buffer, is done row by row while
+// the next block is computed, because the last tile instructions of a block take long.
 // Nothing is fetched ahead: prefetches of the place took more time than they saved.
 class TileResults {
  public:
   explicit TileResults(const MxuBlockArgs& a)
       : a_(a),
         consecutive_(a.panels[0].out_columns == nullptr && a.n_out_stride == 4),
-        buffered_(a.last && (a.pads || a.stream_out)),
+        buffered_(a.last && a.stream_out),
         step_rows_((kSide - 1) / a.segment_count + 1) {}
   ~TileResults() = default;
   TileResults(const TileResults&) = delete;
@@ -185,6 +185,10 @@ class TileResults {
         _mm512_castps_si512(sum), _mm512_cmp_ps_mask(sum, sum, _CMP_UNORD_Q), 0x7fc00000));
   }
 
+  static bool has_minus_zero(__m512 values) {
+    return _mm512_cmpeq_epi32_mask(_mm512_castps_si512(values), _mm512_set1_epi32(INT32_MIN)) != 0;
+  }
+
   // Of results in their place.
   inline __attribute__((always_inline)) void check_row(uint8_t* row) const {
     if (!a_.last) {
@@ -192,7 +196,8 @@ class TileResults {
     }
     const __m512 left = _mm512_loadu_ps(row);
     const __m512 right = _mm512_loadu_ps(row + kRowBytes);
-    if (_mm512_cmp_ps_mask(left, right, _CMP_UNORD_Q) != 0) [[unlikely]] {
+    const __mmask16 nan = _mm512_cmp_ps_mask(left, right, _CMP_UNORD_Q);
+    if (nan != 0 || (a_.pads && (has_minus_zero(left) || has_minus_zero(right)))) [[unlikely]] {
       _mm512_storeu_ps(row, finished(left));
       _mm512_storeu_ps(row + kRowBytes, finished(right));
     }
