@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -115,11 +117,31 @@ PeerTls tls_of(const Certificate& own, const std::string& trusted) {
   return {own.pem, own.key, trusted, kRecords};
 }
 
+int option_of(const base::Pipe& pipe, int level, int option) {
+  int value = -1;
+  socklen_t size = sizeof value;
+  EXPECT_EQ(::getsockopt(pipe.socket(), level, option, &value, &size), 0);
+  return value;
+}
+
+// A host that goes dark is noticed; a process that is stopped, whose buffers are full, is waited
+// for.
+void expect_watched(const base::Pipe& pipe) {
+  EXPECT_EQ(option_of(pipe, SOL_SOCKET, SO_KEEPALIVE), 1);
+  EXPECT_LE(
+      option_of(pipe, IPPROTO_TCP, TCP_KEEPIDLE) +
+          option_of(pipe, IPPROTO_TCP, TCP_KEEPINTVL) * option_of(pipe, IPPROTO_TCP, TCP_KEEPCNT),
+      30);
+  EXPECT_EQ(option_of(pipe, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+}
+
 TEST(PodSockets, BytesArriveWithoutTls) {
   const std::vector<std::byte> secret = worker::random_secret();
   const Met met = meet({secret}, {secret});
   ASSERT_EQ(met.low_text + met.error, "");
   EXPECT_EQ(met.low[0], nullptr);
+  expect_watched(*met.low[1]);
+  expect_watched(*met.high[0]);
   exchange(*met.low[1], *met.high[0]);
 }
 
@@ -130,6 +152,10 @@ TEST(PodSockets, BytesArriveWithTls) {
   const std::vector<std::byte> secret = worker::random_secret();
   const Met met = meet({secret, tls_of(one, trusted)}, {secret, tls_of(two, trusted)});
   ASSERT_EQ(met.low_text + met.error, "");
+  EXPECT_NE(dynamic_cast<worker::TlsPipe*>(met.low[1].get()), nullptr);
+  EXPECT_NE(dynamic_cast<worker::TlsPipe*>(met.high[0].get()), nullptr);
+  expect_watched(*met.low[1]);
+  expect_watched(*met.high[0]);
   exchange(*met.low[1], *met.high[0]);
 }
 

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "transport/worker/frame.hpp"
+#include "transport/worker/tcp_options.hpp"
 
 namespace tpu::driver::worker {
 namespace {
@@ -40,12 +41,7 @@ SocketStream::SocketStream(base::Descriptor socket, bool local)
   if (local_) {
     return;
   }
-  set(socket_.number(), IPPROTO_TCP, TCP_NODELAY, 1);
-  // A host that has gone away without a word is noticed after some 30 seconds.
-  set(socket_.number(), SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(socket_.number(), IPPROTO_TCP, TCP_KEEPIDLE, 15);
-  set(socket_.number(), IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(socket_.number(), IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set_tcp_options(socket_.number());
   set(socket_.number(), IPPROTO_TCP, TCP_USER_TIMEOUT, kPatienceSeconds * 1000);
 }
 

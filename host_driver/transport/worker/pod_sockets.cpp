@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "tpu/error.hpp"
+#include "transport/worker/tcp_options.hpp"
 #include "transport/worker/token.hpp"
 
 namespace tpu::driver::worker {
@@ -63,11 +63,6 @@ Address own_address(int connection) {
     return read_address("tcp:127.0.0.1:0");
   }
   return read_address(tcp_address(host.data(), "0"));
-}
-
-void send_at_once(int socket) {
-  const int on = 1;
-  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 [[noreturn]] void come_too_late() { throw Error(ErrorCode::kUnavailable, "nothing came in time"); }
@@ -122,7 +117,7 @@ class Meeting {
       with_name(fmt::format("rank {} of the pod, at {}", lower, addresses_[lower]), [&] {
         const Address address = read_address(addresses_[lower]);
         base::Descriptor socket = connect_to(address);
-        send_at_once(socket.number());
+        set_tcp_options(socket.number());
         if (tls_) {
           pipes_[lower] = tls_->connect(std::move(socket), address.host, end_);
         } else {
@@ -188,7 +183,7 @@ class Meeting {
 
   Verdict greet(base::Descriptor socket) {
     const auto end = std::min(end_, Clock::now() + kPeerGreetingLimit);
-    send_at_once(socket.number());
+    set_tcp_options(socket.number());
     std::shared_ptr<TlsPipe> encrypted = tls_ ? tls_->accept(std::move(socket), end) : nullptr;
     std::shared_ptr<base::Pipe> pipe = encrypted;
     if (pipe == nullptr) {
