@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,6 +25,7 @@
 #include "socket/pipe.hpp"
 #include "tests/driver/worker_harness.hpp"
 #include "transport/worker/peer_tls.hpp"
+#include "transport/worker/pod_meeting.hpp"
 #include "transport/worker/token.hpp"
 
 namespace tpu::driver {
@@ -54,10 +56,16 @@ std::string text_of(const Error& error) {
   return std::string(error_code_name(error.code())) + ": " + error.message();
 }
 
-Pipes connect(PodSockets& sockets, uint32_t rank, const std::vector<std::string>& addresses,
-              const Side& side, std::string& text) {
+// The addresses of both, and the hosts that their certificates name.
+struct Places {
+  std::vector<std::string> addresses;
+  std::vector<std::string> names = {"127.0.0.1", "127.0.0.1"};
+};
+
+Pipes connect(PodSockets& sockets, uint32_t rank, const Places& places, const Side& side,
+              std::string& text) {
   try {
-    return sockets.connect(rank, addresses, side.secret, side.tls);
+    return sockets.connect(rank, {places.addresses, places.names, side.secret}, side.tls);
   } catch (const Error& error) {
     text = text_of(error);
     return {};
@@ -65,16 +73,16 @@ Pipes connect(PodSockets& sockets, uint32_t rank, const std::vector<std::string>
 }
 
 // `again`: rank 1 comes once more, as this side: rank 0 then has what it waits for.
-Met meet(const Side& low, const Side& high, const Side* again = nullptr) {
+Met meet(const Side& low, const Side& high, const Side* again = nullptr, Places places = {}) {
   PodSockets first(kNoConnection, false);
   PodSockets second(kNoConnection, false);
-  const std::vector<std::string> addresses = {first.address(), second.address()};
+  places.addresses = {first.address(), second.address()};
   Met met;
-  std::thread listens([&] { met.low = connect(first, 0, addresses, low, met.low_text); });
-  met.high = connect(second, 1, addresses, high, met.error);
+  std::thread listens([&] { met.low = connect(first, 0, places, low, met.low_text); });
+  met.high = connect(second, 1, places, high, met.error);
   if (again != nullptr) {
     std::string text;
-    met.high = connect(second, 1, addresses, *again, text);
+    met.high = connect(second, 1, places, *again, text);
     EXPECT_EQ(text, "");
   }
   listens.join();
@@ -157,6 +165,30 @@ TEST(PodSockets, BytesArriveWithTls) {
   expect_watched(*met.low[1]);
   expect_watched(*met.high[0]);
   exchange(*met.low[1], *met.high[0]);
+}
+
+// The name of a host can be an unknown one on another host, or lead elsewhere.
+TEST(PodSockets, WorkersConnectToAddressesAndVerifyNames) {
+  const Certificate other = certificate(::testing::TempDir(), "other", 2);  // of "elsewhere"
+  const std::string trusted = file_text(other.pem);
+  const std::vector<std::byte> secret = worker::random_secret();
+  const Side side{secret, tls_of(other, trusted)};
+  const Met met = meet(side, side, nullptr, {{}, {"elsewhere", "elsewhere"}});
+  ASSERT_EQ(met.low_text + met.error, "");
+  exchange(*met.low[1], *met.high[0]);
+}
+
+TEST(PodMeeting, WorkersGetTheAddressesTheNamesAndTheCertificatesAlone) {
+  const Certificate one = certificate(::testing::TempDir(), "one", 2);
+  const std::string both = ::testing::TempDir() + "/with_key.pem";
+  std::ofstream(both) << "some text\n" << file_text(one.key) << file_text(one.pem);
+  worker::PodMeeting meeting(both, {"tcp:low:7000", "tcp:high:7000"});
+  meeting.add(0, "tcp:10.0.0.1:41000", false);
+  meeting.add(1, "tcp:10.0.0.2:42000", false);
+  const WorkerPart::Addresses all = meeting.all();
+  EXPECT_EQ(all.all, (std::vector<std::string>{"tcp:10.0.0.1:41000", "tcp:10.0.0.2:42000"}));
+  EXPECT_EQ(all.names, (std::vector<std::string>{"low", "high"}));
+  EXPECT_EQ(all.trusted, file_text(one.pem));
 }
 
 TEST(PodSockets, AWrongSecretIsNamedAndTheRightOneComesYet) {

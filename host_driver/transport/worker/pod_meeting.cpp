@@ -9,14 +9,16 @@
 
 #include "tpu/error.hpp"
 #include "transport/worker/address.hpp"
+#include "transport/worker/tls_context.hpp"
 #include "transport/worker/token.hpp"
 
 namespace tpu::driver::worker {
 namespace {
 
-std::string text_of(const std::string& file) {
+// The file can have keys as well, which are nobody else's business.
+std::string certificates_of(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string text = certificates_in({std::istreambuf_iterator<char>(in), {}});
   if (text.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("OpenOptions::connect_ca: {}: expected certificates in PEM", file));
@@ -31,16 +33,16 @@ PodMeeting::PodMeeting(const std::string& ca, std::vector<std::string> workers)
   all_.all.resize(workers_.size());
   all_.secret = random_secret();
   if (!ca.empty()) {
-    all_.trusted = text_of(ca);
+    all_.trusted = certificates_of(ca);
+    for (const std::string& worker : workers_) {
+      all_.names.push_back(read_address(worker).host);
+    }
   }
 }
 
 void PodMeeting::add(size_t rank, const std::string& listens, bool is_loopback) {
   all_.all[rank] = listens;
   is_loopback_[rank] = is_loopback;
-  if (!all_.trusted.empty()) {
-    all_.all[rank] = tcp_address(read_address(workers_[rank]).host, read_address(listens).port);
-  }
 }
 
 WorkerPart::Addresses PodMeeting::all() const {

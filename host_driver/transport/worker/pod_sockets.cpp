@@ -105,21 +105,19 @@ void with_name(const std::string& name, Call call) {
 // One rank of a pod while it meets the others.
 class Meeting {
  public:
-  Meeting(uint32_t rank, std::span<const std::string> addresses, std::span<const std::byte> secret,
-          const std::optional<PeerTls>& tls)
-      : rank_(rank), addresses_(addresses), secret_(secret), tls_(tls), pipes_(addresses.size()) {}
+  Meeting(uint32_t rank, const PodPeers& peers, const std::optional<PeerTls>& tls)
+      : rank_(rank), peers_(peers), tls_(tls), pipes_(peers.addresses.size()) {}
 
   void connect_to_lower() {
     Greeting own;
     own.rank = rank_;
-    std::ranges::copy(secret_, own.secret.begin());
+    std::ranges::copy(peers_.secret, own.secret.begin());
     for (uint32_t lower = 0; lower < rank_; ++lower) {
-      with_name(fmt::format("rank {} of the pod, at {}", lower, addresses_[lower]), [&] {
-        const Address address = read_address(addresses_[lower]);
-        base::Descriptor socket = connect_to(address);
+      with_name(fmt::format("rank {} of the pod, at {}", lower, peers_.addresses[lower]), [&] {
+        base::Descriptor socket = connect_to(read_address(peers_.addresses[lower]));
         set_tcp_options(socket.number());
         if (tls_) {
-          pipes_[lower] = tls_->connect(std::move(socket), address.host, end_);
+          pipes_[lower] = tls_->connect(std::move(socket), peers_.names[lower], end_);
         } else {
           pipes_[lower] = base::make_socket_pipe(std::move(socket));
         }
@@ -135,7 +133,7 @@ class Meeting {
   }
 
   void accept_higher(const base::Descriptor& listener) {
-    for (size_t missing = addresses_.size() - rank_ - 1; missing > 0;) {
+    for (size_t missing = pipes_.size() - rank_ - 1; missing > 0;) {
       if (!base::wait_until(listener.number(), POLLIN, end_)) {
         throw Error(
             ErrorCode::kUnavailable,
@@ -203,21 +201,19 @@ class Meeting {
     if (other.magic != Greeting::kMagic) {
       return Verdict::kNoGreeting;
     }
-    if (!same_secret(other.secret, secret_)) {
+    if (!same_secret(other.secret, peers_.secret)) {
       return Verdict::kSecret;
     }
     if (other.rank <= rank_ || other.rank >= pipes_.size() || pipes_[other.rank] != nullptr) {
       return Verdict::kRank;
     }
-    return encrypted == nullptr || encrypted->is_of(read_address(addresses_[other.rank]).host)
-               ? Verdict::kWelcome
-               : Verdict::kName;
+    return encrypted == nullptr || encrypted->is_of(peers_.names[other.rank]) ? Verdict::kWelcome
+                                                                              : Verdict::kName;
   }
 
   const Clock::time_point end_ = Clock::now() + kPeersLimit;
   const uint32_t rank_;
-  const std::span<const std::string> addresses_;
-  const std::span<const std::byte> secret_;
+  const PodPeers& peers_;
   const std::optional<PeerTls>& tls_;
   std::vector<std::shared_ptr<base::Pipe>> pipes_;
   std::string rejected_;
@@ -231,14 +227,14 @@ PodSockets::PodSockets(int connection, bool far) : address_(own_address(connecti
 
 bool PodSockets::is_loopback() const { return is_at_loopback(listener_.number()); }
 
-std::vector<std::shared_ptr<base::Pipe>> PodSockets::connect(uint32_t rank,
-                                                             std::span<const std::string> addresses,
-                                                             std::span<const std::byte> secret,
+std::vector<std::shared_ptr<base::Pipe>> PodSockets::connect(uint32_t rank, const PodPeers& peers,
                                                              const std::optional<PeerTls>& tls) {
-  if (secret.size() != kSecretBytes || rank >= addresses.size()) {
-    throw Error(ErrorCode::kUnavailable, "the secret of the wires, or the rank, is damaged");
+  if (peers.secret.size() != kSecretBytes || rank >= peers.addresses.size() ||
+      (tls && peers.names.size() != peers.addresses.size())) {
+    throw Error(ErrorCode::kUnavailable,
+                "the secret of the wires, the rank, or the names of the workers are damaged");
   }
-  Meeting meeting(rank, addresses, secret, tls);
+  Meeting meeting(rank, peers, tls);
   meeting.connect_to_lower();
   meeting.accept_higher(listener_);
   listener_ = base::Descriptor();

@@ -17,6 +17,13 @@
 
 namespace tpu::driver::worker {
 
+/// The workers of a pod, by rank.
+struct PodPeers {
+  std::vector<std::string> addresses;  ///< at which they listen
+  std::vector<std::string> names;      ///< hosts that their certificates name; empty: no TLS
+  std::vector<std::byte> secret;       ///< of this run
+};
+
 class PodSockets {
  public:
   /// Listens at the address to which `connection` leads, a TCP connection of a program; on loopback
@@ -25,12 +32,9 @@ class PodSockets {
   const std::string& address() const { return address_.text; }
   bool is_loopback() const;
 
-  /// By rank, null at the own one; `addresses` are those of all. Without `tls` nothing is
-  /// encrypted. Throws Error: FailedPrecondition for a certificate or a secret that is rejected,
+  /// By rank, null at the own one. Without `tls` nothing is encrypted. Throws Error: FailedPrecondition for a certificate or a secret that is rejected,
   /// Unavailable: one does not answer, or does not come in time.
-  std::vector<std::shared_ptr<base::Pipe>> connect(uint32_t rank,
-                                                   std::span<const std::string> addresses,
-                                                   std::span<const std::byte> secret,
+  std::vector<std::shared_ptr<base::Pipe>> connect(uint32_t rank, const PodPeers& peers,
                                                    const std::optional<PeerTls>& tls);
 
  private:

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "tpu/error.hpp"
@@ -42,6 +43,23 @@ bool is_address(const std::string& host) {
 void verify_with_what_is_trusted(ssl_ctx_st* context) {
   ::SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   ::X509_VERIFY_PARAM_set_flags(::SSL_CTX_get0_param(context), X509_V_FLAG_PARTIAL_CHAIN);
+}
+
+// How many there are.
+int for_each_certificate(const std::string& pem, const std::function<void(X509& one)>& call) {
+  const std::unique_ptr<BIO, decltype(&::BIO_free)> text(
+      ::BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), ::BIO_free);
+  int count = 0;
+  for (;; ++count) {
+    const std::unique_ptr<X509, decltype(&::X509_free)> one(
+        ::PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr), ::X509_free);
+    if (!one) {
+      break;
+    }
+    call(*one);
+  }
+  ::ERR_clear_error();  // the end of the text is an error to OpenSSL
+  return count;
 }
 
 }  // namespace
@@ -91,19 +109,17 @@ void trust_file(ssl_ctx_st* context, const std::string& file) {
   verify_with_what_is_trusted(context);
 }
 
+std::string certificates_in(const std::string& pem) {
+  const std::unique_ptr<BIO, decltype(&::BIO_free)> made(::BIO_new(::BIO_s_mem()), ::BIO_free);
+  for_each_certificate(pem, [&](X509& one) { ::PEM_write_bio_X509(made.get(), &one); });
+  std::string text(static_cast<size_t>(::BIO_ctrl_pending(made.get())), '\0');
+  ::BIO_read(made.get(), text.data(), static_cast<int>(text.size()));
+  return text;
+}
+
 void trust_text(ssl_ctx_st* context, const std::string& pem) {
-  const std::unique_ptr<BIO, decltype(&::BIO_free)> text(
-      ::BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), ::BIO_free);
-  int count = 0;
-  for (;; ++count) {
-    const std::unique_ptr<X509, decltype(&::X509_free)> one(
-        ::PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr), ::X509_free);
-    if (!one) {
-      break;
-    }
-    ::X509_STORE_add_cert(::SSL_CTX_get_cert_store(context), one.get());
-  }
-  ::ERR_clear_error();  // the end of the text is an error to OpenSSL
+  const int count = for_each_certificate(
+      pem, [&](X509& one) { ::X509_STORE_add_cert(::SSL_CTX_get_cert_store(context), &one); });
   if (count == 0) {
     throw Error(ErrorCode::kInvalidArgument, "OpenOptions::connect_ca has no certificate in PEM");
   }

@@ -31,7 +31,9 @@ void use_identity(ssl_ctx_st* context, const std::string& certificate, const std
 /// `file`: certificates in PEM, of the other end or of who signed it. Throws Error
 /// (InvalidArgument).
 void trust_file(ssl_ctx_st* context, const std::string& file);
-/// The same of a text.
+/// The certificates in a text, in PEM, without what else is there, as keys. Empty: there are none.
+std::string certificates_in(const std::string& pem);
+/// As trust_file(), of a text.
 void trust_text(ssl_ctx_st* context, const std::string& pem);
 
 /// Throws Error (ResourceExhausted).

@@ -136,9 +136,10 @@ struct Part {
   uint32_t rank = 0, ranks = 1;
   uint64_t bytes = 0;
   std::vector<std::string> addresses;
+  std::vector<std::string> names;  ///< hosts that the certificates name
   std::vector<std::byte> secret;
   std::string trusted;  ///< in PEM; empty: no TLS
-  void visit_state(spec::Archive& a) { a(rank, ranks, bytes, addresses, secret, trusted); }
+  void visit_state(spec::Archive& a) { a(rank, ranks, bytes, addresses, names, secret, trusted); }
 };
 
 struct Read {

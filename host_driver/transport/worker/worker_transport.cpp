@@ -182,11 +182,15 @@ class WorkerTransport final : public WorkerDebugPort {
 
  private:
   void send_part(const WorkerPart& part) {
-    Part message{part.rank, part.ranks, part.bytes, {}, {}, {}};
+    Part message;
+    message.rank = part.rank;
+    message.ranks = part.ranks;
+    message.bytes = part.bytes;
     if (part.bytes == 0) {
       const auto listens = unpack<Listens>(link().ask(Kind::kListen, {}));
       WorkerPart::Addresses addresses = part.exchange(listens.address, listens.is_loopback);
       message.addresses = std::move(addresses.all);
+      message.names = std::move(addresses.names);
       message.secret = std::move(addresses.secret);
       message.trusted = std::move(addresses.trusted);
     }

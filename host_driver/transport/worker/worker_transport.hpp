@@ -26,6 +26,7 @@ struct WorkerPart {
   /// and the certificates that they know each other by (PEM; empty: no TLS): when all have come.
   struct Addresses {
     std::vector<std::string> all;
+    std::vector<std::string> names;  ///< hosts that their certificates name; empty: no TLS
     std::vector<std::byte> secret;
     std::string trusted;
   };
