@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,8 +23,11 @@
 #include <utility>
 #include <vector>
 
+#include "socket/descriptor.hpp"
 #include "socket/pipe.hpp"
 #include "tests/driver/worker_harness.hpp"
+#include "tests/driver/worker_process.hpp"
+#include "transport/worker/address.hpp"
 #include "transport/worker/peer_tls.hpp"
 #include "transport/worker/pod_meeting.hpp"
 #include "transport/worker/token.hpp"
@@ -44,6 +48,7 @@ constexpr int kNoConnection = -1;  // listens on loopback
 struct Met {
   Pipes low, high;              // of rank 0 and rank 1
   std::string low_text, error;  // what rank 0 says, and rank 1
+  std::chrono::nanoseconds took{};
 };
 
 // Two ranks, which have a secret and TLS each.
@@ -60,12 +65,14 @@ std::string text_of(const Error& error) {
 struct Places {
   std::vector<std::string> addresses;
   std::vector<std::string> names = {"127.0.0.1", "127.0.0.1"};
+  int program = kNoConnection;
 };
 
 Pipes connect(PodSockets& sockets, uint32_t rank, const Places& places, const Side& side,
               std::string& text) {
   try {
-    return sockets.connect(rank, {places.addresses, places.names, side.secret}, side.tls);
+    return sockets.connect(rank, {places.addresses, places.names, side.secret}, side.tls,
+                           places.program);
   } catch (const Error& error) {
     text = text_of(error);
     return {};
@@ -73,19 +80,34 @@ Pipes connect(PodSockets& sockets, uint32_t rank, const Places& places, const Si
 }
 
 // `again`: rank 1 comes once more, as this side: rank 0 then has what it waits for.
-Met meet(const Side& low, const Side& high, const Side* again = nullptr, Places places = {}) {
+Met meet(const Side& low, const Side& high, const Side* again = nullptr, Places places = {},
+         const std::function<void(const std::string& address)>& strangers = {}) {
+  const auto begin = std::chrono::steady_clock::now();
+  int ends[2];
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const base::Descriptor worker(ends[0]);
+  const base::Descriptor program(ends[1]);
   PodSockets first(kNoConnection, false);
   PodSockets second(kNoConnection, false);
   places.addresses = {first.address(), second.address()};
+  Places of_low = places;
+  of_low.program = worker.number();
   Met met;
-  std::thread listens([&] { met.low = connect(first, 0, places, low, met.low_text); });
+  std::thread listens([&] { met.low = connect(first, 0, of_low, low, met.low_text); });
+  if (strangers) {
+    strangers(first.address());
+  }
   met.high = connect(second, 1, places, high, met.error);
+  if (again == nullptr && !met.error.empty()) {
+    ::shutdown(ends[1], SHUT_RDWR);  // the program gives the meeting up
+  }
   if (again != nullptr) {
     std::string text;
     met.high = connect(second, 1, places, *again, text);
     EXPECT_EQ(text, "");
   }
   listens.join();
+  met.took = std::chrono::steady_clock::now() - begin;
   return met;
 }
 
@@ -218,7 +240,9 @@ TEST(PodSockets, CertificatesThatAreNotTrustedAreNamed) {
   // Rank 0 does not trust rank 1.
   met = meet({secret, tls_of(one, both)},
              {secret, tls_of(elsewhere, both + file_text(elsewhere.pem))}, &right);
-  EXPECT_THAT(met.error, AllOf(HasSubstr("rank 0"), HasSubstr("alert")));
+  EXPECT_THAT(met.error,
+              AllOf(HasSubstr("FailedPrecondition: rank 0"),
+                    HasSubstr("it rejects the certificate of this worker: "), HasSubstr("alert")));
   // Rank 0 trusts the certificate, which is that of another host.
   const std::string all = both + file_text(elsewhere.pem);
   met = meet({secret, tls_of(one, all)}, {secret, tls_of(elsewhere, all)}, &right);
@@ -228,8 +252,28 @@ TEST(PodSockets, CertificatesThatAreNotTrustedAreNamed) {
   EXPECT_THAT(met.error, AllOf(HasSubstr("FailedPrecondition: rank 0"), HasSubstr("mismatch")));
   // What rank 0 says of those that it has rejected.
   EXPECT_THAT(met.low_text,
-              AllOf(HasSubstr("Unavailable: 1 processes of the pod have not connected"),
+              AllOf(HasSubstr("Unavailable: 1 processes of the pod have not connected to rank 0 "
+                              "before the program has gone"),
                     HasSubstr("a connection from 127.0.0.1 was rejected: ")));
+}
+
+// None of them says anything, and there are more than are kept.
+TEST(PodSockets, StrangersDoNotDelayWorkers) {
+  const Certificate one = certificate(::testing::TempDir(), "one", 2);
+  const std::vector<std::byte> secret = worker::random_secret();
+  const Side encrypted{secret, tls_of(one, file_text(one.pem))};
+  const Side plain{secret};
+  for (const Side* side : {&plain, &encrypted}) {
+    std::vector<base::Descriptor> strangers;
+    const Met met = meet(*side, *side, nullptr, {}, [&](const std::string& address) {
+      for (int i = 0; i < 100; ++i) {
+        strangers.push_back(worker::connect_to(worker::read_address(address)));
+      }
+    });
+    ASSERT_EQ(met.low_text + met.error, "");
+    EXPECT_LT(met.took, std::chrono::seconds(5));
+    exchange(*met.low[1], *met.high[0]);
+  }
 }
 
 TEST(PodSockets, AnEndWithoutTlsIsNamed) {
@@ -265,8 +309,11 @@ TEST(PodSockets, ExpiredCertificatesAreRejected) {
   const PeerTls tls = tls_of(one, file_text(old.pem));
   EXPECT_THAT(
       [&] {
-        tls.connect(std::move(here), "127.0.0.1",
-                    std::chrono::steady_clock::now() + std::chrono::seconds(10));
+        const auto pipe = tls.connect(std::move(here), "127.0.0.1");
+        while (const short events = pipe->shake_hands()) {
+          base::wait_until(pipe->socket(), events,
+                           std::chrono::steady_clock::now() + std::chrono::seconds(10));
+        }
       },
       ::testing::Throws<Error>(::testing::Property(
           &Error::message, HasSubstr("its certificate is rejected: certificate has expired"))));

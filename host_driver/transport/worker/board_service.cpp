@@ -160,7 +160,8 @@ void BoardService::take_part(const Message& message) {
   if (!tls_.certificate.empty()) {
     tls.emplace(tls_.certificate, tls_.key, part.trusted);
   }
-  part_.pipes = sockets_->connect(part.rank, {part.addresses, part.names, part.secret}, tls);
+  part_.pipes = sockets_->connect(part.rank, {part.addresses, part.names, part.secret}, tls,
+                                  channel_.socket());
 }
 
 void BoardService::check_place(int chip, int bar) const {

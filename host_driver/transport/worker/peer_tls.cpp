@@ -6,11 +6,13 @@
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/sslerr.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -65,6 +67,18 @@ const BIO_METHOD* socket_method() {
   return method.get();
 }
 
+// The last error is what the other end says of the certificate of this one.
+bool is_certificate_rejected() {
+  constexpr int kAlerts[] = {
+      SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,     SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE,
+      SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED, SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED,
+      SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN, SSL_R_TLSV1_ALERT_UNKNOWN_CA,
+      SSL_R_TLSV1_ALERT_ACCESS_DENIED,       SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED};
+  const unsigned long code = ::ERR_peek_last_error();
+  return ERR_GET_LIB(code) == ERR_LIB_SSL &&
+         std::ranges::find(kAlerts, ERR_GET_REASON(code)) != std::ranges::end(kAlerts);
+}
+
 }  // namespace
 
 TlsPipe::TlsPipe(Ssl ssl, base::Descriptor socket, uint64_t records)
@@ -89,30 +103,37 @@ std::string TlsPipe::reason(int error) const {
   if (error == SSL_ERROR_SYSCALL) {
     return std::strerror(socket_->error);
   }
-  return "TLS: " + tls_reason();
+  const bool rejected = is_certificate_rejected();
+  return (rejected ? "it rejects the certificate of this worker: TLS: " : "TLS: ") + tls_reason();
 }
 
-void TlsPipe::shake_hands(std::chrono::steady_clock::time_point end) {
-  for (;;) {
-    ::ERR_clear_error();
-    socket_->error = 0;
-    const int done = ::SSL_do_handshake(ssl_.get());
-    if (done == 1) {
-      return;
-    }
-    int error = 0;
-    if (!waits(done, error)) {
-      if (const long verified = ::SSL_get_verify_result(ssl_.get()); verified != X509_V_OK) {
-        throw Error(ErrorCode::kFailedPrecondition,
-                    fmt::format("its certificate is rejected: {}",
-                                ::X509_verify_cert_error_string(verified)));
-      }
-      throw Error(ErrorCode::kUnavailable, reason(error));
-    }
-    if (!base::wait_until(socket(), error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, end)) {
-      throw Error(ErrorCode::kUnavailable, "TLS: nothing came in time");
-    }
+void TlsPipe::fail(int error) const {
+  const bool rejected = is_certificate_rejected();
+  const std::string text = reason(error);
+  if (rejected) {
+    throw CertificateRejected(text);
   }
+  throw base::PipeBroken(text);
+}
+
+short TlsPipe::shake_hands() {
+  ::ERR_clear_error();
+  socket_->error = 0;
+  const int done = ::SSL_do_handshake(ssl_.get());
+  int error = 0;
+  if (done == 1) {
+    return 0;
+  }
+  if (waits(done, error)) {
+    return error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
+  }
+  if (const long verified = ::SSL_get_verify_result(ssl_.get()); verified != X509_V_OK) {
+    throw Error(
+        ErrorCode::kFailedPrecondition,
+        fmt::format("its certificate is rejected: {}", ::X509_verify_cert_error_string(verified)));
+  }
+  const bool rejected = is_certificate_rejected();
+  throw Error(rejected ? ErrorCode::kFailedPrecondition : ErrorCode::kUnavailable, reason(error));
 }
 
 size_t TlsPipe::send(std::span<const std::byte> bytes) {
@@ -127,7 +148,7 @@ size_t TlsPipe::send(std::span<const std::byte> bytes) {
       break;
     }
     if (done != 1) {
-      throw base::PipeBroken(reason(error));
+      fail(error);
     }
     sent += taken;
     if (++records_ >= records_per_key_) {
@@ -145,7 +166,7 @@ size_t TlsPipe::receive(std::span<std::byte> bytes) {
   const int done = ::SSL_read_ex(ssl_.get(), bytes.data(), bytes.size(), &got);
   int error = 0;
   if (done != 1 && !waits(done, error)) {
-    throw base::PipeBroken(reason(error));
+    fail(error);
   }
   return done == 1 ? got : 0;
 }
@@ -174,23 +195,17 @@ PeerTls::PeerTls(const std::string& certificate, const std::string& key, const s
   ::SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 }
 
-std::shared_ptr<TlsPipe> PeerTls::connect(base::Descriptor socket, const std::string& host,
-                                          std::chrono::steady_clock::time_point end) const {
+std::shared_ptr<TlsPipe> PeerTls::connect(base::Descriptor socket, const std::string& host) const {
   Ssl ssl = make_ssl(context_);
   expect_name(ssl.get(), host);
   ::SSL_set_connect_state(ssl.get());
-  auto pipe = std::make_shared<TlsPipe>(std::move(ssl), std::move(socket), records_per_key_);
-  pipe->shake_hands(end);
-  return pipe;
+  return std::make_shared<TlsPipe>(std::move(ssl), std::move(socket), records_per_key_);
 }
 
-std::shared_ptr<TlsPipe> PeerTls::accept(base::Descriptor socket,
-                                         std::chrono::steady_clock::time_point end) const {
+std::shared_ptr<TlsPipe> PeerTls::accept(base::Descriptor socket) const {
   Ssl ssl = make_ssl(context_);
   ::SSL_set_accept_state(ssl.get());
-  auto pipe = std::make_shared<TlsPipe>(std::move(ssl), std::move(socket), records_per_key_);
-  pipe->shake_hands(end);
-  return pipe;
+  return std::make_shared<TlsPipe>(std::move(ssl), std::move(socket), records_per_key_);
 }
 
 }  // namespace tpu::driver::worker

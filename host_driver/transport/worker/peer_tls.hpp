@@ -2,7 +2,6 @@
 // them, and take the other end's if the program trusts it. Nothing here waits after the handshake.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,14 +20,21 @@ struct TlsSocket {
   int error = 0;  ///< errno of the call that failed last
 };
 
+/// The other end does not take the certificate of this one.
+class CertificateRejected : public base::PipeBroken {
+ public:
+  using base::PipeBroken::PipeBroken;
+};
+
 class TlsPipe final : public base::Pipe {
  public:
   /// After `records` a key of what is sent is replaced.
   TlsPipe(Ssl ssl, base::Descriptor socket, uint64_t records);
 
-  /// Throws Error: FailedPrecondition for a certificate that is not trusted, has expired or has
-  /// another name, Unavailable for everything else.
-  void shake_hands(std::chrono::steady_clock::time_point end);
+  /// Goes on with the handshake, which is over when it returns 0; else events of the socket that it
+  /// waits for, as of poll(). Throws Error: FailedPrecondition for a certificate that is not
+  /// trusted, has expired or has another name, at either end; Unavailable for everything else.
+  short shake_hands();
   /// The certificate of the other end has this name or address.
   bool is_of(const std::string& host) const { return has_name(ssl_.get(), host); }
 
@@ -41,6 +47,7 @@ class TlsPipe final : public base::Pipe {
  private:
   bool waits(int done, int& error) const;
   std::string reason(int error) const;
+  [[noreturn]] void fail(int error) const;
 
   const std::unique_ptr<TlsSocket> socket_;
   const Ssl ssl_;
@@ -57,12 +64,10 @@ class PeerTls {
   PeerTls(const std::string& certificate, const std::string& key, const std::string& trusted,
           uint64_t records_per_key = kRecordsPerKey);
 
-  /// To a worker of this name or address. Throws Error as shake_hands().
-  std::shared_ptr<TlsPipe> connect(base::Descriptor socket, const std::string& host,
-                                   std::chrono::steady_clock::time_point end) const;
+  /// To a worker of this name or address; shake_hands() is to follow. Throws Error.
+  std::shared_ptr<TlsPipe> connect(base::Descriptor socket, const std::string& host) const;
   /// From another worker, whose name is_of() checks when it is known. Throws Error.
-  std::shared_ptr<TlsPipe> accept(base::Descriptor socket,
-                                  std::chrono::steady_clock::time_point end) const;
+  std::shared_ptr<TlsPipe> accept(base::Descriptor socket) const;
 
  private:
   TlsContext context_;

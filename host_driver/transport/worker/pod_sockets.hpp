@@ -32,10 +32,12 @@ class PodSockets {
   const std::string& address() const { return address_.text; }
   bool is_loopback() const;
 
-  /// By rank, null at the own one. Without `tls` nothing is encrypted. Throws Error: FailedPrecondition for a certificate or a secret that is rejected,
-  /// Unavailable: one does not answer, or does not come in time.
+  /// By rank, null at the own one. Without `tls` nothing is encrypted. `program`: its connection,
+  /// or -1; there is little time left when it has ended. Throws Error: FailedPrecondition for a
+  /// certificate or a secret that is rejected, Unavailable: one does not answer, or does not come
+  /// in time.
   std::vector<std::shared_ptr<base::Pipe>> connect(uint32_t rank, const PodPeers& peers,
-                                                   const std::optional<PeerTls>& tls);
+                                                   const std::optional<PeerTls>& tls, int program);
 
  private:
   Address address_;
