@@ -13,8 +13,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +30,7 @@
 #include "tests/driver/worker_harness.hpp"
 #include "tests/driver/worker_process.hpp"
 #include "transport/worker/address.hpp"
+#include "transport/worker/crew.hpp"
 #include "transport/worker/peer_tls.hpp"
 #include "transport/worker/pod_meeting.hpp"
 #include "transport/worker/token.hpp"
@@ -273,6 +276,79 @@ TEST(PodSockets, StrangersDoNotDelayWorkers) {
     ASSERT_EQ(met.low_text + met.error, "");
     EXPECT_LT(met.took, std::chrono::seconds(5));
     exchange(*met.low[1], *met.high[0]);
+  }
+}
+
+#ifdef TPU_HAVE_SIM_TRANSPORT
+// Certificates of a worker are replaced when the program has known it by the old one: the other
+// worker alone does not trust the new one.
+class PeersDisagree : public ::testing::TestWithParam<int> {};
+
+TEST_P(PeersDisagree, TheProgramIsToldByWhomAndWhySoon) {
+  const std::string folder = ::testing::TempDir();
+  const std::vector<Certificate> own = {certificate(folder, "rank0", 2),
+                                        certificate(folder, "rank1", 2)};
+  const Certificate next = certificate(folder, "next", 2);
+  std::ofstream(folder + "/trusted.pem") << file_text(own[0].pem) << file_text(own[1].pem);
+  const std::vector<std::string> two_boards = {"board.chips=2", "pod.boards_y=2"};
+  std::vector<std::unique_ptr<WorkerProcess>> workers;
+  const std::string token = folder + "/token";
+  for (const Certificate& each : own) {
+    ServeOptions serve;
+    serve.listen = "tcp:127.0.0.1:0";
+    serve.token = token;
+    serve.board.overrides = two_boards;
+    serve.tls_cert = each.pem;
+    serve.tls_key = each.key;
+    workers.push_back(std::make_unique<WorkerProcess>(serve));
+  }
+  const auto changed = static_cast<size_t>(GetParam());
+  // Behind the handshake: what the program sends then is longer than a record that ends it.
+  int came = 0;
+  CuttingProxy proxy(workers[changed]->address(), [&](std::vector<char>&, bool to_worker) {
+    if (to_worker && ++came == 3) {
+      std::filesystem::rename(next.pem, own[changed].pem);
+      std::filesystem::rename(next.key, own[changed].key);
+    }
+    return false;
+  });
+  OpenOptions options;
+  options.overrides = two_boards;
+  options.connect = changed == 0 ? proxy.address() + "," + workers[1]->address()
+                                 : workers[0]->address() + "," + proxy.address();
+  options.connect_token = token;
+  options.connect_ca = folder + "/trusted.pem";
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string text = refusal(options);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_GE(came, 3);
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("FailedPrecondition: board 1 of the pod: rank 0 of the pod, at "),
+                    HasSubstr(changed == 0 ? "its certificate is rejected: self-signed certificate"
+                                           : "it rejects the certificate of this worker: ")));
+}
+
+INSTANTIATE_TEST_SUITE_P(OfRank, PeersDisagree, ::testing::Values(0, 1));
+#endif
+
+TEST(Crew, CallsThatWaitForOneThatHasFailedAreGivenUp) {
+  worker::Crew crew(3);
+  std::promise<void> end;
+  const std::shared_future<void> ends = end.get_future().share();
+  int given_up = 0;
+  const auto call = [&](size_t rank) {
+    if (rank == 1) {
+      throw Error(ErrorCode::kInternal, "first");
+    }
+    ends.wait();
+  };
+  for (int round = 0; round < 2; ++round) {  // the second one has an end already
+    const auto errors = crew.all(call, {std::chrono::milliseconds(10), [&] {
+                                          ++given_up;
+                                          end.set_value();
+                                        }});
+    EXPECT_TRUE(errors[1] && !errors[0] && !errors[2]);
+    EXPECT_EQ(given_up, 1);
   }
 }
 

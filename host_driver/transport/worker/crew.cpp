@@ -52,16 +52,35 @@ void Crew::perform(size_t rank) {
   }
   const base::MutexLock lock(mutex_);
   errors_[rank] = error;
+  const bool first = error && !failed_;
   failed_ = failed_ || error;
   --running_;
   turn_.notify_all();
+  if (first && rescue_->give_up) {
+    rescue_others();
+  }
+  --inside_;
+  turn_.notify_all();
 }
 
-std::vector<std::exception_ptr> Crew::all(const std::function<void(size_t)>& call) {
+void Crew::rescue_others() {
+  const auto end = std::chrono::steady_clock::now() + rescue_->patience;
+  while (running_ != 0 && turn_.wait_until(mutex_, end)) {
+  }
+  if (running_ != 0) {
+    const std::function<void()>& give_up = rescue_->give_up;
+    const base::MutexUnlock unlocked(mutex_);  // others may meet
+    give_up();
+  }
+}
+
+std::vector<std::exception_ptr> Crew::all(const std::function<void(size_t)>& call,
+                                          const Rescue& rescue) {
   {
     const base::MutexLock lock(mutex_);
     call_ = &call;
-    running_ = ranks_;
+    rescue_ = &rescue;
+    running_ = inside_ = ranks_;
     failed_ = false;
     met_ = 0;
     errors_.assign(ranks_, nullptr);
@@ -70,7 +89,7 @@ std::vector<std::exception_ptr> Crew::all(const std::function<void(size_t)>& cal
   }
   perform(0);
   const base::MutexLock lock(mutex_);
-  while (running_ != 0) {
+  while (inside_ != 0) {
     turn_.wait(mutex_);
   }
   return errors_;

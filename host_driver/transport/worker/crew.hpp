@@ -2,6 +2,7 @@
 // within it.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -13,6 +14,13 @@
 
 namespace tpu::driver::worker {
 
+/// When a call has ended by an exception and others do not end within `patience`, `give_up` is
+/// called once, which ends them.
+struct Rescue {
+  std::chrono::milliseconds patience{0};
+  std::function<void()> give_up{};
+};
+
 class Crew {
  public:
   /// The caller of all() is one of the `ranks`.
@@ -22,7 +30,8 @@ class Crew {
   ~Crew();
 
   /// Calls with each rank and returns when all calls have; what each has thrown, by rank.
-  std::vector<std::exception_ptr> all(const std::function<void(size_t rank)>& call);
+  std::vector<std::exception_ptr> all(const std::function<void(size_t rank)>& call,
+                                      const Rescue& rescue = {});
 
   /// Within all(): comes back in all ranks when all have come. `come` is called in each of them,
   /// one after the other, and `last` behind the last one; all get what it returns. False when a
@@ -32,13 +41,16 @@ class Crew {
  private:
   void work(size_t rank);
   void perform(size_t rank);
+  void rescue_others() TPU_REQUIRES(mutex_);
 
   const size_t ranks_;
   base::Mutex mutex_;
   base::CondVar turn_;
   const std::function<void(size_t)>* call_ TPU_GUARDED_BY(mutex_) = nullptr;
   uint64_t number_ TPU_GUARDED_BY(mutex_) = 0;  // of the call
-  size_t running_ TPU_GUARDED_BY(mutex_) = 0;
+  const Rescue* rescue_ TPU_GUARDED_BY(mutex_) = nullptr;
+  size_t running_ TPU_GUARDED_BY(mutex_) = 0;  // calls that have not ended
+  size_t inside_ TPU_GUARDED_BY(mutex_) = 0;   // threads that have not
   bool ends_ TPU_GUARDED_BY(mutex_) = false;
   std::vector<std::exception_ptr> errors_ TPU_GUARDED_BY(mutex_);
   bool failed_ TPU_GUARDED_BY(mutex_) = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -17,6 +18,7 @@
 #include "transport/worker/address.hpp"
 #include "transport/worker/crew.hpp"
 #include "transport/worker/fault_logs.hpp"
+#include "transport/worker/link_group.hpp"
 #include "transport/worker/local_workers.hpp"
 #include "transport/worker/pod_meeting.hpp"
 #include "transport/worker/pod_options.hpp"
@@ -26,6 +28,12 @@ namespace tpu::driver {
 namespace {
 
 using namespace worker;  // NOLINT(google-build-using-namespace)
+
+// When one rank has failed, the others see it by their wires, which a busy host delays. One that
+// does not, since its wire leads to a host that is dark, or to a process that is stopped, is given
+// up. Until the boards are there, one that waits for another one has nothing to lose.
+constexpr std::chrono::milliseconds kPatience{5000};
+constexpr std::chrono::milliseconds kOpenPatience{500};
 
 struct PodOfWorkers {
   std::unique_ptr<LocalWorkers> own;  // null: they were there
@@ -250,23 +258,26 @@ class PodTransport final : public PodDebugPort {
     }
     PodMeeting meeting(options.connect_ca, workers().addresses);
     parts().resize(ranks);
-    together([&](size_t rank) {
-      OpenOptions one = options;
-      one.connect = workers().addresses[rank];
-      WorkerPart part{static_cast<uint32_t>(rank), ranks};
-      if (wires) {
-        part.file = wires->file();
-        part.bytes = wires->bytes().size();
-      }
-      part.exchange = [&](const std::string& own, bool is_loopback) {
-        if (!crew().meet([&] { meeting.add(rank, own, is_loopback); }, [] { return true; })) {
-          throw Error(ErrorCode::kUnavailable, "another process of the pod did not start");
-        }
-        return meeting.all();
-      };
-      parts()[rank] = make_worker_transport(one, asked, memory, shared, firmware, part);
-      fault_logs().attached(rank);
-    });
+    together(
+        [&](size_t rank) {
+          OpenOptions one = options;
+          one.connect = workers().addresses[rank];
+          WorkerPart part{static_cast<uint32_t>(rank), ranks};
+          if (wires) {
+            part.file = wires->file();
+            part.bytes = wires->bytes().size();
+          }
+          part.exchange = [&](const std::string& own, bool is_loopback) {
+            if (!crew().meet([&] { meeting.add(rank, own, is_loopback); }, [] { return true; })) {
+              throw Error(ErrorCode::kUnavailable, "another process of the pod did not start");
+            }
+            return meeting.all();
+          };
+          part.links = &links_;
+          parts()[rank] = make_worker_transport(one, asked, memory, shared, firmware, part);
+          fault_logs().attached(rank);
+        },
+        kOpenPatience);
   }
 
   uint32_t read32(int chip, int bar, uint64_t offset) override {
@@ -346,7 +357,7 @@ class PodTransport final : public PodDebugPort {
   std::string close() override {
     std::vector<std::string> texts(parts().size());
     if (lost_.empty()) {
-      together([&](size_t rank) { texts[rank] = parts()[rank]->close(); });
+      together([&](size_t rank) { texts[rank] = parts()[rank]->close(); }, std::nullopt);
     } else {  // those that are still there complete their files
       crew().all([&](size_t rank) { texts[rank] = end_part(rank); });
     }
@@ -399,6 +410,14 @@ class PodTransport final : public PodDebugPort {
     return message.starts_with("the other boards") || message.starts_with("another process");
   }
 
+  // Those that are there tell of the one that is not, and those that wait of the one that refuses.
+  static int weight_of(const Error& error) {
+    if (error.code() != ErrorCode::kUnavailable) {
+      return 2;
+    }
+    return is_witness(error.message()) ? 0 : 1;
+  }
+
   std::string end_part(size_t rank) {
     try {
       return parts()[rank] != nullptr ? parts()[rank]->close() : std::string();
@@ -407,12 +426,17 @@ class PodTransport final : public PodDebugPort {
     }
   }
 
-  // An error of one part is that of all: the others notice that its process ends.
-  void together(const std::function<void(size_t rank)>& call) {
+  // An error of one part is that of all: the others notice that its process ends, or are given up.
+  void together(const std::function<void(size_t rank)>& call,
+                std::optional<std::chrono::milliseconds> patience = kPatience) {
     if (!lost_.empty()) {
       throw Error(ErrorCode::kUnavailable, lost_);
     }
-    const std::vector<std::exception_ptr> errors = crew().all([&](size_t rank) {
+    Rescue rescue;
+    if (patience) {
+      rescue = {*patience, [this] { links_.give_up(); }};
+    }
+    const auto call_one = [&](size_t rank) {
       try {
         call(rank);
       } catch (const Error& error) {
@@ -421,7 +445,8 @@ class PodTransport final : public PodDebugPort {
         }
         throw;
       }
-    });
+    };
+    const std::vector<std::exception_ptr> errors = crew().all(call_one, rescue);
     std::optional<Error> first;
     for (uint32_t rank = 0; rank < errors.size(); ++rank) {
       if (!errors[rank]) {
@@ -430,9 +455,8 @@ class PodTransport final : public PodDebugPort {
       try {
         std::rethrow_exception(errors[rank]);
       } catch (const Error& error) {
-        // Those that are there tell of the one that is not.
         const bool witness = is_witness(error.message());
-        if (!first || (!witness && is_witness(first->message()))) {
+        if (!first || weight_of(error) > weight_of(*first)) {
           first.emplace(error.code(),
                         witness ? error.message()
                                 : fmt::format("{} of the pod: {}", places().boards_text(rank),
@@ -447,6 +471,7 @@ class PodTransport final : public PodDebugPort {
   }
 
   std::string lost_;
+  LinkGroup links_;
   std::vector<uint32_t> msi_;  // of those that have come to a meeting
   bool has_console_ = false;
 };

@@ -22,6 +22,11 @@ void WorkerLink::interrupt() {
   channel_.flush();
 }
 
+void WorkerLink::give_up() {
+  gives_up_ = true;
+  channel_.shut_down();
+}
+
 void WorkerLink::note_launch(uint32_t launch, const std::string* name) {
   if (name == nullptr) {
     launches_.erase(launch);
@@ -129,11 +134,17 @@ void WorkerLink::take_memory(std::span<const std::byte> bytes) {
 }
 
 NextConnection WorkerLink::recover(const std::string& why, uint64_t received) {
-  try {
-    return connector_.open_again(why, received);
-  } catch (const Error& error) {
-    lose(error.message());
+  if (!gives_up_) {
+    try {
+      return connector_.open_again(why, received);
+    } catch (const Error& error) {
+      if (!gives_up_) {
+        lose(error.message());
+      }
+    }
   }
+  lost_ = "another process of the pod has failed, and " + connector_.name() + " does not answer";
+  throw Error(ErrorCode::kUnavailable, lost_);
 }
 
 void WorkerLink::lose(const std::string& why) {

@@ -2,6 +2,7 @@
 // and what is known when there is no worker any more.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -26,6 +27,9 @@ class WorkerLink {
   }
   /// Any thread.
   void interrupt();
+  /// Any thread: there is no answer any more, and no other connection. Who waits for one is told
+  /// that another process of the pod has failed.
+  void give_up();
   /// Sends what was posted, and the request; answers what the worker asks in between. Throws Error.
   std::vector<std::byte> ask(Kind kind, std::span<const std::byte> request);
   /// As ask(); `handler` (or null) is told of interrupts.
@@ -65,6 +69,7 @@ class WorkerLink {
 
   HostMemory& memory_;
   const size_t chips_;
+  std::atomic<bool> gives_up_ = false;
   std::string lost_;                          // why there is no board any more
   uint64_t now_ = 0;                          // passes only in calls that are answered
   std::map<uint32_t, std::string> launches_;  // under way, with their names

@@ -7,6 +7,7 @@
 #include "board/board_loader.hpp"
 #include "exe/executable.hpp"
 #include "options/option_wire.hpp"
+#include "transport/worker/link_group.hpp"
 #include "transport/worker/worker_link.hpp"
 
 namespace tpu::driver {
@@ -106,6 +107,7 @@ class WorkerTransport final : public WorkerDebugPort {
   WorkerTransport(const OpenOptions& options, const TransportRequest& request, HostMemory& memory,
                   std::span<const SharedRange> shared, uint32_t firmware, const WorkerPart& part)
       : WorkerDebugPort(options, memory, static_cast<size_t>(spec::chip_count(request.params))),
+        member_(part.links, link()),
         chips_(static_cast<size_t>(spec::chip_count(request.params))) {
     if (link().is_local()) {
       for (const SharedRange& range : shared) {
@@ -205,6 +207,7 @@ class WorkerTransport final : public WorkerDebugPort {
     return std::move(stopped.outcome);
   }
 
+  const LinkGroup::Member member_;
   std::chrono::nanoseconds limit_{0};
   const size_t chips_;
   bool closed_ = false;

@@ -13,6 +13,7 @@
 
 #include "src/memory/shared_range.hpp"
 #include "tpu/transport.hpp"
+#include "transport/worker/link_group.hpp"
 
 namespace tpu::driver {
 
@@ -31,6 +32,7 @@ struct WorkerPart {
     std::string trusted;
   };
   std::function<Addresses(const std::string& own, bool is_loopback)> exchange{};
+  worker::LinkGroup* links = nullptr;  ///< in which the link to this one is
 };
 
 /// `shared`: what the worker can map of the memory, where it is on this host. `firmware`: checksum
