@@ -24,4 +24,16 @@ inline std::string copy_program() {
   return std::string(".program \"copy\"") + kCopySlots + kCopyCommands + "  halt\n";
 }
 
+/// As copy_program(), but its argument is donated to its result, and copied onto itself.
+inline std::string donating_program() {
+  std::string commands = kCopyCommands;
+  commands.replace(commands.find("hbm[1]"), 6, "hbm[0]");
+  return R"(.program "donating"
+.slot argument bytes=4096
+.arg "x" elem=i32 global=[1024] slot=0 donated_to=0
+.result "y" elem=i32 global=[1024] slot=0
+)" + commands +
+         "  halt\n";
+}
+
 }  // namespace tpu::driver::test

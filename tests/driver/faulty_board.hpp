@@ -42,6 +42,7 @@ class SimFaults : public ::testing::Test {
     options.sim.threads = threads;
     options.sim.faults_path = faults_path();
     options.sim.fault_log_path = log_path();
+    options.console = [this](int, const std::string& line) { console_ += line + "\n"; };
     board_ = Board::open(options);
     open_ = true;
   }
@@ -70,14 +71,34 @@ class SimFaults : public ::testing::Test {
     }
     return error;
   }
-  // The fault is of core 3 and its second launch; the launches around it are right.
-  void expect_only_second_launch_fails(const std::string& kind, const std::string& part) {
-    open(fault(kind, "core 3", "at = \"launch 2\""));
+  // The fault is of core 3 and its second launch, of a program whose argument is donated; the
+  // launches around it are right.
+  void expect_only_second_launch_fails(const std::string& kind, const std::string& part,
+                                       const std::string& rest = {}) {
+    open(fault(kind, "core 3", "at = \"launch 2\"\n" + rest));
+    const Executable copy = load(donating_program());
+    expect_copies(copy, copy.put(0, sent_));
+    expect_error(copy, copy.put(0, sent_), ErrorCode::kDeviceFault, part);
+    expect_copies(copy, copy.put(0, sent_));
+    EXPECT_EQ(console_.find("sent again"), std::string::npos) << console_;
+  }
+  // The same fault, of a program whose argument stays as it was: the launch runs again, and only
+  // the console has a word of it. The second time the launch fails.
+  void expect_second_launch_runs_again(const std::string& kind, const std::string& part,
+                                       const std::string& rest = {}) {
+    open(fault(kind, "core 3", "at = \"launch 2\"\n" + rest) +
+         fault(kind, "core 3", "at = \"launch 5\"\n" + rest) +
+         fault(kind, "core 3", "at = \"launch 6\"\n" + rest));
     const Executable copy = load();
     const Array argument = copy.put(0, sent_);
     expect_copies(copy, argument);
+    expect_copies(copy, argument);  // launches 2 and 3
+    EXPECT_NE(console_.find(part), std::string::npos) << console_;
+    EXPECT_NE(console_.find("it is sent again\n"), std::string::npos) << console_;
+    expect_copies(copy, argument);
     expect_error(copy, argument, ErrorCode::kDeviceFault, part);
     expect_copies(copy, argument);
+    EXPECT_EQ(tally(kind, &spec::FaultTally::fired), 3U);
   }
   uint64_t tally(const std::string& kind, uint64_t spec::FaultTally::*of) {
     const BoardCounters counters = board_.peek();
@@ -91,6 +112,7 @@ class SimFaults : public ::testing::Test {
 
   const HostArray sent_ = counting(DType::kI32, {1024});
   Board board_;
+  std::string console_;  // lines of the driver and of firmware
 
  private:
   static std::string name() {

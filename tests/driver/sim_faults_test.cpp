@@ -82,24 +82,44 @@ TEST_F(SimFaults, WhatFindsNothingToDamageIsNoFault) {
 }
 
 TEST_F(SimFaults, AQueueThatStopsEndsItsLaunchOnly) {
-  open(fault("core_hang", "core 3", "at = \"launch 2\"\nunit = \"dma_out\""));
-  const Executable copy = load();
-  const Array argument = copy.put(0, sent_);
-  expect_copies(copy, argument);
-  expect_error(copy, argument, ErrorCode::kDeviceFault, "dma_out");
-  expect_copies(copy, argument);
+  expect_only_second_launch_fails("core_hang", "dma_out", "unit = \"dma_out\"");
+}
+
+TEST_F(SimFaults, ALaunchWhoseQueueStopsRunsAgain) {
+  expect_second_launch_runs_again("core_hang", "DEADLOCK", "unit = \"dma_out\"");
 }
 
 TEST_F(SimFaults, ASequencerThatStopsEndsItsLaunchOnly) {
-  expect_only_second_launch_fails("core_hang", "copy");
+  expect_only_second_launch_fails("core_hang", "donating");
+}
+
+TEST_F(SimFaults, ALaunchWhoseSequencerStopsRunsAgain) {
+  expect_second_launch_runs_again("core_hang", "HOST_ABORT");
+}
+
+// It may hang by itself.
+TEST_F(SimFaults, AProgramThatHasNeverEndedDoesNotRunAgainBehindAHang) {
+  open(fault("core_hang", "core 3", "at = \"launch 1\""));
+  const Executable copy = load();
+  const Array argument = copy.put(0, sent_);
+  expect_error(copy, argument, ErrorCode::kDeviceFault, "HOST_ABORT");
+  expect_copies(copy, argument);
 }
 
 TEST_F(SimFaults, AHartThatTrapsIsStartedAgain) {
   expect_only_second_launch_fails("hart_trap", "instruction access fault");
 }
 
+TEST_F(SimFaults, ALaunchWhoseHartTrapsRunsAgain) {
+  expect_second_launch_runs_again("hart_trap", "instruction access fault");
+}
+
 TEST_F(SimFaults, AHartThatStopsIsStartedAgain) {
   expect_only_second_launch_fails("hart_hang", "hart");
+}
+
+TEST_F(SimFaults, ALaunchWhoseHartStopsRunsAgain) {
+  expect_second_launch_runs_again("hart_hang", "hart");
 }
 
 TEST_F(SimFaults, AReadThatTimesOutAtOpenIsMadeAgain) {
@@ -203,6 +223,23 @@ class SimLinkFaults : public SimFaults {
   Executable exchange_;
   Array argument_;
 };
+
+// One core of a gang of two: both run the launch again.
+TEST_F(SimLinkFaults, AGangRunsAgainAsAWhole) {
+  open_links(fault("hart_hang", "core 2", "at = \"launch 2\""));
+  for (int launch = 0; launch < 3; ++launch) {
+    expect_copies(exchange_, argument_);
+  }
+  EXPECT_NE(console_.find("it is sent again\n"), std::string::npos) << console_;
+}
+
+TEST_F(SimLinkFaults, AGangRunsAgainOnce) {
+  open_links(fault("core_hang", "core 0", "at = \"launch 2\"\nunit = \"dma_remote\"") +
+             fault("core_hang", "core 2", "at = \"launch 3\"\nunit = \"dma_in\""));
+  expect_copies(exchange_, argument_);
+  expect_error(exchange_, argument_, ErrorCode::kDeviceFault, "DEADLOCK");
+  expect_copies(exchange_, argument_);
+}
 
 TEST_F(SimLinkFaults, WrongCrcsCostTimeAlone) {
   open_link("link_corrupt", "repeats = 3");
@@ -393,7 +430,8 @@ TEST_F(SimFaults, AReadThatTimesOutIsRepeated) {
   const Executable copy = load();
   const Array argument = copy.put(0, sent_);
   expect_copies(copy, argument);
-  expect_error(copy, argument, ErrorCode::kDeviceFault, "dma_out");
+  expect_copies(copy, argument);  // behind the hang it is sent again
+  EXPECT_EQ(tally("core_hang", &spec::FaultTally::fired), 1U);
   EXPECT_EQ(tally("pcie_timeout", &spec::FaultTally::seen), 1U);
   expect_copies(copy, argument);
   EXPECT_NE(close().find("damage pcie_timeout chip 1: a read of a register gets no answer"),
@@ -428,7 +466,7 @@ TEST_F(SimFaults, AHartWithDamagedCodeIsStartedAgain) {
   const Executable copy = load();
   const Array argument = copy.put(0, sent_);
   expect_copies(copy, argument);
-  expect_error(copy, argument, ErrorCode::kDeviceFault, "hart");
+  expect_copies(copy, argument);
   expect_copies(copy, argument);
   EXPECT_EQ(tally("tcm", &spec::FaultTally::fired), 4096U);
   EXPECT_NE(close().find("fault tcm core 3: a bit flips in the byte at "), std::string::npos);

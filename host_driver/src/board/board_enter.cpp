@@ -86,6 +86,7 @@ void BoardImpl::end_launch(Operation& launch, const ErrorPtr& error) {
   if (launch.on_board) {
     records_.end(launch);
   }
+  launch.program->has_ended = launch.program->has_ended || error == nullptr;
   launcher_.forget_id(launch);
 }
 

@@ -201,6 +201,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
       harts_,
       booter_,
       health_,
+      outbox_,
       turn_,
       {.run = [this]() TPU_REQUIRES(board_lock) { return run_.run(); },
        .break_board = [this](const ErrorPtr& error)

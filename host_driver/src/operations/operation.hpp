@@ -86,7 +86,8 @@ struct Operation {
   std::optional<tpu_fault_record_t> trap;  ///< of a core that died with it
   std::string trap_place;
   std::string stall_text;
-  ErrorPtr verdict;  ///< why the driver itself took it off the board
+  bool repeated = false;  ///< hardware failed it once, and it was sent again
+  ErrorPtr verdict;       ///< why the driver itself took it off the board
 
   bool launch() const { return program != nullptr; }
 

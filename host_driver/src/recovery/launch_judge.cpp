@@ -50,6 +50,9 @@ bool LaunchJudge::judge(const std::shared_ptr<Operation>& launch) {
     operations_.finish(*launch, launch->verdict);
     return false;
   }
+  if (repeats(*launch, worst)) {
+    return true;
+  }
   operations_.finish(*launch, fault_of(*launch, worst));
   return false;
 }
@@ -80,6 +83,89 @@ bool LaunchJudge::judge_flushed(Operation& launch, Command& command) {
   operations_.finish(launch, std::make_shared<Error>(ErrorCode::kInternal,
                                                      launch.what + ": flushed again and again"));
   return false;
+}
+
+// Once, where nothing but its own results and scratch memory can have changed since it began
+// (docs/adr/0119-launches-sent-again.md). A core that has ended it may have run a later launch,
+// which may have overwritten an argument.
+bool LaunchJudge::repeats(Operation& launch, size_t part) {
+  const bool intact = launch.donated.empty() && !launch.feed &&
+                      launch.program->exe.host_calls.empty() && !health_.cancelled() &&
+                      !health_.broken() && !launch.failed_input();
+  if (launch.repeated || !intact) {
+    return false;
+  }
+  bool hardware = false;
+  for (size_t i = 0; i < launch.status.size(); ++i) {
+    switch (cause_of(launch, i)) {
+      case Cause::kNone:
+        break;
+      case Cause::kHardware:
+        hardware = true;
+        break;
+      case Cause::kOther:
+        return false;
+    }
+  }
+  if (!hardware) {
+    return false;
+  }
+  const Device& device = devices_[launch.commands[part]->device];
+  const tpu_fault_record_t record = launch.trap ? *launch.trap : harts_.read_fault(device);
+  const bool lost = launch.status[part] == kStatusLost;
+  const std::string why = lost && !launch.trap
+                              ? launch.what + ": the control hart did not answer"
+                              : fault_error(record, launch.program->exe, device.id,
+                                            launch.stall_text, {}, launch.trap_place)
+                                    ->message();
+  outbox_.tell(device.id, fmt::format("{}; its arguments are as they were: it is sent again",
+                                      why.substr(0, why.find('\n'))));
+  records_.take_findings(launch);
+  launch.repeated = true;
+  launch.on_board = false;
+  launch.trap.reset();
+  launch.trap_place.clear();
+  launch.stall_text.clear();
+  return true;
+}
+
+// Another run of the launch on the same memory can go well: what it writes first is what was
+// damaged, or its core was started again. A hang can be one of the program: only of one that has
+// ended before, it is taken for one of the hardware.
+LaunchJudge::Cause LaunchJudge::cause_of(const Operation& launch, size_t part) {
+  const uint16_t status = launch.status[part];
+  if (status == kStatusLost) {
+    const bool here = !launch.trap || launch.trap->launch_id == launch.launch_id;
+    return here ? Cause::kHardware : Cause::kOther;
+  }
+  if (status != TPU_STATUS_FAULT && status != TPU_STATUS_ABORTED) {
+    return Cause::kOther;
+  }
+  const tpu_fault_record_t record = harts_.read_fault(devices_[launch.commands[part]->device]);
+  if (record.launch_id != launch.launch_id) {
+    return status == TPU_STATUS_ABORTED ? Cause::kNone : Cause::kOther;
+  }
+  const exe::ExecutableT& exe = launch.program->exe;
+  bool hardware = false;
+  switch (record.code) {
+    case TPU_FAULT_SRAM_ECC:
+      hardware = true;
+      break;
+    case TPU_FAULT_HBM_ECC:
+      hardware = record.slot < exe.slots.size() &&
+                 (exe.slots[record.slot]->kind == exe::SlotKind::result ||
+                  exe.slots[record.slot]->kind == exe::SlotKind::scratch);
+      break;
+    case TPU_FAULT_WATCHDOG:
+    case TPU_FAULT_HOST_ABORT:  // nothing was in flight; other reasons are verdicts
+      hardware = launch.program->has_ended;
+      break;
+    case TPU_FAULT_PEER_LOST:
+      return Cause::kNone;
+    default:
+      break;
+  }
+  return hardware ? Cause::kHardware : Cause::kOther;
 }
 
 ErrorPtr LaunchJudge::fault_of(Operation& launch, size_t part) {

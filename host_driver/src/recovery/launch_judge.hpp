@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/events/outbox.hpp"
 #include "src/harts/harts.hpp"
 #include "src/launches/launch_records.hpp"
 #include "src/lock/board_lock.hpp"
@@ -26,21 +27,28 @@ class LaunchJudge {
  public:
   /// `transport`: null when the board is closed.
   LaunchJudge(const std::unique_ptr<Transport>& transport, Devices& devices, Operations& operations,
-              Harts& harts, LaunchRecords& records, const Health& health, TellHang tell_hang)
+              Harts& harts, LaunchRecords& records, const Health& health, Outbox& outbox,
+              TellHang tell_hang)
       : transport_(transport),
         devices_(devices),
         operations_(operations),
         harts_(harts),
         records_(records),
         health_(health),
+        outbox_(outbox),
         tell_hang_(std::move(tell_hang)) {}
 
   /// True: it is to be sent again. False: it is over. Its cores are HELD, or were started again.
   bool judge(const std::shared_ptr<Operation>& launch) TPU_REQUIRES(board_lock);
 
  private:
+  /// Why a core of a launch did not end it: no reason of its own, one of hardware, or another.
+  enum class Cause { kNone, kHardware, kOther };
+
   bool judge_refused(Operation& launch, size_t part) TPU_REQUIRES(board_lock);
   bool judge_flushed(Operation& launch, Command& command) TPU_REQUIRES(board_lock);
+  bool repeats(Operation& launch, size_t part) TPU_REQUIRES(board_lock);
+  Cause cause_of(const Operation& launch, size_t part) TPU_REQUIRES(board_lock);
   ErrorPtr fault_of(Operation& launch, size_t part) TPU_REQUIRES(board_lock);
   ErrorPtr engine_fault(const Operation& launch, const Device& device,
                         const tpu_fault_record_t& record) TPU_REQUIRES(board_lock);
@@ -52,6 +60,7 @@ class LaunchJudge {
   Harts& harts_;
   LaunchRecords& records_;
   const Health& health_;
+  Outbox& outbox_;
   const TellHang tell_hang_;
 };
 

@@ -34,7 +34,7 @@ class Recovery {
   Recovery(const std::unique_ptr<Transport>& transport, Devices& devices, CoreRegisters& registers,
            Operations& operations, Completions& completions, Feeds& feeds, Loader& loader,
            Launcher& launcher, LaunchRecords& records, Harts& harts, Booter& booter,
-           const Health& health, Turn& turn, const Hooks& hooks)
+           const Health& health, Outbox& outbox, Turn& turn, const Hooks& hooks)
       : transport_(transport),
         devices_(devices),
         registers_(registers),
@@ -48,7 +48,7 @@ class Recovery {
         health_(health),
         turn_(turn),
         hooks_(hooks),
-        judge_(transport, devices, operations, harts, records, health, hooks.tell_hang) {}
+        judge_(transport, devices, operations, harts, records, health, outbox, hooks.tell_hang) {}
 
   /// Where something failed: sends again what did not run, and lets the cores go on. Does nothing
   /// until all of it is reported: a launch in front of it may still run, make host calls and take

@@ -61,6 +61,7 @@ struct LoadedProgram {
   std::vector<OwnedRuns> argument_owned, result_owned;  ///< null: every core holds all of it
   std::shared_ptr<Residence> residence TPU_GUARDED_BY(board_lock);
   uint64_t last_use TPU_GUARDED_BY(board_lock) = 0;
+  bool has_ended TPU_GUARDED_BY(board_lock) = false;  ///< a launch of it has gone well
 };
 
 /// The program behind a handle.
