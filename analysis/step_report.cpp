@@ -76,6 +76,7 @@ class Report {
   Json figures() const {
     Json json = head();
     json["notes"] = record_.notes;
+    json["faults"] = faults();
     json["kinds"] = kTimeKindNames;
     if (timing_) {
       json["kinds"].erase(static_cast<size_t>(TimeKind::kWait));
@@ -99,6 +100,20 @@ class Report {
       json["critical_path"] = path();
     }
     return json;
+  }
+
+  // Cycles from the begin of the step.
+  Json faults() const {
+    Json all = Json::array();
+    for (const spec::RecordedFault& fault : record_.faults) {
+      all.push_back({{"cycle", fault.cycle - record_.begin()},
+                     {"core", fault.core},
+                     {"damage", fault.damage != 0},
+                     {"kind", fault.kind},
+                     {"place", fault.place},
+                     {"text", fault.text}});
+    }
+    return all;
   }
 
   double clock() const { return static_cast<double>(board_.core.clock_mhz) * 1e6; }

@@ -14,7 +14,7 @@
 namespace tpu::spec {
 namespace {
 
-constexpr std::string_view kMagic = "TPUREC04";
+constexpr std::string_view kMagic = "TPUREC05";
 
 class RecordWriter final : public Archive {
  public:

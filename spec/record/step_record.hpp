@@ -107,13 +107,28 @@ struct RecordedArray {
   void visit_state(Archive& archive) { archive(bytes, op, type); }
 };
 
+/// Most faults of a record.
+inline constexpr size_t kMostRecordedFaults = 1000;
+
+/// A fault on purpose (docs/faults.md) that happened in the step, or damage that the board met.
+struct RecordedFault {
+  uint64_t cycle = 0;
+  uint32_t core = 0;   // of a chip, link or board: its first one
+  uint8_t damage = 0;  // or a fault
+  std::string kind{};  // "hbm"
+  std::string place{}, text{};
+
+  void visit_state(Archive& archive) { archive(cycle, core, damage, kind, place, text); }
+};
+
 struct StepRecord {
   std::string program{};
   std::vector<std::string> board{};  // "section.key=value", all of them
   uint64_t step = 0;                 // of the board
   uint64_t left_out = 0;  // commands beyond kMostRecordedCommands; the rest is empty then
   std::vector<RecordedOp> ops{};
-  std::vector<std::string> notes{};  // of the compiler, such as what turned update sharding off
+  std::vector<std::string> notes{};     // of the compiler, such as what turned update sharding off
+  std::vector<RecordedFault> faults{};  // in the order of their cycles, no more than the most
   std::vector<RecordedCore> cores{};
   std::vector<LiveBytes> vmem{}, hbm{};  // of the first core
   // HBM that the program holds on a core.
@@ -125,7 +140,7 @@ struct StepRecord {
   uint64_t begin() const;  // of the first core to begin
   uint64_t end() const;    // of the last one to end
   void visit_state(Archive& archive) {
-    archive(program, board, step, left_out, ops, notes, cores, vmem, hbm, argument_bytes,
+    archive(program, board, step, left_out, ops, notes, faults, cores, vmem, hbm, argument_bytes,
             result_bytes, constant_bytes, scratch_bytes, peak, peak_op);
   }
 };

@@ -100,6 +100,12 @@ void check_record(const StepRecord& record) {
   if (record.cores.empty() && record.left_out == 0) {
     throw RecordError("the recorded step has no cores; record the step again");
   }
+  for (const RecordedFault& fault : record.faults) {
+    if (fault.core >= static_cast<uint64_t>(core_count(board)) ||
+        (record.left_out == 0 && (fault.cycle < record.begin() || fault.cycle > record.end()))) {
+      refuse(fault.core, "a fault on purpose is of another step or board");
+    }
+  }
   uint32_t next = 0;
   for (const RecordedCore& core : record.cores) {
     if (core.core < next || core.core >= static_cast<uint64_t>(core_count(board))) {

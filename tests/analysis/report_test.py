@@ -179,6 +179,21 @@ class Report(unittest.TestCase):
                 for section in ("waterfall", "path", "floor", "cores", "memory"):
                     self.assertIn(section, seen)
 
+    def test_faults_of_a_recorded_step_are_on_the_page(self) -> None:
+        file, record = self.folder / "faults.toml", self.folder / "faulty.tpurec"
+        file.write_text('[[fault]]\nkind = "hbm"\nwhere = "core 0"\nat = "step 0"\naddress = "slot 0"\n',
+                        encoding="utf-8")
+        run("run", self.programs["data_mlp_sgd"], "--no-data", "--faults", file, "--record", record)
+        faults = self.report(record, "-o", self.page("faulty"))["faults"]
+        self.assertEqual([fault["damage"] for fault in faults], [False, True])  # it is read
+        self.assertEqual((faults[0]["core"], faults[0]["kind"]), (0, "hbm"))
+        self.assertLess(faults[0]["cycle"], faults[1]["cycle"])
+        seen = self.page_texts("faulty")["faults"]
+        self.assertEqual(len(seen), 2)
+        for text, fault in zip(seen, faults, strict=True):
+            self.assertIn(fault["text"], text)
+        self.assertNotIn("faults", self.page_texts("data_mlp_sgd"))
+
     def test_early_pages_show_what_is_known(self) -> None:
         report = self.reports["mnist_convnet_train_step"]
         text = self.page("mnist_convnet_train_step").read_text(encoding="utf-8")

@@ -313,6 +313,24 @@ TEST_F(StepReport, OperationsWithoutSourceLinesHaveNone) {
   EXPECT_THAT(report_page(report), HasSubstr("op 1"));
 }
 
+TEST_F(StepReport, FaultsAreInTheReport) {
+  record_.faults = {{.cycle = record_.begin() + 7,
+                     .core = 1,
+                     .damage = 1,
+                     .kind = "hbm",
+                     .place = "core 1",
+                     .text = "the word is read"}};
+  const auto figures = step_report(record_, 0, 1);
+  ASSERT_EQ(figures["faults"].size(), 1U);
+  const auto& fault = figures["faults"][0];
+  EXPECT_EQ(fault["cycle"], 7);
+  EXPECT_EQ(fault["core"], 1);
+  EXPECT_EQ(fault["damage"], true);
+  EXPECT_EQ(fault["kind"], "hbm");
+  EXPECT_EQ(fault["place"], "core 1");
+  EXPECT_EQ(fault["text"], "the word is read");
+}
+
 TEST_F(StepReport, NothingInAPageEndsItsScript) {
   record_.ops[0].name = "</script><b>";
   EXPECT_THAT(report_page(step_report(record_, 10, 1)), ::testing::Not(HasSubstr("</script><b>")));

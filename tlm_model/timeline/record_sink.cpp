@@ -374,6 +374,18 @@ void RecordSink::transfer(const TransferEvent& event) {
   }
 }
 
+// Of any core: what fails beside the gang can slow its transfers.
+void RecordSink::upset(const UpsetEvent& event) {
+  if (!gang_.empty() && record_.faults.size() < spec::kMostRecordedFaults) {
+    record_.faults.push_back({.cycle = event.cycle,
+                              .core = event.core,
+                              .damage = event.fires ? uint8_t{0} : uint8_t{1},
+                              .kind = std::string(event.kind),
+                              .place = std::string(event.place),
+                              .text = std::string(event.text)});
+  }
+}
+
 std::string RecordSink::take() {
   if (!kept_) {
     return {};

@@ -35,7 +35,7 @@ class RecordSink final : public ProbeSink {
     probes.add(*this,
                {ProbeEvent::kProgram, ProbeEvent::kIssue, ProbeEvent::kWait, ProbeEvent::kTake,
                 ProbeEvent::kAccess, ProbeEvent::kFlow, ProbeEvent::kStart, ProbeEvent::kSignal,
-                ProbeEvent::kDone, ProbeEvent::kTransfer});
+                ProbeEvent::kDone, ProbeEvent::kTransfer, ProbeEvent::kUpset});
   }
   void program(const ProgramEvent& event) override;
   void issue(const IssueEvent& event) override;
@@ -47,6 +47,7 @@ class RecordSink final : public ProbeSink {
   void signal(const SignalEvent& event) override;
   void done(const DoneEvent& event) override;
   void transfer(const TransferEvent& event) override;
+  void upset(const UpsetEvent& event) override;
 
   // The record, once all cores of the gang have ended the step as they should; forgets it. Empty
   // before.

@@ -103,6 +103,43 @@ TEST_F(Record, HoldsTheCommandsOfItsStepAlone) {
   EXPECT_EQ(sink_.take(), "");
 }
 
+TEST_F(Record, HoldsTheFaultsOfItsStepAlone) {
+  const auto upset = [&](uint64_t cycle, bool fires) {
+    sink_.upset({.cycle = cycle,
+                 .core = 6,
+                 .fires = fires,
+                 .kind = "hbm",
+                 .place = "core 6",
+                 .text = "a bit flips"});
+  };
+  upset(90, true);
+  step(true, 100);
+  command(104, source(spec::Queue::kMxu0, 21, spec::Opcode::kMatmul));
+  upset(110, true);
+  upset(120, false);
+  step(false, 200);
+  upset(201, false);
+  const spec::StepRecord record = take();
+  ASSERT_THAT(record.faults, SizeIs(2));
+  EXPECT_EQ(record.faults[0].cycle, 110u);
+  EXPECT_EQ(record.faults[0].core, 6u);
+  EXPECT_EQ(record.faults[0].damage, 0);
+  EXPECT_EQ(record.faults[0].kind, "hbm");
+  EXPECT_EQ(record.faults[0].place, "core 6");
+  EXPECT_EQ(record.faults[0].text, "a bit flips");
+  EXPECT_EQ(record.faults[1].damage, 1);
+}
+
+TEST_F(Record, HoldsNoMoreFaultsThanTheMost) {
+  step(true, 100);
+  command(104, source(spec::Queue::kMxu0, 21, spec::Opcode::kMatmul));
+  for (size_t i = 0; i <= spec::kMostRecordedFaults; ++i) {
+    sink_.upset({.cycle = 110, .core = 2, .fires = true});
+  }
+  step(false, 200);
+  EXPECT_THAT(take().faults, SizeIs(spec::kMostRecordedFaults));
+}
+
 TEST_F(Record, HoldsTransfersWithTheHost) {
   const auto transfer = [&](uint64_t cycle, bool begin, bool write, uint32_t core = 2) {
     sink_.transfer(

@@ -126,6 +126,9 @@ TEST(StepRecord, RefusesWhatNoBoardMakes) {
   refused([](StepRecord& r) { r.cores[0].host[0].end = 119; }, "transfer with the host");
   refused([](StepRecord& r) { r.cores[0].host[0].end = 401; }, "transfer with the host");
   refused([](StepRecord& r) { r.cores[0].host.push_back({299, 300, 4, 0}); }, "transfer with the");
+  refused([](StepRecord& r) { r.faults.push_back({.cycle = 99}); }, "fault on purpose");
+  refused([](StepRecord& r) { r.faults.push_back({.cycle = 401}); }, "fault on purpose");
+  refused([](StepRecord& r) { r.faults.push_back({.cycle = 300, .core = 8}); }, "core 8: a fault");
   refused([](StepRecord& r) { r.board[0] = "board.legs=4"; }, "board");
 }
 
