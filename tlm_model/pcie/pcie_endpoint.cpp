@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "board/board_loader.hpp"
@@ -158,12 +159,27 @@ void PcieEndpoint::ecc_read(size_t core, std::optional<uint64_t> hbm, bool corre
   uint32_t& count =
       corrected ? cell(chip_page::kHbmCorrected, index) : cell(chip_page::kHbmUncorrected, index);
   ++count;
-  const uint32_t entry = cell(chip_page::kEccLogged)++ % chip_page::kEccLogEntries;
-  cell(chip_page::kEccLogLo, entry) = static_cast<uint32_t>(address);
-  cell(chip_page::kEccLogHi, entry) =
-      (static_cast<uint32_t>(address >> 32) & chip_page::kEccLogHiAddressMask) |
-      index << chip_page::kEccLogHiCoreShift |
-      (corrected ? 0 : chip_page::kEccLogHiUncorrectedMask);
+  // Which core of the chip reads first in a cycle depends on the other boards of the process.
+  // Entries of one cycle are in the order of kind, core and address; nobody reads in between.
+  const uint32_t end = cell(chip_page::kEccLogged)++;
+  if (const uint64_t now = now_cycles(); std::exchange(ecc_cycle_, now) != now) {
+    ecc_first_ = end;
+  } else if (end - ecc_first_ == chip_page::kEccLogEntries) {
+    ++ecc_first_;  // overwritten
+  }
+  const auto entry = [this](uint32_t number) {
+    const uint32_t place = number % chip_page::kEccLogEntries;
+    return std::tie(cell(chip_page::kEccLogHi, place), cell(chip_page::kEccLogLo, place));
+  };
+  const std::tuple logged((static_cast<uint32_t>(address >> 32) & chip_page::kEccLogHiAddressMask) |
+                              index << chip_page::kEccLogHiCoreShift |
+                              (corrected ? 0 : chip_page::kEccLogHiUncorrectedMask),
+                          static_cast<uint32_t>(address));
+  uint32_t at = end;
+  for (; at != ecc_first_ && entry(at - 1) > logged; --at) {
+    entry(at) = entry(at - 1);
+  }
+  entry(at) = logged;
   const uint32_t threshold = reg(chip_page::kEccCtrl) & chip_page::kEccCtrlThresholdMask;
   if (!corrected) {
     raise_event(chip_page::kEventsEccUncorrectedMask);

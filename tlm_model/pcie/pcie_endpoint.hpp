@@ -165,6 +165,8 @@ class PcieEndpoint : public sc_core::sc_module, public HostBus, public RegisterB
   bool upset_ = false;  // any of what follows
   bool removed_ = false;
   bool has_ecc_ = true;
+  uint64_t ecc_cycle_ = UINT64_MAX;  // of the newest entry of the ECC log
+  uint32_t ecc_first_ = 0;           // of this cycle, as ECC_LOGGED counts
   std::array<std::deque<std::function<void()>>, kUpsets> upsets_;
 
   uint32_t held_ = 0;  // masked vectors that were sent

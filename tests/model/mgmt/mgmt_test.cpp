@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "file/crc32c.hpp"
 #include "mgmt_bench.hpp"
 #include "tpu/spec/chip_page_regs.hpp"
@@ -55,6 +58,39 @@ TEST(Pcie, ReadsChipPageAndWaitsTheRoundTrip) {
   bench.read32(2, chip_page::kMagic);
   EXPECT_EQ(bench.now() - before,
             2 * spec::cycles_from_ns(bench.params, bench.params.pcie.latency_ns));
+}
+
+// Whichever core comes first in a cycle.
+TEST(Pcie, EccLogOfACycleIsInOrder) {
+  MgmtBench bench;
+  PcieEndpoint& chip = bench.endpoint(1);
+  const auto lows = [&](uint32_t first, uint32_t count) {
+    std::vector<uint32_t> all;
+    for (uint32_t i = first; i < first + count; ++i) {
+      const uint32_t at = i % chip_page::kEccLogEntries * chip_page::kEccLogLoStride;
+      all.push_back(bench.read32(1, chip_page::kEccLogLo + at) +
+                    (bench.read32(1, chip_page::kEccLogHi + at) & chip_page::kEccLogHiCoreMask));
+    }
+    return all;
+  };
+  bench.call([&] {
+    chip.ecc_read(1, 0x40, true);
+    chip.ecc_read(0, 0x80, true);
+    chip.ecc_read(1, 0x20, true);
+    chip.ecc_read(0, 0x60, true);
+  });
+  bench.pass(1);
+  bench.call([&] { chip.ecc_read(0, 0x10, true); });
+  constexpr uint32_t kOne = chip_page::kEccLogHiCoreMask;
+  EXPECT_EQ(lows(0, 5), (std::vector<uint32_t>{0x60, 0x80, kOne + 0x20, kOne + 0x40, 0x10}));
+  bench.call([&] {  // more than the log has
+    for (uint32_t i = 0; i < chip_page::kEccLogEntries + 4; ++i) {
+      chip.ecc_read(0, 0x1000 - 4 * i, true);
+    }
+  });
+  const std::vector<uint32_t> left = lows(5 + 4, chip_page::kEccLogEntries);
+  EXPECT_TRUE(std::ranges::is_sorted(left));
+  EXPECT_EQ(bench.read32(1, chip_page::kEccLogged), 5 + chip_page::kEccLogEntries + 4);
 }
 
 TEST(Pcie, ReadDoesNotPassPostedWrites) {
