@@ -30,9 +30,6 @@ constexpr uint64_t kMostEntries = 10000;
 constexpr uint64_t kMostCycles = uint64_t{1} << 62;
 constexpr uint64_t kTcmBytes = uint64_t{TPU_HART_ITCM_BYTES} + TPU_HART_DTCM_BYTES;
 
-// Kinds of docs/faults.md that this version does not have.
-constexpr std::array<std::string_view, 1> kUnbuilt = {"rtl_mismatch"};
-
 // Of an entry of the file, and where to find it.
 struct Source {
   const std::string& file;
@@ -95,9 +92,11 @@ FaultKind read_kind(const Source& source, const std::string& name) {
     }
     names.emplace_back(fault_kind_name(kind));
   }
-  if (std::ranges::find(kUnbuilt, name) != kUnbuilt.end()) {
-    source.refuse(fmt::format("kind '{}' is not built into this version; the kinds are {}", name,
-                              fmt::join(names, ", ")));
+  if (name == "rtl_mismatch") {
+    source.refuse(
+        "kind 'rtl_mismatch' is what lockstep with the Verilog finds, and nothing that fails: use "
+        "kind = \"mxu\", a wrong result, on a board whose matrix units are in lockstep "
+        "(SimOptions::mxu)");
   }
   source.refuse(fmt::format("unknown kind '{}'; like it are {}; docs/faults.md lists all kinds",
                             name, spec::near_names(name, names)));
