@@ -429,6 +429,34 @@ int use(Counter& counter) { return counter.get(); }
                          [("all", "3", "4"), ("spec/arith", "3", "4")], text)
         self.assertEqual((self.root / "missing.txt").read_text(encoding="utf-8"), "spec/arith/a.cpp:3-3\n")
 
+    def test_fuzz_tests_run_until_all_inputs_were_tried(self) -> None:
+        script = "sim_scripts/fuzz.py"
+        self.copy(script)
+        (self.root / "build/tests").mkdir(parents=True)
+        self.fails("has no fuzz tests", script, "--build", "build")
+        self.write("build/tests/a_fuzz_test", """#!/usr/bin/env python3
+import json, os, sys, time
+if "--gtest_list_tests" in sys.argv:
+    print("Fuzz.\\n  Damaged\\n  CountsNothing")
+    sys.exit()
+inputs = int(os.environ.get("TPU_FUZZ_INPUTS", 2000))
+seed = int(os.environ.get("TPU_FUZZ_SEED", 0))
+if os.path.exists("fail") and seed == int(open("fail").read()):
+    sys.exit("input 5 is not survived")
+time.sleep(inputs / 100000)
+case = {"inputs": str(inputs)} if sys.argv[1].endswith("Damaged") else {}
+report = {"testsuites": [{"testsuite": [case]}]}
+open(sys.argv[2].split(":", 1)[1], "w").write(json.dumps(report))
+""")
+        (self.root / "build/tests/a_fuzz_test").chmod(0o755)
+        text = self.script(script, "--build", "build", "--inputs", "9000", "--state", "state.json")[1]
+        inputs = int(re.search(r"\| all \| ([\d,]+) ", text)[1].replace(",", ""))
+        self.assertTrue(9000 <= inputs < 20000, text)
+        self.assertNotIn("CountsNothing", text)
+        self.write("fail", str(1000 + json.loads((self.root / "state.json").read_text())["Fuzz.Damaged"]["runs"]))
+        self.fails(r"input 5 is not survived(.|\n)*TPU_FUZZ_SEED=\d+ TPU_FUZZ_INPUTS=\d+ .*a_fuzz_test", script,
+                   "--build", "build", "--inputs", "90000", "--state", "state.json")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -4,7 +4,6 @@
 // alone: tests/fuzz/exe; the driver's part under sanitizers: tests/fuzz/driver.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -13,6 +12,7 @@
 
 #include "exe/executable.hpp"
 #include "tests/driver/program_builder.hpp"
+#include "tests/fuzz/amount.hpp"
 #include "tests/fuzz/corpus.hpp"
 #include "tests/fuzz/table_mutator.hpp"
 #include "tests/fuzz/use_damaged.hpp"
@@ -70,10 +70,7 @@ class BoardFuzz : public ::testing::Test {
   // Cycles that the board may take for one damaged program.
   static double most_cycles() { return kMostWatchdogs * kWatchdogSeconds * board_.clock_hz(); }
 
-  static uint32_t fuzz_seed() {
-    const char* chosen = std::getenv("TPU_FUZZ_SEED");
-    return chosen != nullptr ? static_cast<uint32_t>(std::stoul(chosen)) : 20240603;
-  }
+  static uint32_t fuzz_seed() { return tpu::test::fuzz_seed(20240603); }
 
   // Empty: the launch succeeded.
   static std::string outcome(const exe::ExecutableT& exe) {
@@ -112,7 +109,8 @@ TEST_F(BoardFuzz, DamagedCodeEndsAndTheBoardLives) {
     return std::uniform_int_distribution<size_t>(0, n - 1)(random);
   };
   std::map<std::string, int> outcomes;
-  for (int i = 0; i < kMutations; ++i) {
+  const int mutations = tpu::test::fuzz_inputs(kMutations);
+  for (int i = 0; i < mutations; ++i) {
     exe::ExecutableT bad = exe_;
     for (size_t n = 1 + below(2); n > 0; --n) {
       uint8_t& byte = bad.image[sizeof(tpu_program_image_header_t) +
@@ -141,7 +139,8 @@ TEST_F(BoardFuzz, DamagedTablesEndAndTheBoardLives) {
   const uint32_t seed = fuzz_seed() + 1;
   tpu::test::TableMutator mutator(seed);
   std::map<std::string, int> outcomes;
-  for (int i = 0; i < kTableMutations; ++i) {
+  const int mutations = tpu::test::fuzz_inputs(kTableMutations);
+  for (int i = 0; i < mutations; ++i) {
     SCOPED_TRACE("mutation " + std::to_string(i) + " of seed " + std::to_string(seed));
     exe::ExecutableT bad = programs[static_cast<size_t>(i) % programs.size()];
     mutator.change(bad);

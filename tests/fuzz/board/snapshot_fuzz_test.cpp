@@ -5,12 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
 
+#include "tests/fuzz/amount.hpp"
 #include "tests/fuzz/corpus.hpp"
 #include "tests/fuzz/snapshot_mutator.hpp"
 #include "tests/fuzz/use_damaged.hpp"
@@ -167,10 +167,8 @@ TEST_F(SnapshotFuzz, NumbersThatPointOutsideAreRefused) {
 }
 
 TEST_F(SnapshotFuzz, AnyOtherNumberIsRefusedOrUsed) {
-  const char* chosen = std::getenv("TPU_FUZZ_SEED");
-  const uint32_t seed = chosen != nullptr ? static_cast<uint32_t>(std::stoul(chosen)) : 20240605;
-  const char* trials = std::getenv("TPU_FUZZ_TRIALS");
-  const int mutations = trials != nullptr ? std::atoi(trials) : kMutations;
+  const uint32_t seed = tpu::test::fuzz_seed(20240605);
+  const int mutations = tpu::test::fuzz_inputs(kMutations);
   tpu::test::NumberMutator mutator(seed);
   std::map<std::string, int> outcomes;
   for (int i = 0; i < mutations; ++i) {

@@ -3,9 +3,9 @@
 // same on the simulated board: tests/fuzz/board.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 
+#include "tests/fuzz/amount.hpp"
 #include "tests/fuzz/corpus.hpp"
 #include "tests/fuzz/table_mutator.hpp"
 #include "tests/fuzz/use_damaged.hpp"
@@ -17,8 +17,7 @@ constexpr int kMutations = 3000;
 constexpr uint32_t kSeed = 20240604;
 
 TEST(DriverFuzz, DamagedTablesAreRefusedOrLaunched) {
-  const char* chosen = std::getenv("TPU_FUZZ_SEED");
-  const uint32_t seed = chosen != nullptr ? static_cast<uint32_t>(std::stoul(chosen)) : kSeed;
+  const uint32_t seed = test::fuzz_seed(kSeed);
   const auto corpus = test::fuzz_corpus(TPU_PROGRAMS, ".tpuexe");
   ASSERT_GE(corpus.size(), 7u);
   std::vector<exe::ExecutableT> programs;
@@ -30,7 +29,8 @@ TEST(DriverFuzz, DamagedTablesAreRefusedOrLaunched) {
   const driver::Board board = driver::Board::open(options);
   test::TableMutator mutator(seed);
   std::map<std::string, int> outcomes;
-  for (int i = 0; i < kMutations; ++i) {
+  const int mutations = test::fuzz_inputs(kMutations);
+  for (int i = 0; i < mutations; ++i) {
     SCOPED_TRACE("mutation " + std::to_string(i) + " of seed " + std::to_string(seed));
     exe::ExecutableT damaged = programs[static_cast<size_t>(i) % programs.size()];
     mutator.change(damaged);
@@ -39,8 +39,8 @@ TEST(DriverFuzz, DamagedTablesAreRefusedOrLaunched) {
   for (const auto& [name, count] : outcomes) {
     std::printf("%s: %d\n", name.empty() ? "success" : name.c_str(), count);
   }
-  EXPECT_GT(outcomes[""], kMutations / 20);
-  EXPECT_GT(outcomes["InvalidArgument"], kMutations / 20);
+  EXPECT_GT(outcomes[""], mutations / 20);
+  EXPECT_GT(outcomes["InvalidArgument"], mutations / 20);
   for (const auto& file : corpus) {
     EXPECT_EQ(test::use_damaged(board, file), "");
   }

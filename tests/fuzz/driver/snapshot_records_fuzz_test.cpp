@@ -3,11 +3,10 @@
 // tests/fuzz/board.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "exe/executable.hpp"
 #include "file/snapshot_file.hpp"
 #include "src/snapshots/snapshot_records.hpp"
+#include "tests/fuzz/amount.hpp"
 #include "tests/fuzz/corpus.hpp"
 #include "tests/fuzz/snapshot_mutator.hpp"
 #include "tpu/error.hpp"
@@ -118,8 +117,7 @@ void use(const SnapshotRecords& records) {
 }
 
 TEST(DriverFuzz, DamagedSnapshotRecordsAreRefusedOrUsed) {
-  const char* chosen = std::getenv("TPU_FUZZ_SEED");
-  const uint32_t seed = chosen != nullptr ? static_cast<uint32_t>(std::stoul(chosen)) : 20240606;
+  const uint32_t seed = test::fuzz_seed(20240606);
   std::vector<std::vector<std::byte>> files;
   for (const auto& executable : test::fuzz_corpus(TPU_PROGRAMS, ".tpuexe")) {
     SnapshotRecords records = sample(executable);
@@ -130,7 +128,8 @@ TEST(DriverFuzz, DamagedSnapshotRecordsAreRefusedOrUsed) {
   test::NumberMutator mutator(seed);
   int refused = 0;
   int accepted = 0;
-  for (int i = 0; i < kMutations; ++i) {
+  const int mutations = test::fuzz_inputs(kMutations);
+  for (int i = 0; i < mutations; ++i) {
     SCOPED_TRACE("mutation " + std::to_string(i) + " of seed " + std::to_string(seed));
     test::SnapshotParts parts(files[static_cast<size_t>(i) % files.size()]);
     for (size_t n = 1 + mutator.below(3); n > 0; --n) {
@@ -153,8 +152,8 @@ TEST(DriverFuzz, DamagedSnapshotRecordsAreRefusedOrUsed) {
     }
   }
   std::printf("refused: %d, used: %d\n", refused, accepted);
-  EXPECT_GT(refused, kMutations / 20);
-  EXPECT_GT(accepted, kMutations / 50);
+  EXPECT_GT(refused, mutations / 20);
+  EXPECT_GT(accepted, mutations / 50);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Damaged frames of vfio-user for a chip of the null board, under sanitizers: each is performed,
-// gets an error reply, or ends the connection with a line. TPUBOARD_TEST_FRAMES says how many.
+// gets an error reply, or ends the connection with a line. TPU_FUZZ_INPUTS says how many.
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -16,6 +15,7 @@
 
 #include "board/board_loader.hpp"
 #include "socket/shared_memory.hpp"
+#include "tests/fuzz/amount.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/rings.h"
 #include "transport/vfio/pci_function.hpp"
@@ -29,11 +29,6 @@ constexpr size_t kSharedBytes = size_t{1} << 20;
 constexpr uint64_t kShared = 0x100000;
 
 using Bytes = std::vector<std::byte>;
-
-int frames_to_send() {
-  const char* const text = std::getenv("TPUBOARD_TEST_FRAMES");
-  return text == nullptr ? kUsualFrames : std::atoi(text);
-}
 
 struct Sample {
   Command command;
@@ -174,7 +169,7 @@ class VfioUserFuzz : public ::testing::Test {
     }
   }
 
-  std::mt19937 random_{kSeed};
+  std::mt19937 random_{test::fuzz_seed(kSeed)};
   FunctionBoard board_;
   int lines_ = 0;
   PciFunction function_{board_, 0, PciId(), [this](const std::string& line) {
@@ -196,7 +191,8 @@ TEST_F(VfioUserFuzz, DamagedFramesOfAClientAreUsedOrRejected) {
   Bytes hello = join(Version());
   const auto text = std::as_bytes(std::span(offer.c_str(), offer.size() + 1));
   hello.insert(hello.end(), text.begin(), text.end());
-  for (int sent = 0; sent < frames_to_send(); ++sent) {
+  const int frames = test::fuzz_inputs(kUsualFrames);
+  for (int sent = 0; sent < frames; ++sent) {
     if (!function_.connected()) {
       connect();
       Sample version{Command::kVersion, hello, {}};
@@ -230,9 +226,9 @@ TEST_F(VfioUserFuzz, DamagedFramesOfAClientAreUsedOrRejected) {
     function_.raise(outcome.msi.at(0));
     take_replies();
   }
-  EXPECT_GT(done_, frames_to_send() / 3);
-  EXPECT_GT(rejected_, frames_to_send() / 50);
-  EXPECT_GT(connections_, frames_to_send() / 2000);
+  EXPECT_GT(done_, frames / 3);
+  EXPECT_GT(rejected_, frames / 50);
+  EXPECT_GT(connections_, frames / 2000);
   EXPECT_GT(lines_, connections_);
 }
 

@@ -1,11 +1,10 @@
 // Damaged frames and messages for a worker, under sanitizers: each is used, answered with an error,
-// or ends the connection. TPUBOARD_TEST_FRAMES says how many there are.
+// or ends the connection. TPU_FUZZ_INPUTS says how many there are.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "board/board_loader.hpp"
 #include "socket/shared_memory.hpp"
+#include "tests/fuzz/amount.hpp"
 #include "tpu/error.hpp"
 #include "transport/worker/board_service.hpp"
 #include "transport/worker/channel.hpp"
@@ -28,11 +28,6 @@ constexpr size_t kSharedBytes = size_t{1} << 20;
 constexpr uint32_t kSeed = 20261129;
 
 using Bytes = std::vector<std::byte>;
-
-int frames_to_send() {
-  const char* const text = std::getenv("TPUBOARD_TEST_FRAMES");
-  return text == nullptr ? kUsualFrames : std::atoi(text);
-}
 
 /// Reads what a driver sent once, and writes to nobody.
 class RecordedStream : public Stream {
@@ -137,14 +132,15 @@ void damage(Bytes& bytes, std::mt19937& random) {
 
 TEST(WorkerFuzz, DamagedFramesOfADriverAreUsedOrRejected) {
   const std::vector<Sample> all = samples();
-  std::mt19937 random(kSeed);
+  std::mt19937 random(test::fuzz_seed(kSeed));
   OpenOptions options;
   options.transport = "null";
   const base::SharedMemory shared = base::SharedMemory::create(kSharedBytes);
   int used = 0;
   int ended = 0;
   int sessions = 0;
-  for (int sent = 0; sent < frames_to_send(); sent += kFramesOfASession) {
+  const int frames = test::fuzz_inputs(kUsualFrames);
+  for (int sent = 0; sent < frames; sent += kFramesOfASession) {
     Bytes bytes;
     int files = 0;
     for (uint64_t number = 1; number <= kFramesOfASession; ++number) {
@@ -191,7 +187,7 @@ TEST(WorkerFuzz, DamagedFramesOfADriverAreUsedOrRejected) {
 }
 
 TEST(WorkerFuzz, DamagedAnswersOfAWorkerAreReadOrRejected) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(test::fuzz_seed(kSeed));
   Answer stats;
   stats.stats.counters = {{1, 2, 3}, {4}};
   stats.stats.waits.resize(2);
@@ -216,7 +212,8 @@ TEST(WorkerFuzz, DamagedAnswersOfAWorkerAreReadOrRejected) {
   EXPECT_EQ(pack(unpack<Stopped>(good[1])), good[1]);
   std::array<int, 6> rejected{};
   std::array<int, 6> used{};
-  for (int i = 0; i < frames_to_send(); ++i) {
+  const int frames = test::fuzz_inputs(kUsualFrames);
+  for (int i = 0; i < frames; ++i) {
     const size_t right = random() % good.size();
     Bytes bytes = good[right];
     damage(bytes, random);

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -13,6 +12,7 @@
 #include "core/program.hpp"
 #include "exe/executable.hpp"
 #include "ir/error.hpp"
+#include "tests/fuzz/amount.hpp"
 #include "tests/fuzz/corpus.hpp"
 #include "tpu/spec/program_image.h"
 
@@ -25,10 +25,7 @@ constexpr size_t kLengthAt = 8;
 
 using Bytes = std::vector<std::byte>;
 
-uint32_t fuzz_seed() {
-  const char* chosen = std::getenv("TPU_FUZZ_SEED");
-  return chosen != nullptr ? static_cast<uint32_t>(std::stoul(chosen)) : 20240602;
-}
+uint32_t fuzz_seed() { return test::fuzz_seed(20240602); }
 
 std::vector<Bytes> corpus() { return test::fuzz_corpus(TPU_PROGRAMS, ".tpuexe"); }
 
@@ -83,7 +80,8 @@ TEST(ExeFuzz, BrokenHashIsAlwaysRefused) {
   const std::vector<Bytes> seeds = corpus();
   ASSERT_GE(seeds.size(), 5u);
   Mutator mutator(fuzz_seed());
-  for (int i = 0; i < kMutations; ++i) {
+  const int mutations = test::fuzz_inputs(kMutations);
+  for (int i = 0; i < mutations; ++i) {
     Bytes input = seeds[static_cast<size_t>(i) % seeds.size()];
     if (i % 4 == 0) {
       input.resize(mutator.below(input.size()));
@@ -124,7 +122,8 @@ TEST(ExeFuzz, RepairedHashIsRefusedOrDecoded) {
   const spec::BoardParams board = spec::load_board("v3_8");
   Mutator mutator(fuzz_seed() + 1);
   int accepted = 0;
-  for (int i = 0; i < kMutations; ++i) {
+  const int mutations = test::fuzz_inputs(kMutations);
+  for (int i = 0; i < mutations; ++i) {
     Bytes input = seeds[static_cast<size_t>(i) % seeds.size()];
     if (i % 2 == 0) {  // the code and its operands
       exe::ExecutableT exe = exe::read_executable(input);
@@ -147,9 +146,9 @@ TEST(ExeFuzz, RepairedHashIsRefusedOrDecoded) {
       ADD_FAILURE() << "mutation " << i << " of seed " << fuzz_seed() << ": " << e.what();
     }
   }
-  std::printf("%d of %d inputs accepted\n", accepted, kMutations);
-  EXPECT_GT(accepted, kMutations / 4);
-  EXPECT_LT(accepted, kMutations);
+  std::printf("%d of %d inputs accepted\n", accepted, mutations);
+  EXPECT_GT(accepted, mutations / 4);
+  EXPECT_LT(accepted, mutations);
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 // every byte of its data belongs to one tensor.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <random>
 
 #include "file/whole_file.hpp"
 #include "format/safetensors.hpp"
+#include "tests/fuzz/amount.hpp"
 
 namespace tpu::spec {
 namespace {
@@ -109,21 +109,21 @@ bool use(const std::string& file) {
 }
 
 TEST(SafetensorsFuzz, DamagedFilesAreRefusedOrReadWhole) {
-  const char* chosen = std::getenv("TPU_FUZZ_SEED");
-  const uint32_t seed = chosen != nullptr ? static_cast<uint32_t>(std::stoul(chosen)) : kSeed;
+  const uint32_t seed = test::fuzz_seed(kSeed);
   const std::string good = sample();
   ASSERT_TRUE(use(good));
   Mutator mutator(seed);
   int read = 0;
-  for (int i = 0; i < kMutations; ++i) {
+  const int mutations = test::fuzz_inputs(kMutations);
+  for (int i = 0; i < mutations; ++i) {
     SCOPED_TRACE("mutation " + std::to_string(i) + " of seed " + std::to_string(seed));
     std::string damaged = good;
     mutator.change(damaged);
     read += use(damaged) ? 1 : 0;
   }
-  std::printf("read: %d of %d\n", read, kMutations);
-  EXPECT_GT(read, kMutations / 100);
-  EXPECT_LT(read, kMutations / 2);
+  std::printf("read: %d of %d\n", read, mutations);
+  EXPECT_GT(read, mutations / 100);
+  EXPECT_LT(read, mutations / 2);
 }
 
 }  // namespace

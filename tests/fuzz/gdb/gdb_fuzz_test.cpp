@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "debug/gdb_session.hpp"
 #include "debug/rsp.hpp"
+#include "tests/fuzz/amount.hpp"
 #include "tests/model/debug/bare_harts.hpp"
 
 namespace tpu::model {
@@ -92,11 +92,11 @@ class Mutator {
 };
 
 TEST(GdbFuzz, EveryPacketHasAnAnswer) {
-  const char* chosen = std::getenv("TPU_FUZZ_SEED");
-  const uint32_t seed = chosen != nullptr ? static_cast<uint32_t>(std::stoul(chosen)) : kSeed;
+  const uint32_t seed = tpu::test::fuzz_seed(kSeed);
   Mutator mutator(seed);
+  const int packets = tpu::test::fuzz_inputs(kSessions * kPackets);
   size_t refused = 0;
-  for (int i = 0; i < kSessions; ++i) {
+  for (int i = 0; i < packets / kPackets; ++i) {
     SCOPED_TRACE("session " + std::to_string(i) + " of seed " + std::to_string(seed));
     BareHarts harts;
     GdbSession session(harts);
@@ -114,16 +114,17 @@ TEST(GdbFuzz, EveryPacketHasAnAnswer) {
       EXPECT_TRUE(why == HartStop::kBudget || why == HartStop::kTrap) << static_cast<int>(why);
     }
   }
-  std::printf("refused: %zu of %d\n", refused, kSessions * kPackets);
-  EXPECT_GT(refused, kSessions * kPackets / 50U);
-  EXPECT_LT(refused, kSessions * kPackets / 2U);
+  std::printf("refused: %zu of %d\n", refused, packets);
+  EXPECT_GT(refused, static_cast<size_t>(packets) / 50);
+  EXPECT_LT(refused, static_cast<size_t>(packets) / 2);
 }
 
 TEST(GdbFuzz, AnyStreamBecomesItems) {
-  Mutator mutator(kSeed);
+  Mutator mutator(tpu::test::fuzz_seed(kSeed));
+  const int sent = tpu::test::fuzz_inputs(kSessions * kPackets);
   RspReader reader;
   size_t packets = 0;
-  for (int i = 0; i < kSessions * kPackets; ++i) {
+  for (int i = 0; i < sent; ++i) {
     std::string bytes = rsp_frame(mutator.packet());
     if (mutator.below(4) == 0) {
       bytes.insert(mutator.below(bytes.size()), 1, static_cast<char>(mutator.below(256)));
@@ -133,7 +134,7 @@ TEST(GdbFuzz, AnyStreamBecomesItems) {
       packets += item.kind == RspItem::Kind::kPacket ? 1 : 0;
     }
   }
-  EXPECT_GT(packets, static_cast<size_t>(kSessions * kPackets / 2));
+  EXPECT_GT(packets, static_cast<size_t>(sent / 2));
 }
 
 }  // namespace

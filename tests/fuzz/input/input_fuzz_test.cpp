@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -22,6 +21,7 @@
 #include "input/records/example.hpp"
 #include "input/records/record_file.hpp"
 #include "input/records/record_format.hpp"
+#include "tests/fuzz/amount.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::input {
@@ -29,10 +29,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-uint32_t fuzz_seed() {
-  const char* chosen = std::getenv("TPU_FUZZ_SEED");
-  return chosen != nullptr ? static_cast<uint32_t>(std::stoul(chosen)) : 20261123;
-}
+uint32_t fuzz_seed() { return test::fuzz_seed(20261123); }
 
 class InputFuzz : public ::testing::Test {
  protected:
@@ -111,7 +108,8 @@ TEST_F(InputFuzz, RecordsAreWholeOrRefused) {
   const Bytes good = good_file();
   const std::vector<Bytes> records = good_records();
   RecordBuffer buffer;
-  for (int i = 0; i < 20000; ++i) {
+  const int inputs = test::fuzz_inputs(20000);
+  for (int i = 0; i < inputs; ++i) {
     const Bytes bad = damaged(good);
     passes([&] {
       const RecordFile file("damaged", bad);
@@ -126,11 +124,12 @@ TEST_F(InputFuzz, RecordsAreWholeOrRefused) {
 }
 
 TEST_F(InputFuzz, PackedFilesAreReadOrRefused) {
+  const int inputs = test::fuzz_inputs(4000);
   for (const Compression compression : {Compression::kGzip, Compression::kZlib}) {
     Packer packer(compression);
     const auto packed = packer.add(good_file(), true);
     const Bytes good(packed.begin(), packed.end());
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < inputs / 2; ++i) {
       const Bytes bad = damaged(good);
       passes([&] {
         bool given = false;
@@ -154,7 +153,8 @@ TEST_F(InputFuzz, ExamplesAreParsedOrRefused) {
                         {.name = "image", .type = DType::kU8, .shape = {6}}});
   std::vector<Value> values(2);
   int parsed = 0;
-  for (int i = 0; i < 20000; ++i) {
+  const int inputs = test::fuzz_inputs(20000);
+  for (int i = 0; i < inputs; ++i) {
     const Bytes bad = damaged(good);
     parsed += passes([&] {
       parser.parse(bad, values);
@@ -166,8 +166,8 @@ TEST_F(InputFuzz, ExamplesAreParsedOrRefused) {
     });
     passes([&] { static_cast<void>(features_of(bad)); });
   }
-  EXPECT_GT(parsed, 100);  // else the damage never comes to the values
-  EXPECT_LT(parsed, 19900);
+  EXPECT_GT(parsed, inputs / 200);  // else the damage never comes to the values
+  EXPECT_LT(parsed, inputs - inputs / 200);
 }
 
 TEST_F(InputFuzz, ArchivesAreReadOrRefused) {
@@ -181,7 +181,8 @@ TEST_F(InputFuzz, ArchivesAreReadOrRefused) {
   ASSERT_EQ(zip_close(archive), 0);
   const Bytes good = driver::read_file(path);
   ASSERT_EQ(driver::read_npz(path, "x").bytes, array.bytes);
-  for (int i = 0; i < 300; ++i) {
+  const int inputs = test::fuzz_inputs(300);
+  for (int i = 0; i < inputs; ++i) {
     const Bytes bad = damaged(good);
     std::ofstream(path, std::ios::binary)
         .write(reinterpret_cast<const char*>(bad.data()), static_cast<std::streamsize>(bad.size()));

@@ -10,6 +10,7 @@
 #include "file/crc32c.hpp"
 #include "processes/wire/failure.hpp"
 #include "processes/wire/frame.hpp"
+#include "tests/fuzz/amount.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::pjrt {
@@ -162,26 +163,28 @@ TEST(ProcessWireFuzz, PartsThatAreSharedWithoutEndAreRefused) {
 }
 
 TEST(ProcessWireFuzz, DamagedPayloadsAreReadOrRefused) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(tpu::test::fuzz_seed(kSeed));
   std::vector<Bytes> good;
   for (const wire::FrameT& frame : good_frames()) {
     good.push_back(write_frame(frame));
   }
   int refused = 0;
-  for (int round = 0; round < kRounds; ++round) {
+  const int rounds = tpu::test::fuzz_inputs(kRounds);
+  for (int round = 0; round < rounds; ++round) {
     Bytes bytes = good[random() % good.size()];
     damage(bytes, random);
     mend_head(bytes);
     refused += read(bytes) ? 0 : 1;
   }
-  EXPECT_GT(refused, kRounds / 10);
-  EXPECT_LT(refused, kRounds);
+  EXPECT_GT(refused, rounds / 10);
+  EXPECT_LT(refused, rounds);
 }
 
 TEST(ProcessWireFuzz, DamagedHeadsAreRefused) {
-  std::mt19937 random(kSeed);
+  std::mt19937 random(tpu::test::fuzz_seed(kSeed));
   const Bytes good = write_frame(good_frames()[0]);
-  for (int round = 0; round < kRounds; ++round) {
+  const int rounds = tpu::test::fuzz_inputs(kRounds);
+  for (int round = 0; round < rounds; ++round) {
     Bytes bytes = good;
     bytes[random() % kFrameHeadBytes] ^= static_cast<std::byte>(1 + random() % 255);
     EXPECT_FALSE(read(bytes));

@@ -4,13 +4,13 @@
 // under way lies in a file, so that a crash leaves it behind.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 
 #include "board/board_loader.hpp"
 #include "entry/codegen.hpp"
 #include "entry/pipeline.hpp"
 #include "import/import.hpp"
+#include "tests/fuzz/amount.hpp"
 #include "tests/fuzz/artifact_mutator.hpp"
 #include "tests/fuzz/corpus.hpp"
 
@@ -46,12 +46,12 @@ void keep(const std::vector<std::byte>& input) {
 TEST(CodegenFuzz, DamagedProgramsAreRefusedOrBecomeExecutables) {
   const auto seeds = test::fuzz_corpus(TPU_TEST_DATA, ".mlirbc");
   ASSERT_GE(seeds.size(), 10u);
-  const char* chosen = std::getenv("TPU_FUZZ_SEED");
-  const uint32_t seed = chosen != nullptr ? static_cast<uint32_t>(std::stoul(chosen)) : kSeed;
+  const uint32_t seed = test::fuzz_seed(kSeed);
   const spec::BoardParams board = spec::load_board("v3_8");
   test::ArtifactMutator mutator(seed);
   int compiled = 0;
-  for (int i = 0; i < kMutations; ++i) {
+  const int mutations = test::fuzz_inputs(kMutations);
+  for (int i = 0; i < mutations; ++i) {
     SCOPED_TRACE("mutation " + std::to_string(i) + " of seed " + std::to_string(seed));
     const auto input = mutator.mutate(seeds[static_cast<size_t>(i) % seeds.size()]);
     keep(input);
@@ -69,8 +69,8 @@ TEST(CodegenFuzz, DamagedProgramsAreRefusedOrBecomeExecutables) {
       ADD_FAILURE() << e.what();
     }
   }
-  std::printf("--seed=%u: %d of %d inputs compiled\n", seed, compiled, kMutations);
-  EXPECT_GT(compiled, kMutations / 50);
+  std::printf("--seed=%u: %d of %d inputs compiled\n", seed, compiled, mutations);
+  EXPECT_GT(compiled, mutations / 50);
 }
 
 }  // namespace

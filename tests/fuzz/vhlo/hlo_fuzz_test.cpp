@@ -3,10 +3,9 @@
 // The same seed gives the same inputs (TPU_FUZZ_SEED chooses another, TPU_FUZZ_INPUTS how many).
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "entry/pipeline.hpp"
 #include "import/import.hpp"
+#include "tests/fuzz/amount.hpp"
 #include "tests/fuzz/artifact_mutator.hpp"
 #include "tests/fuzz/corpus.hpp"
 #include "tests/fuzz/proto_mutator.hpp"
@@ -16,11 +15,6 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-uint32_t chosen(const char* variable, uint32_t usual) {
-  const char* text = std::getenv(variable);
-  return text != nullptr ? static_cast<uint32_t>(std::stoul(text)) : usual;
-}
-
 std::string text_of(const Bytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -28,8 +22,8 @@ std::string text_of(const Bytes& bytes) {
 TEST(HloFuzz, DamagedModulesAreRefusedOrCompiled) {
   const std::vector<Bytes> seeds = test::fuzz_corpus(TPU_TEST_DATA "/hlo", ".pb");
   ASSERT_GE(seeds.size(), 8u);
-  const uint32_t seed = chosen("TPU_FUZZ_SEED", 20251128);
-  const auto inputs = static_cast<int>(chosen("TPU_FUZZ_INPUTS", 10000));
+  const uint32_t seed = test::fuzz_seed(20251128);
+  const int inputs = test::fuzz_inputs(10000);
   test::ArtifactMutator bytes(seed);
   test::ProtoMutator fields(seed);
   int refused = 0;

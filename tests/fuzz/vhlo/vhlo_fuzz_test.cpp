@@ -3,10 +3,9 @@
 // same seed gives the same inputs (TPU_FUZZ_SEED chooses another).
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "entry/pipeline.hpp"
 #include "import/import.hpp"
+#include "tests/fuzz/amount.hpp"
 #include "tests/fuzz/artifact_mutator.hpp"
 #include "tests/fuzz/corpus.hpp"
 
@@ -23,11 +22,11 @@ std::vector<Bytes> corpus() { return test::fuzz_corpus(TPU_TEST_DATA, ".mlirbc")
 TEST(VhloFuzz, DamagedArtifactsAreRefusedOrCompiled) {
   const std::vector<Bytes> seeds = corpus();
   ASSERT_GE(seeds.size(), 10u);
-  const char* chosen = std::getenv("TPU_FUZZ_SEED");
-  const uint32_t seed = chosen != nullptr ? static_cast<uint32_t>(std::stoul(chosen)) : kSeed;
+  const uint32_t seed = test::fuzz_seed(kSeed);
   test::ArtifactMutator mutator(seed);
   int refused = 0;
-  for (int i = 0; i < kMutations; ++i) {
+  const int mutations = test::fuzz_inputs(kMutations);
+  for (int i = 0; i < mutations; ++i) {
     const Bytes input = mutator.mutate(seeds[static_cast<size_t>(i) % seeds.size()]);
     try {
       Module m = import_vhlo(input, "fuzz");
@@ -38,9 +37,9 @@ TEST(VhloFuzz, DamagedArtifactsAreRefusedOrCompiled) {
       ADD_FAILURE() << "mutation " << i << " of seed " << seed << ": " << e.what();
     }
   }
-  std::printf("--seed=%u: %d of %d inputs refused\n", seed, refused, kMutations);
-  EXPECT_GT(refused, kMutations / 4);
-  EXPECT_LT(refused, kMutations);
+  std::printf("--seed=%u: %d of %d inputs refused\n", seed, refused, mutations);
+  EXPECT_GT(refused, mutations / 4);
+  EXPECT_LT(refused, mutations);
 }
 
 }  // namespace
