@@ -64,7 +64,9 @@ class MxuPackedOrder {
     int missing = kMissing;
     if (state.load(std::memory_order_relaxed) == kMissing &&
         state.compare_exchange_strong(missing, kTaken, std::memory_order_acquire)) {
-      state.store(pack(piece) ? kFinite : kPacked, std::memory_order_release);
+      // notify_all() of libstdc++ 12 reads the number of waiters without a fence. A store that is
+      // still on its way then would leave a thread asleep that has just begun to wait.
+      state.store(pack(piece) ? kFinite : kPacked, std::memory_order_seq_cst);
       state.notify_all();
     }
   }
