@@ -241,6 +241,30 @@ def check_kills(tools: Path, folder: Path) -> list[str]:
     return []
 
 
+def check_stopped(tools: Path, folder: Path) -> list[str]:
+    """What the program does when a worker ends while another one is stopped, which cannot answer."""
+    board, exe, inputs = prepare(tools, folder, "v3_32")
+    with workers_of(tools, folder, board, "tcp", 2) as connect:
+        family = set(children_of(os.getpid()))
+        run = subprocess.Popen(
+            [tools / "tpuboard", "run", exe, *inputs, "--board", board, *connect, "--launches", "1000000",
+             "--progress", "0.05"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if not any("has run for" in line for line in run.stderr):
+            return [f"the run ends with code {run.wait()} before anything is stopped"]
+        stopped, killed = sorted(set(children_of(os.getpid())) - family - {run.pid})
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            os.kill(killed, signal.SIGKILL)
+            _, errors = run.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            return ["the run waits for a worker that is stopped"]
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+    print(f"{stopped} is stopped, {killed} is killed: {errors.strip()[-300:]}")
+    return [] if run.returncode > 0 and "of the pod: " in errors else [f"code {run.returncode}: {errors}"]
+
+
 # Links of chip 1 and 3 are between the boards. Chip 0 and 1 are board 0.
 FAULTS = """ecc = false
 seed = 3
@@ -404,12 +428,12 @@ def main() -> int:
     parser.add_argument("--bin", type=Path, required=True)
     parser.add_argument("--program", required=True,
                         choices=[*order_test.PROGRAMS, "v3_32", "workers", "tls", "latencies", "faults", "kill",
-                                 "reject"])
+                                 "stopped", "reject"])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         checks = {"workers": check_workers, "tls": check_tls, "latencies": check_latencies, "faults": check_faults,
-                  "kill": check_kills, "reject": check_rejected}
+                  "kill": check_kills, "stopped": check_stopped, "reject": check_rejected}
         wrong = (checks[args.program](args.bin, folder) if args.program in checks
                  else check_equal(args.bin, folder, args.program))
     for problem in wrong:
