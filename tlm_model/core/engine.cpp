@@ -139,7 +139,7 @@ bool Engine::start_head(uint64_t now) {
     return false;
   }
   Flight& flight = flights_.at(flights_.size());
-  flight.queued = queued;
+  flight.queued.take(queued, static_cast<size_t>(queued.command->operands));
   begin(flight, now, earliest);
   return !stopped_;
 }

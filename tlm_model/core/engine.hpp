@@ -63,13 +63,13 @@ class Engine : public sc_core::sc_module, public CommandQueueIf {
  protected:
   // A started command. done_at may be kNever until the engine knows it (settle).
   struct Flight {
-    QueuedCommand queued;
     size_t index = 0;  // of this record, for data that belongs to it
     uint64_t start = 0;
     uint64_t free_at = 0;
     uint64_t done_at = 0;
     bool leaves = false;       // something goes to another board that is not on its way yet
     bool data_leaves = false;  // also data: set by the engine when it starts
+    QueuedCommand queued;
   };
 
   // Starts the work of a checked, non-empty command at the present cycle and sets free_at and

@@ -2,6 +2,7 @@
 // semaphores and fault unit. Interfaces and plain records only; core.cpp binds them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -27,11 +28,23 @@ struct QueuedCommand {
   const DecodedCommand* command = nullptr;
   uint64_t sequence = 0;  // of the core's commands
   uint64_t issued_at = 0;
-  std::array<int64_t, kMaxOperands> addend{};         // added to the offset of operand i
+  uint32_t peer = 0;  // dma_remote
+  std::array<uint32_t, 2> signal_peer{};
   std::array<int64_t, spec::kHbmOperands> slot{};     // of operand i, if it is in HBM
   std::array<uint32_t, spec::kVpuScalars> scalars{};  // vpu_kernel
-  uint32_t peer = 0;                                  // dma_remote
-  std::array<uint32_t, 2> signal_peer{};
+  std::array<int64_t, kMaxOperands> addend{};         // added to the offset of operand i
+
+  // Becomes `other`, but for addends beyond its `operands`: most commands have few.
+  void take(const QueuedCommand& other, size_t operands) {
+    command = other.command;
+    sequence = other.sequence;
+    issued_at = other.issued_at;
+    peer = other.peer;
+    signal_peer = other.signal_peer;
+    slot = other.slot;
+    scalars = other.scalars;
+    std::copy_n(other.addend.begin(), operands, addend.begin());
+  }
 };
 
 // State of a queue's head, for fault records and deadlock reports.

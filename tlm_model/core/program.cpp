@@ -29,6 +29,22 @@ bool is_mark(const spec::ScalarInsn& insn) {
 
 }  // namespace
 
+// Transfers share bandwidth, and several are under way: no least time is counted for them.
+uint64_t least_cycles(const DecodedCommand& command) {
+  uint64_t cycles = 1;
+  if (command.bad != 0 || command.empty) {
+    return cycles;
+  }
+  if (const auto* matmul = std::get_if<MatmulPlan>(&command.plan)) {
+    cycles = matmul->timing.free_at;
+  } else if (const auto* vpu = std::get_if<VpuPlan>(&command.plan)) {
+    cycles = vpu->cycles.free_at;
+  } else if (const auto* transpose = std::get_if<TransposePlan>(&command.plan)) {
+    cycles = transpose->cycles.free_at;
+  }
+  return cycles;
+}
+
 Program::Program(std::vector<std::byte> code, uint32_t entry, uint32_t slots,
                  const spec::BoardParams& params)
     : code_(std::move(code)), entry_(entry), slots_(slots), item_of_word_(code_.size() / 8, -1) {

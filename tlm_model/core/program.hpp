@@ -4,6 +4,7 @@
 // SystemC.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -92,8 +93,7 @@ struct DecodedCommand {
   uint8_t peer_reg = 0;
   bool empty = false;  // a count is 0: nothing to do
   uint32_t bad = 0;    // DETAIL_* of a malformed descriptor: faults at start
-  std::string bad_text;
-  int operands = 0;  // addresses in the order of the struct
+  int operands = 0;    // addresses in the order of the struct
   std::array<uint8_t, 24> operand_reg{};
   std::array<uint16_t, spec::kHbmOperands> slot{};     // of operand i, if it is in HBM
   std::array<uint8_t, spec::kHbmOperands> slot_reg{};  // added to it
@@ -101,6 +101,7 @@ struct DecodedCommand {
   std::array<spec::Wait, 2> wait{};
   std::array<spec::Signal, 2> signal{};
   std::variant<std::monostate, MatmulPlan, VpuPlan, TransposePlan, DmaPlan, IndexedPlan> plan;
+  std::string bad_text;  // last: what is read of each command lies together
 };
 
 // One word position that can be reached.
@@ -108,9 +109,14 @@ struct ProgramItem {
   enum class Kind : uint8_t { kIllegal, kScalar, kCommand };
   Kind kind = Kind::kIllegal;
   spec::ScalarInsn insn{};
+  uint8_t queue = 0;     // of a command
   uint32_t command = 0;  // index
   uint32_t next = 0;     // word behind it
+  // Cycles from the start of a command to the start of the next one of its queue, at least.
+  uint64_t least_cycles = 1;
 };
+
+uint64_t least_cycles(const DecodedCommand& command);
 
 // An image that cannot be run at all; `text` says why.
 struct ImageError {
@@ -134,6 +140,17 @@ class Program {
     return word < item_of_word_.size() && item_of_word_[word] >= 0
                ? &items_[static_cast<size_t>(item_of_word_[word])]
                : nullptr;
+  }
+  // The host brings what the sequencer most likely reads behind this command into its caches.
+  void prefetch_behind(const ProgramItem& item) const {
+    __builtin_prefetch(&item_of_word_[std::min<size_t>(item.next, item_of_word_.size() - 1)]);
+    __builtin_prefetch(&item + 1);
+    if (item.command + 1 < commands_.size()) {
+      const auto* const command = reinterpret_cast<const std::byte*>(&commands_[item.command + 1]);
+      for (size_t line = 0; line < 3; ++line) {
+        __builtin_prefetch(command + line * 64);
+      }
+    }
   }
   // The op that the instruction at the word works for, for fault records; OP_NONE: none known.
   uint32_t op_at(uint32_t word) const;

@@ -85,7 +85,10 @@ ProgramItem ProgramDecoder::decode_item(uint32_t word) {
   item.kind = ProgramItem::Kind::kCommand;
   item.next = word + head.words;
   item.command = static_cast<uint32_t>(program_.commands_.size());
-  decode_command(word, program_.commands_.emplace_back());
+  DecodedCommand& command = program_.commands_.emplace_back();
+  decode_command(word, command);
+  item.queue = command.queue;
+  item.least_cycles = least_cycles(command);
   return item;
 }
 

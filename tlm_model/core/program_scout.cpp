@@ -16,22 +16,6 @@ constexpr int kMostItems = 512;
 
 }  // namespace
 
-// Transfers share bandwidth, and several are under way: no least time is counted for them.
-uint64_t least_cycles(const DecodedCommand& command) {
-  uint64_t cycles = 1;
-  if (command.bad != 0 || command.empty) {
-    return cycles;
-  }
-  if (const auto* matmul = std::get_if<MatmulPlan>(&command.plan)) {
-    cycles = matmul->timing.free_at;
-  } else if (const auto* vpu = std::get_if<VpuPlan>(&command.plan)) {
-    cycles = vpu->cycles.free_at;
-  } else if (const auto* transpose = std::get_if<TransposePlan>(&command.plan)) {
-    cycles = transpose->cycles.free_at;
-  }
-  return cycles;
-}
-
 uint64_t ProgramScout::silent(const Place& place, const EngineQueues& queues, uint64_t now,
                               uint64_t wanted) {
   if (has_to_send(queues)) {
@@ -120,11 +104,8 @@ bool ProgramScout::acts(const DecodedCommand& command, uint32_t data_peer,
   return false;
 }
 
-// Of one that is not issued yet.
+// Of one of the queue dma_remote that is not issued yet.
 bool ProgramScout::acts(const DecodedCommand& command) const {
-  if (command.queue != static_cast<uint8_t>(spec::Queue::kDmaRemote)) {
-    return false;
-  }
   if (command.bad != 0 || (scalars_.any_unknown() && !scalars_.knows_peers(command))) {
     return true;
   }
@@ -151,16 +132,17 @@ size_t ProgramScout::take(const Place& place, const EngineQueues& queues) {
     take_scalar(place, *item);
     return spec::kQueueCount;
   }
-  const DecodedCommand& command = place.program->command(item->command);
-  if (queues.at(command.queue) == nullptr || (acts(command) && !passes)) {
+  const bool remote = item->queue == static_cast<uint8_t>(spec::Queue::kDmaRemote);
+  if (queues.at(item->queue) == nullptr ||
+      (remote && !passes && acts(place.program->command(item->command)))) {
     stop_ = Stop::kActs;
     return spec::kQueueCount;
   }
   passes_ = false;
-  ahead_[command.queue].add(least_cycles(command));
+  ahead_[item->queue].add(item->least_cycles);
   ++issued_;
   pc_ = item->next;
-  return command.queue;
+  return item->queue;
 }
 
 void ProgramScout::take_scalar(const Place& place, const ProgramItem& item) {

@@ -21,9 +21,6 @@
 
 namespace tpu::model {
 
-// Cycles from the start of a command to the start of the next one of its queue, at least.
-uint64_t least_cycles(const DecodedCommand& command);
-
 class ProgramScout {
  public:
   // What the sequencer has come to.

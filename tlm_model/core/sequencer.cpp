@@ -177,6 +177,7 @@ bool Sequencer::execute_timed(const ProgramItem& item, uint64_t now) {
     if (!issue(program_->command(item.command), now)) {
       return false;
     }
+    program_->prefetch_behind(item);
     pc_ = item.next;
     return true;
   }

@@ -14,7 +14,11 @@ inline sc_core::sc_time from_cycles(uint64_t cycles) {
   return sc_core::sc_time::from_value(cycles);
 }
 inline uint64_t to_cycles(const sc_core::sc_time& time) { return time.value(); }
-inline uint64_t now_cycles() { return sc_core::sc_time_stamp().value(); }
+inline uint64_t now_cycles() {
+  // The variable of the kernel, of which a process has one.
+  static const sc_core::sc_time& now = sc_core::sc_time_stamp();
+  return now.value();
+}
 
 // Times of a snapshot: what was saved happens within some minutes of simulated time, and the time
 // itself leaves room for those that are added to it.
