@@ -193,6 +193,16 @@ TEST_F(Aborts, EnginesThatDoNotStopAreResetWhenTheWatchdogTimeIsOver) {
   EXPECT_TRUE(device_.barrier_waiting);
 }
 
+// Of the program, before its sequencer stopped.
+TEST_F(Aborts, AHostCallDoesNotEndTheWaitForTheEngines) {
+  start_program();
+  abort(TPU_GSYNC_CODE_FAULT);
+  device_.raise(TPU_IRQ_HOST_CALL);
+  dispatch();
+  EXPECT_EQ(device_.seq_resets, 0U);
+  EXPECT_TRUE(device_.timer_armed);
+}
+
 TEST_F(Aborts, TimerIsOffWhenTheEnginesStopInTime) {
   start_program();
   abort(TPU_GSYNC_CODE_FAULT);
