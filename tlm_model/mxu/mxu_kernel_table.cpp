@@ -35,6 +35,43 @@ bool is_zero(const uint8_t* element, bool is_bf16) {
   return (bits & 0x7f800000U) == 0;  // subnormals count as zeros
 }
 
+// By a few runs of elements spread over rows and taps; at least `enough` if it is that much. Most
+// of the time is waiting for memory, and the first runs tell of dense operands.
+double sampled_density(const MxuJob& job, int64_t slot_terms, double enough) {
+  constexpr int64_t kRuns = 64;
+  constexpr int64_t kRun = 32;
+  constexpr int64_t kChains = 2;
+  const int64_t run = std::min(kRun, job.k());
+  int64_t run_slots = 0;
+  for (int64_t at = 0; at < run; ++at) {
+    run_slots += at / kChains % slot_terms == 0 ? 1 : 0;
+  }
+  const auto slots = static_cast<double>(kRuns * run_slots);
+  int64_t nonzero = 0;
+  for (int64_t i = 0; i < kRuns && static_cast<double>(nonzero) < enough * slots; ++i) {
+    const int64_t row = job.row_begin + i * job.rows() / kRuns;
+    const int64_t k = i * 37 % (job.k() / run) * run;
+    const uint8_t* const first = job.lhs + nest_offset(row, job.m_count, job.m_lhs_stride) +
+                                 nest_offset(i % job.taps(), job.t_count, job.t_lhs_stride) +
+                                 k * job.lhs_element();
+    for (int64_t at = 0; at < run; ++at) {
+      if (at / kChains % slot_terms != 0) {
+        continue;  // the slot's later term
+      }
+      bool any = false;
+      for (int64_t term = at; term < run && term < at + kChains * slot_terms; term += kChains) {
+        any |= !is_zero(first + term * job.lhs_element(), job.lhs_is_bf16);
+      }
+      nonzero += any ? 1 : 0;
+    }
+  }
+  return static_cast<double>(nonzero) / slots;
+}
+
+bool is_sparser(const MxuJob& job, int64_t slot_terms, double bound) {
+  return sampled_density(job, slot_terms, bound) < bound;
+}
+
 // So many that a sample of lhs costs nothing beside them.
 bool has_many_terms(const MxuJob& job) { return job.terms() >= int64_t{4} << 20; }
 
@@ -51,7 +88,7 @@ bool may_skip_zeros(const MxuJob& job, const MxuKernelSet& set) {
 bool worth_skipping_zeros(const MxuJob& job, const MxuKernelSet& few, const MxuKernelSet& set) {
   return set.skip_below_density > 0 && may_skip_zeros(job, few) && job.rows() > few.few_rows &&
          job.n_count[1] % few.sparse_columns == 0 && has_many_terms(job) &&
-         mxu_lhs_density(job, few.slot_terms) < set.skip_below_density;
+         is_sparser(job, few.slot_terms, set.skip_below_density);
 }
 
 }  // namespace
@@ -64,33 +101,8 @@ const MxuKernelRow* mxu_kernel_row(std::string_view set, MxuKernelKind kind) {
   return found == kTable.end() ? nullptr : &*found;
 }
 
-// By a few runs of elements spread over rows and taps.
 double mxu_lhs_density(const MxuJob& job, int64_t slot_terms) {
-  constexpr int64_t kRuns = 64;
-  constexpr int64_t kRun = 32;
-  constexpr int64_t kChains = 2;
-  const int64_t run = std::min(kRun, job.k());
-  int64_t slots = 0;
-  int64_t nonzero = 0;
-  for (int64_t i = 0; i < kRuns; ++i) {
-    const int64_t row = job.row_begin + i * job.rows() / kRuns;
-    const int64_t k = i * 37 % (job.k() / run) * run;
-    const uint8_t* const first = job.lhs + nest_offset(row, job.m_count, job.m_lhs_stride) +
-                                 nest_offset(i % job.taps(), job.t_count, job.t_lhs_stride) +
-                                 k * job.lhs_element();
-    for (int64_t at = 0; at < run; ++at) {
-      if (at / kChains % slot_terms != 0) {
-        continue;  // the slot's later term
-      }
-      bool any = false;
-      for (int64_t term = at; term < run && term < at + kChains * slot_terms; term += kChains) {
-        any |= !is_zero(first + term * job.lhs_element(), job.lhs_is_bf16);
-      }
-      ++slots;
-      nonzero += any ? 1 : 0;
-    }
-  }
-  return static_cast<double>(nonzero) / static_cast<double>(slots);
+  return sampled_density(job, slot_terms, 1.0);
 }
 
 const MxuKernelSet& choose_mxu_kernel_set(const MxuKernelSet& asked, const MxuJob& job) {
@@ -106,9 +118,8 @@ const MxuKernelSet& choose_mxu_kernel_set(const MxuKernelSet& asked, const MxuJo
 MxuKernelChoice choose_mxu_kernel(const MxuKernelSet& set, const MxuJob& job, int64_t rows,
                                   int64_t segments) {
   const bool few_rows = rows <= set.few_rows && segments > 2 * set.few_rows_segments;
-  const bool sparse =
-      !few_rows && may_skip_zeros(job, set) &&
-      (!has_many_terms(job) || mxu_lhs_density(job, set.slot_terms) < set.sparse_below);
+  const bool sparse = !few_rows && may_skip_zeros(job, set) &&
+                      (!has_many_terms(job) || is_sparser(job, set.slot_terms, set.sparse_below));
   return {.few_rows = few_rows, .sparse = sparse};
 }
 
