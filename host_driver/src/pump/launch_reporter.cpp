@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <vector>
 
@@ -35,7 +36,9 @@ void LaunchReporter::report_after(LongLaunches::Time ran, const Devices& devices
   if (!launches_.spend(ran)) {
     return;
   }
+  const auto begin = std::chrono::steady_clock::now();
   const std::vector<ProgramPlace> places = transport.stats().places;
+  launches_.note_cost(std::chrono::steady_clock::now() - begin);
   const uint64_t cycle = transport.now();
   const auto place_of = [&](const Device& device) {
     const auto at = static_cast<size_t>(device.id);

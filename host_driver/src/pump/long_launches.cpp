@@ -18,6 +18,8 @@ namespace {
 
 // So what takes a minute is told of a second late at most.
 constexpr int kLooks = 60;
+// A board in other processes, on a busy host, takes longer for an answer than a short tick has.
+constexpr int kRunForLooks = 4;
 // Longer times are none: a century of nanoseconds still fits.
 constexpr double kLongestInterval = 3e9;
 constexpr uint64_t kCodeWordBytes = 8;
@@ -92,6 +94,10 @@ bool LongLaunches::spend(Time time) {
   }
   spent_ = Time(0);
   return true;
+}
+
+void LongLaunches::note_cost(Time look) {
+  tick_ = std::max(interval_ / kLooks, kRunForLooks * look);
 }
 
 bool LongLaunches::look(size_t device, uint32_t launch_id, uint64_t steps, uint64_t unseen,

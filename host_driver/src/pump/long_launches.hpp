@@ -31,6 +31,9 @@ class LongLaunches {
   Time slice() const { return tick_ - spent_; }
   /// The board ran that long. True: a tick is over.
   bool spend(Time time);
+  /// So long took what belongs to a tick, in which the board did not run: the next tick comes when
+  /// the board has run for several times as long.
+  void note_cost(Time look);
   /// At a tick of simulated time `cycle`: the launch at the head of a device (0: none) and the
   /// steps that the device has ended. True: the launch ended no step, and was not reported, for as
   /// long as `unseen` steps may take (more than 1 where nobody can tell how many have ended).

@@ -50,6 +50,19 @@ TEST_F(LongLaunchesTest, OneThatEndsNoStepIsToldOfOnceAMinute) {
   EXPECT_THAT(told(6, 9, 60), ::testing::IsEmpty()) << "another launch";
 }
 
+// Of a board in other processes on a busy host.
+TEST_F(LongLaunchesTest, TheBoardRunsLongerThanLooksTake) {
+  ASSERT_TRUE(launches_.spend(seconds(1)));
+  launches_.note_cost(milliseconds(3));
+  EXPECT_EQ(launches_.slice(), seconds(1));
+  launches_.note_cost(seconds(2));
+  EXPECT_EQ(launches_.slice(), seconds(8));
+  EXPECT_FALSE(launches_.spend(seconds(7)));
+  EXPECT_TRUE(launches_.spend(seconds(1)));
+  launches_.note_cost(milliseconds(3));
+  EXPECT_EQ(launches_.slice(), seconds(1)) << "of the last look alone";
+}
+
 TEST_F(LongLaunchesTest, OneIsToldOfAtATime) {
   EXPECT_THAT(told(5, 0, 61), ::testing::ElementsAre(61));
   EXPECT_FALSE(launches_.may_tell()) << "another one in the same minute";
