@@ -121,6 +121,7 @@ struct BoardStats {
   std::string lockstep_text;                   // the mismatches, for people
   std::vector<spec::UnitWait> waits;           // units of all cores that are not idle
   std::vector<spec::UnitWait> watchdog_waits;  // as it was when a watchdog ended a launch last
+  uint32_t watchdog_launch = 0;                // id of that launch; 0: none
   uint64_t check_findings = 0;                 // of the happens-before checker (check)
   std::vector<HostWorkStats> profile;          // with SimOptions::profile
   std::vector<spec::FaultTally> faults;        // on purpose, that have happened

@@ -34,6 +34,8 @@ class WatchdogSink final : public ProbeSink {
   // At the first watchdog of the launch that had one last: those behind it see cores that have
   // stopped.
   const std::vector<spec::UnitWait>& waits() const { return waits_; }
+  // Id of that launch; 0: there was none.
+  uint32_t launch() const { return launch_.value_or(0); }
 
  private:
   const Board board_;

@@ -283,6 +283,7 @@ BoardStats Pod::stats() {
   BoardStats stats;
   stats.waits = waits();
   stats.watchdog_waits = sinks_.watchdog().waits();
+  stats.watchdog_launch = sinks_.watchdog().launch();
   for (Chip* chip : chips_) {
     for (size_t core = 0; core < chip->cores(); ++core) {
       add_core_stats(*chip, core, stats);

@@ -149,6 +149,7 @@ struct TransportStats {
   std::vector<UnitWait> waits;  ///< units of all cores that are not idle
   /// The same as it was when a watchdog ended a launch last.
   std::vector<UnitWait> watchdog_waits;
+  uint32_t watchdog_launch = 0;  ///< id of that launch; 0: none
   /// Faults on purpose that have happened, by kind and place.
   std::vector<spec::FaultTally> fault_tallies;
   std::string waits_text;  ///< what else a transport knows of what waits for what, one a line

@@ -152,6 +152,7 @@ class SimDebugPort : public Transport {
     stats.fault_tallies = std::move(from.faults);
     stats.waits = std::move(from.waits);
     stats.watchdog_waits = std::move(from.watchdog_waits);
+    stats.watchdog_launch = from.watchdog_launch;
     if (has_data_) {
       stats.hbm_host_bytes = from.hbm_host_bytes;
     }

@@ -164,6 +164,10 @@ class PodDebugPort : public Transport {
     by_core(each, all, &TransportStats::places);
     by_core(each, all, &TransportStats::harts);
     by_core(each, all, &TransportStats::faults);
+    // Another process may have those of an earlier launch yet.
+    for (const TransportStats& one : each) {
+      all.watchdog_launch = std::max(all.watchdog_launch, one.watchdog_launch);
+    }
     for (TransportStats& one : each) {
       all.lockstep_tiles += one.lockstep_tiles;
       all.lockstep_semaphores += one.lockstep_semaphores;
@@ -176,7 +180,9 @@ class PodDebugPort : public Transport {
       }
       add_all(all.fault_tallies, std::move(one.fault_tallies));
       add_all(all.waits, std::move(one.waits));
-      add_all(all.watchdog_waits, std::move(one.watchdog_waits));
+      if (one.watchdog_launch == all.watchdog_launch) {
+        add_all(all.watchdog_waits, std::move(one.watchdog_waits));
+      }
       all.waits_text += one.waits_text;
     }
     std::ranges::sort(all.fault_tallies, {}, [](const spec::FaultTally& tally) {

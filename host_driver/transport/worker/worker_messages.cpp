@@ -100,7 +100,7 @@ void stats_of(Archive& a, TransportStats& value) {
   list(a, value.waits, wait);
   list(a, value.watchdog_waits, wait);
   list(a, value.fault_tallies, fault_tally);
-  a(value.waits_text);
+  a(value.waits_text, value.watchdog_launch);
 }
 
 }  // namespace
