@@ -84,6 +84,7 @@ std::shared_ptr<PJRT_Client> make_client(const PJRT_Client_Create_Args& args) {
   const std::optional<JobStore> store = JobStore::of(args, place);
   client->runtime = &process_runtime(store ? &*store : nullptr);
   client->process = place.process;
+  client->processes = place.processes;
   client->topology.topology = make_topology(client::ProcessBoard::options().platform,
                                             client::ProcessBoard::params(), place.owners);
   for (PJRT_DeviceDescription* description : client->topology.topology->devices) {
@@ -176,12 +177,11 @@ void call(PJRT_Client_ProcessIndex_Args& args) {
   args.process_index = need(args.client, "client").process;
 }
 
-// The framework tells of the other processes of its job. Which of them share the board, and which
-// of those have ended, is known here already.
 void call(PJRT_Client_UpdateGlobalProcessInfo_Args& args) {
-  need(args.client, "client");
+  PJRT_Client& client = need(args.client, "client");
   if (args.num_process_infos > 0) {
-    need(args.process_infos, "process_infos");
+    client.tasks.update({&need(args.process_infos, "process_infos"), args.num_process_infos},
+                        client.processes);
   }
 }
 

@@ -269,6 +269,9 @@ void launch_together(const PJRT_LoadedExecutable_Execute_Args& args) {
   try {
     const std::vector<PJRT_Device*> devices = devices_of(args);
     check_counts(args);
+    for (const PJRT_Device* device : all) {
+      executable.client->tasks.check(device->description->process);
+    }
     launch(args, ready(args, {0, devices}, all), accepted);
   } catch (...) {
     if (accepted) {

@@ -11,6 +11,7 @@
 
 #include "compiled_program.hpp"
 #include "pjrt_abi.h"
+#include "processes/job_tasks.hpp"
 #include "protos.hpp"
 #include "runtime/runtime.hpp"
 #include "sync/mutex.hpp"
@@ -47,6 +48,8 @@ struct PJRT_Client : std::enable_shared_from_this<PJRT_Client> {
   std::vector<PJRT_Device*> addressable;  ///< those of this process
   std::vector<PJRT_Memory*> memories;     ///< of these, by kind
   int process = 0;
+  int processes = 1;                            ///< that share the board
+  tpu::pjrt::JobTasks tasks;                    ///< of the framework's job
   std::atomic<bool> launched_by_device{false};  ///< a program of several devices, by one of them
 };
 

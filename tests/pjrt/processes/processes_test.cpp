@@ -490,5 +490,55 @@ TEST(PjrtProcesses, ALaunchThatOneRefusesIsOverForAll) {
   }
 }
 
+// What the framework says of a task of its job; the error, or nothing.
+std::string say_task(PJRT_Client* client, int task, PJRT_ProcessState state) {
+  const std::string message = "heartbeat timeout";
+  auto info = args_of<PJRT_ProcessInfo>();
+  info.task_id = task;
+  info.incarnation_id = 77;
+  info.state = state;
+  info.error_code = 14;
+  info.error_message = message.data();
+  info.error_message_size = message.size();
+  auto args = args_of<PJRT_Client_UpdateGlobalProcessInfo_Args>();
+  args.client = client;
+  args.process_infos = &info;
+  args.num_process_infos = 1;
+  return outcome_of(api().PJRT_Client_UpdateGlobalProcessInfo(&args)).text;
+}
+
+// Until another one has its place.
+TEST(PjrtProcesses, ATaskInAnErrorStateIsNamedByLaunches) {
+  Job job(2);
+  job.start_all([](int process, const Reporter& reporter) {
+    Sum sum;
+    if (process == 0) {
+      reporter.say(say_task(sum.client, 2, PJRT_ProcessState_kConnected));
+      reporter.say(say_task(sum.client, 1, static_cast<PJRT_ProcessState>(7)));
+      for (const PJRT_ProcessState state :
+           {PJRT_ProcessState_kError, PJRT_ProcessState_kConnected}) {
+        const std::string told = say_task(sum.client, 1, state);
+        reporter.say(told + sum.run());
+      }
+    } else {
+      reporter.say(sum.run());
+      reporter.say(sum.run());
+    }
+  });
+  const auto expect_text = [](const std::string& line, const std::string& text) {
+    EXPECT_NE(line.find(text), std::string::npos) << line;
+  };
+  expect_text(job.at(0).line(), "task 2 of the job: expected one of the 2 processes");
+  expect_text(job.at(0).line(), "task 1 of the job: 7 is not a state of a process");
+  const std::string error =
+      "task 1 of the job (incarnation 77) is in an error state, as the framework reports: "
+      "heartbeat timeout (code 14)";
+  expect_text(job.at(0).line(), error);
+  expect_text(job.at(1).line(), "could not launch it: " + error);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(job.at(i).rest(), "\n") << "the next launch";
+  }
+}
+
 }  // namespace
 }  // namespace tpu::test
