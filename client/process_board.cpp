@@ -9,9 +9,12 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <string>
 
 #include "board/board_loader.hpp"
+#include "board/chip_lease.hpp"
 #include "job/sampler.hpp"
+#include "visible_chips.hpp"
 
 namespace tpu::client {
 namespace {
@@ -54,6 +57,11 @@ const ClientOptions& options_locked() TPU_REQUIRES(opening) {
   if (known_options == nullptr) {
     auto options = std::make_unique<ClientOptions>(read_client_options(environment_of_process()));
     options->open.completion_thread = true;
+    driver::OpenOptions& open = options->open;
+    const bool worker = open.connect.starts_with("unix:") || open.connect.starts_with("tcp:");
+    if (worker && open.connect.find(',') == std::string::npos && open.connect_chips.empty()) {
+      open.connect_chips = visible_chips([](const char* name) { return std::getenv(name); });
+    }
     known_options = options.release();
   }
   return *known_options;
@@ -71,7 +79,8 @@ const spec::BoardParams& ProcessBoard::params() {
   if (known_params == nullptr) {
     const driver::OpenOptions& open = options_locked().open;
     try {
-      known_params = new spec::BoardParams(spec::load_board(open.preset, open.overrides));
+      known_params =
+          new spec::BoardParams(spec::load_chips(open.preset, open.overrides, open.connect_chips));
     } catch (const std::exception& error) {
       throw driver::Error(driver::ErrorCode::kInvalidArgument, error.what());
     }

@@ -6,8 +6,10 @@ Usage: serve_command_test.py --tpuc TPUC --tpuboard TPUBOARD GRAPH.mlirbc
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -118,6 +120,56 @@ def a_board_of_a_killed_program_is_free(program: str, executable: str) -> None:
         worker.process.communicate(timeout=LIMIT)
 
 
+def compile_for(tpuc: str, graph: str, folder: str, chips: int, columns: int) -> tuple[str, list[str]]:
+    """An executable for a board of so many chips, and the options that make it one."""
+    options = ["--set", f"board.chips={chips}", "--set", f"board.torus_x={columns}"]
+    executable = f"{folder}/{chips}.tpuexe"
+    subprocess.run([tpuc, graph, "-o", executable, *options], check=True, timeout=LIMIT)
+    return executable, options
+
+
+def save_numbers(path: Path, values: list[float]) -> None:
+    """A file of NumPy, which this test does not need."""
+    head = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({len(values)},), }}".ljust(117) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() +
+                     struct.pack(f"<{len(values)}d", *values))
+
+
+def programs_lease_chips(program: str, tpuc: str, graph: str) -> None:
+    """Two programs have chips of one board at a time, with the bits and cycles that they have alone; who wants chips
+    of both is told by whom they are taken, and those of a program that is killed are free."""
+    with tempfile.TemporaryDirectory() as folder:
+        worker = Worker(program, folder)
+        two, _ = compile_for(tpuc, graph, folder, 2, 1)
+        one, alone = compile_for(tpuc, graph, folder, 1, 1)
+        job = worker.run("run", two, "--chips", "0,2", "--no-data", "--launches", "1000000000")
+        worker.await_processes(2)
+        numbers = Path(folder) / "x.npy"
+        save_numbers(numbers, [1.5, -2.0, 3.25])
+        figures = []
+        for words in (["--connect", worker.address, "--chips", "3"], alone):
+            path = Path(folder) / "figures.json"
+            subprocess.run([program, "run", one, "--in", f"0={numbers}", "--json", path, *words], check=True,
+                           timeout=LIMIT, stdout=subprocess.DEVNULL)
+            found = json.loads(path.read_text(encoding="utf-8"))
+            figures.append((found["digest"], found["sim_cycles"]))
+        assert figures[0] == figures[1], figures
+        refused = worker.run("devices", "--chips", "2,3")
+        _, errors = refused.communicate(timeout=LIMIT)
+        assert refused.returncode == 1 and "chips 2,3 of the board are taken" in errors, errors
+        assert f"pid {job.pid} " in errors and "with chips 0,2" in errors, errors
+        refused = worker.run("devices", "--chips", "1,2")
+        _, errors = refused.communicate(timeout=LIMIT)
+        assert refused.returncode == 1 and "--chips '1,2': expected a rectangle" in errors, errors
+        waits = worker.run("devices", "--chips", "2,3", "--connect-wait", str(LIMIT))
+        job.kill()
+        job.communicate()
+        output, errors = waits.communicate(timeout=LIMIT)
+        assert waits.returncode == 0, (output, errors)
+        worker.process.terminate()
+        worker.process.communicate(timeout=LIMIT)
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -131,6 +183,8 @@ def main() -> None:
         for check in (ends_by_signals, boards_end_with_it, a_board_of_a_killed_program_is_free):
             check(args.tpuboard, executable)
             print(check.__name__, "ok", flush=True)
+    programs_lease_chips(args.tpuboard, args.tpuc, args.graph)
+    print(programs_lease_chips.__name__, "ok", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,12 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/driver/worker_harness.hpp"
@@ -33,6 +35,7 @@ using namespace std::chrono_literals;
 using namespace test;  // NOLINT(google-build-using-namespace)
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(WorkerSession, NobodyAnswers) {
   OpenOptions options = null_board();
@@ -163,6 +166,109 @@ TEST(WorkerSession, HasAsManyBoardsAsItWasToldTo) {
   EXPECT_THAT(refusal(worker.options(null_board())), HasSubstr("all 2 boards are taken"));
   use(first, 1);
   use(second, 9);
+}
+
+// `cores`: those of the chips that it leases.
+void use_leased(const Board& board, int cores, uint8_t seed) {
+  ASSERT_EQ(board.devices().size(), static_cast<size_t>(cores));
+  for (int device = 0; device < cores; ++device) {
+    const HostArray sent = counting(DType::kU8, {5000}, static_cast<uint8_t>(seed + device));
+    EXPECT_EQ(board.put(device, sent).to_host().bytes, sent.bytes) << device;
+  }
+}
+
+TEST(WorkerSession, ProgramsLeaseChipsOfOneBoard) {
+  const WorkerProcess worker(null_worker());
+  const auto lease = [&](const std::string& chips, double wait = 0) {
+    OpenOptions options = worker.options(null_board());
+    options.connect_chips = chips;
+    options.connect_wait = wait;
+    return options;
+  };
+  std::optional<Board> first = Board::open(lease("0,1"));
+  const Board second = Board::open(lease("3"));
+  const Board third = Board::open(lease("2"));
+  use_leased(*first, 4, 1);
+  use_leased(second, 2, 7);
+  use_leased(third, 2, 9);
+  EXPECT_THAT(refusal(lease("1,3")),
+              AllOf(HasSubstr("ResourceExhausted: chips 1,3 of the board are taken, by pid " +
+                              std::to_string(::getpid())),
+                    HasSubstr("with chips 0,1"), HasSubstr("with chips 3"),
+                    Not(HasSubstr("with chips 2")), HasSubstr("OpenOptions::connect_wait")));
+  EXPECT_THAT(refusal(lease("")), HasSubstr("ResourceExhausted: the board is taken, by pid"));
+  std::thread later([&] {
+    std::this_thread::sleep_for(200ms);
+    first->close();
+  });
+  use_leased(Board::open(lease("0,1", 30)), 4, 5);
+  later.join();
+  for (const auto& [chips, text] : std::vector<std::pair<std::string, std::string>>{
+           {"0,4", "expected numbers of chips from 0 to 3, separated by commas, found '4'"},
+           {"0,,1", "found ''"},
+           {"a", "found 'a'"},
+           {"-1", "found '-1'"},
+           {"1,1", "chip 1 is named twice"},
+           {"0,3", "expected a rectangle of the torus, which has 2 x 2 chips"},
+           {"0,1,2", "expected a rectangle"}}) {
+    EXPECT_THAT(refusal(lease(chips)),
+                AllOf(HasSubstr("InvalidArgument: OpenOptions::connect_chips '" + chips + "'"),
+                      HasSubstr(text)));
+  }
+  OpenOptions alone = null_board();
+  alone.connect_chips = "0";
+  EXPECT_THAT(refusal(alone), HasSubstr("OpenOptions::connect_chips needs OpenOptions::connect"));
+}
+
+// Of two boards, the second has chips that are taken on the first. A driver that comes later does
+// not overtake one that waits for the same chips.
+TEST(WorkerSession, LeasesAreGivenInTheOrderOfArrival) {
+  ServeOptions serve = null_worker();
+  serve.boards = 2;
+  const WorkerProcess worker(serve);
+  const auto lease = [&](const std::string& chips, double wait = 0) {
+    OpenOptions options = worker.options(null_board());
+    options.connect_chips = chips;
+    options.connect_wait = wait;
+    return options;
+  };
+  std::optional<Board> first = Board::open(lease("0"));
+  std::optional<Board> second = Board::open(lease("0,1"));
+  EXPECT_THAT(refusal(lease("0")), HasSubstr("chips 0 of all 2 boards are taken"));
+  use_leased(Board::open(lease("1,3")), 4, 1);  // of the first board
+  std::atomic<bool> whole_came = false;
+  std::thread waits([&] {
+    const Board whole = Board::open(lease("", 30));
+    whole_came = true;
+    use(whole, 3);
+  });
+  std::string text;
+  while (
+      !text.starts_with("ResourceExhausted: chips 3 of all 2 boards are taken, by drivers that "
+                        "wait for them")) {  // the one that waits is known
+    text = refusal(lease("3"));
+    ASSERT_FALSE(whole_came);
+  }
+  first->close();
+  waits.join();
+  EXPECT_TRUE(whole_came);
+  second->close();
+}
+
+TEST(WorkerSession, AProgramThatDiesGivesItsChipsBack) {
+  const WorkerProcess worker(null_worker());
+  OpenOptions options = worker.options(null_board());
+  options.connect_chips = "2,3";
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Board board = Board::open(options);
+    use_leased(board, 4, 1);
+    ::_exit(0);  // closes nothing
+  }
+  ::waitpid(child, nullptr, 0);
+  options.connect_wait = 20;
+  use_leased(Board::open(options), 4, 1);
 }
 
 TEST(WorkerSession, AProgramThatDiesGivesItsBoardBack) {

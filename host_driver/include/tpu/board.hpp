@@ -61,6 +61,9 @@ struct OpenOptions {
   std::string connect_ca;
   /// Seconds to wait for a board that others have; then, and with 0 at once, ResourceExhausted.
   double connect_wait = 0;
+  /// Chips of the worker's board that the program leases, as "0,1": a rectangle of the torus. The
+  /// program has a board of these alone, numbered from 0. Empty: all chips.
+  std::string connect_chips;
 
   /// Host memory for transfers under way, at least 64 KiB. Larger arrays go through it in pieces.
   uint64_t staging_bytes = uint64_t{256} << 20;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "board/board_loader.hpp"
+#include "board/chip_lease.hpp"
 #include "file/crc32c.hpp"
 #include "options/option_check.hpp"
 #include "src/board/board_impl.hpp"
@@ -53,6 +54,11 @@ std::unique_ptr<Transport> make_transport(const OpenOptions& options,
     return made;
   }
   const bool vfio = is_vfio_address(options.connect);
+  if (!options.connect_chips.empty() && (options.connect.empty() || vfio)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "OpenOptions::connect_chips: chips are leased of a worker alone, which "
+                "OpenOptions::connect names (unix:PATH or tcp:HOST:PORT)");
+  }
   if (!has_one_process(options)) {
     return make_pod_transport(options, request, memory, memory.shared_ranges(), firmware);
   }
@@ -139,7 +145,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   hangs_.set_one_process(has_one_process(options));
   check_options(options);
   TransportRequest request;
-  request.params = spec::load_board(options.preset, options.overrides);
+  request.params = spec::load_chips(options.preset, options.overrides, options.connect_chips);
   request.sim = options.sim;
   params_ = request.params;
   records_.set_board_words(command_words(options));

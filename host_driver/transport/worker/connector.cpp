@@ -104,7 +104,8 @@ Connector::Connector(const OpenOptions& options)
       token_(options.connect_token.empty() ? std::vector<std::byte>()
                                            : read_token(options.connect_token)),
       tls_(tls_of(options, address_)),
-      wait_(static_cast<int64_t>(options.connect_wait * 1000)) {}
+      wait_(static_cast<int64_t>(options.connect_wait * 1000)),
+      chips_(options.connect_chips) {}
 
 std::string Connector::name() const {
   return fmt::format("the worker at {} (pid {})", address_.text, session_.pid);
@@ -161,6 +162,7 @@ NextConnection Connector::open() {
   hello.token = token_;
   hello.wait_ms = static_cast<uint64_t>(wait_.count());
   hello.who = this_process();
+  hello.chips = chips_;
   try {
     return attempt(hello, session_);
   } catch (const ConnectionLost& lost) {

@@ -38,6 +38,7 @@ class Connector {
   const std::vector<std::byte> token_;
   const std::unique_ptr<TlsClient> tls_;  // null: none
   const std::chrono::milliseconds wait_;
+  const std::string chips_;  // that are leased
   Welcome session_;
   int listener_ = 0;  // the process that listens, on this host; 0: not known
 };

@@ -13,6 +13,8 @@
 #include <thread>
 #include <utility>
 
+#include "board/board_loader.hpp"
+#include "board/chip_lease.hpp"
 #include "sim/option_names.hpp"
 #include "sync/mutex.hpp"
 #include "terminal/printable_text.hpp"
@@ -75,6 +77,7 @@ class Session {
       throw error;
     }
     who_ = greeted.hello.who;
+    lease(greeted);
     driver_pid_ = greeted.stream->is_local() ? base::peer_of(greeted.stream->socket()).pid : 0;
     want_board(greeted);
     std::thread([this] { take_connections(); }).detach();  // lasts as long as the process
@@ -89,7 +92,7 @@ class Session {
       note.note = Note::kDone;
       send_note(notes_.number(), note);
     };
-    BoardService service(channel, options_.board, done, {options_.tls_cert, options_.tls_key});
+    BoardService service(channel, board_, done, {options_.tls_cert, options_.tls_key});
     service.serve();
     return 0;
   }
@@ -159,8 +162,25 @@ class Session {
     }
   }
 
+  // The board of this session has the chips alone that its driver asks for.
+  void lease(Greeted& greeted) {
+    board_ = options_.board;
+    try {
+      const spec::BoardParams whole = spec::load_board(board_.preset, board_.overrides);
+      chips_ = spec::read_chips(whole, greeted.hello.chips);
+      for (const std::string& each : spec::overrides_of_chips(whole, chips_)) {
+        board_.overrides.push_back(each);
+      }
+    } catch (const spec::BoardError& wrong) {
+      const Error error(ErrorCode::kInvalidArgument, wrong.what());
+      send_refusal(*greeted.stream, error);
+      throw error;
+    }
+  }
+
   void want_board(Greeted& greeted) {
     NoteFrame want;
+    want.chips = chips_;
     want.waits = greeted.hello.wait_ms > 0;
     want.session = number_;
     std::strncpy(want.text, who_.c_str(), sizeof want.text - 1);
@@ -278,6 +298,8 @@ class Session {
   const base::Descriptor notes_;
   const uint64_t number_;
   const std::vector<std::byte> secret_;
+  OpenOptions board_;
+  spec::ChipSet chips_ = spec::kAllChips;
   std::vector<std::byte> token_;
   std::unique_ptr<TlsServer> tls_;
   std::string who_ = "a driver that has not said who it is";

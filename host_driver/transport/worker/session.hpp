@@ -22,6 +22,7 @@ struct NoteFrame {
   Note note = Note::kWant;
   bool waits = false;  ///< of kWant: until a board is free
   uint64_t session = 0;
+  uint64_t chips = 0;          ///< of kWant: a bit for each (spec::ChipSet)
   char text[kTextBytes] = {};  ///< who wants, who has
 };
 bool send_note(int socket, const NoteFrame& note, int descriptor = -1);

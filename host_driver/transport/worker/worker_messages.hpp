@@ -73,7 +73,10 @@ struct Hello {
   uint64_t received = 0;          ///< its last frame here
   uint64_t wait_ms = 0;           ///< for a board that others have
   std::string who;                ///< "pid 12 (python3 train.py) on host a"
-  void visit_state(spec::Archive& a) { a(version, token, session, secret, received, wait_ms, who); }
+  std::string chips;              ///< of the board, as "0,1"; empty: all
+  void visit_state(spec::Archive& a) {
+    a(version, token, session, secret, received, wait_ms, who, chips);
+  }
 };
 
 struct Welcome {

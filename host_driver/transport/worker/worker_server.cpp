@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "board/board_loader.hpp"
+#include "board/chip_lease.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 #include "tpu/worker.hpp"
@@ -50,7 +51,9 @@ struct Child {
   uint64_t session = 0;
   bool known = false;  // its driver has said who it is
   bool has_board = false;
-  bool waits = false;  // for a board
+  bool waits = false;                     // for a board
+  spec::ChipSet chips = spec::kAllChips;  // that it has, or waits for
+  int board = 0;                          // that has them
   std::string who;
 };
 
@@ -217,6 +220,7 @@ class Server {
       if (note && note->note == Note::kWant) {
         child.who = std::string(note->text, strnlen(note->text, sizeof note->text));
         child.known = child.waits = true;
+        child.chips = note->chips;
         queue_.push_back(child.session);
         give_boards();
         if (child.waits) {
@@ -230,34 +234,66 @@ class Server {
     }
   }
 
-  int free_boards() const {
-    return options_.boards - static_cast<int>(std::ranges::count_if(
-                                 children_, [](const Child& child) { return child.has_board; }));
+  // The first board on which nobody has one of these chips.
+  std::optional<int> free_board(spec::ChipSet chips) const {
+    for (int board = 0; board < options_.boards; ++board) {
+      if (std::ranges::none_of(children_, [&](const Child& child) {
+            return child.has_board && child.board == board && (child.chips & chips) != 0;
+          })) {
+        return board;
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::string what_is_wanted(spec::ChipSet chips) const {
+    const std::string boards = fmt::format("all {} boards", options_.boards);
+    if (chips == spec::kAllChips) {
+      return options_.boards == 1 ? "the board is" : boards + " are";
+    }
+    return fmt::format("chips {} of {} are", spec::text_of_chips(chips),
+                       options_.boards == 1 ? "the board" : boards);
   }
 
   void tell_taken(const Child& child) const {
     std::string who;
     for (const Child& other : children_) {
-      if (other.has_board) {
+      if (other.has_board && (other.chips & child.chips) != 0) {
         who += (who.empty() ? "" : "; ") + other.who;
+        if (other.chips != spec::kAllChips) {
+          who += " with chips " + spec::text_of_chips(other.chips);
+        }
       }
     }
-    const std::string text = fmt::format(
-        "{} taken, by {}{}",
-        options_.boards == 1 ? "the board is" : fmt::format("all {} boards are", options_.boards),
-        who, queue_.size() > 1 ? fmt::format(" ({} wait)", queue_.size() - 1) : "");
+    if (who.empty()) {
+      who = "drivers that wait for them";
+    }
+    const std::string text =
+        fmt::format("{} taken, by {}{}", what_is_wanted(child.chips), who,
+                    queue_.size() > 1 ? fmt::format(" ({} wait)", queue_.size() - 1) : "");
     NoteFrame note;
     note.note = Note::kTaken;
     std::strncpy(note.text, text.c_str(), sizeof note.text - 1);
     send_note(child.notes.number(), note);
   }
 
+  // In the order of arrival: a driver that comes later does not get chips that an earlier one waits
+  // for.
   void give_boards() {
-    while (free_boards() > 0 && !queue_.empty()) {
-      Child& child = *std::ranges::find(children_, queue_.front(), &Child::session);
-      queue_.pop_front();
+    spec::ChipSet awaited = 0;
+    for (auto next = queue_.begin(); next != queue_.end();) {
+      Child& child = *std::ranges::find(children_, *next, &Child::session);
+      const std::optional<int> board =
+          (child.chips & awaited) == 0 ? free_board(child.chips) : std::nullopt;
+      if (!board) {
+        awaited |= child.chips;
+        ++next;
+        continue;
+      }
+      next = queue_.erase(next);
       child.waits = false;
       child.has_board = true;
+      child.board = *board;
       NoteFrame note;
       note.note = Note::kGiven;
       if (!send_note(child.notes.number(), note)) {
@@ -355,7 +391,11 @@ class Server {
                          preamble.session != 0);
     }
     if (pid > 0) {
-      children_.push_back({pid, std::move(here), session, false, false, false, "a new driver"});
+      Child& child = children_.emplace_back();
+      child.pid = pid;
+      child.notes = std::move(here);
+      child.session = session;
+      child.who = "a new driver";
     }
     return std::nullopt;
   }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tpu/error.hpp"
+#include "visible_chips.hpp"
 
 namespace tpu::client {
 namespace {
@@ -21,6 +22,23 @@ std::string refusal(const Environment& environment) {
     return error.message();
   }
   return "no error";
+}
+
+TEST(ClientOptions, ChipsOfATpuHostAreThoseOfAProgramOfOneProcess) {
+  const auto chips = [](Environment environment) {
+    environment.emplace("TPU_VISIBLE_CHIPS", "0,1");
+    return visible_chips([&](const char* name) {
+      const auto found = environment.find(name);
+      return found == environment.end() ? nullptr : found->second.c_str();
+    });
+  };
+  EXPECT_EQ(chips({}), "0,1");
+  EXPECT_EQ(chips({{"TPU_PROCESS_BOUNDS", "1,1,1"}, {"TPU_PROCESS_ADDRESSES", "a:1,b:2"}}), "0,1");
+  EXPECT_EQ(chips({{"TPUBOARD_PROCESS_COUNT", "1"}, {"TPU_PROCESS_ADDRESSES", "a:1"}}), "0,1");
+  EXPECT_EQ(chips({{"TPU_PROCESS_BOUNDS", "2,2,1"}}), "");
+  EXPECT_EQ(chips({{"TPUBOARD_PROCESS_COUNT", "2"}}), "");
+  EXPECT_EQ(chips({{"TPU_PROCESS_ADDRESSES", "a:1,b:2"}}), "");
+  EXPECT_EQ(visible_chips([](const char*) { return nullptr; }), "");
 }
 
 TEST(ClientOptions, OfAnEmptyEnvironmentAreTheDefaults) {
@@ -60,6 +78,7 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
                                                      {"TPUBOARD_BOARD_PROCESSES", "2"},
                                                      {"TPUBOARD_CONNECT_TOKEN", "token"},
                                                      {"TPUBOARD_CONNECT_WAIT", "1.5"},
+                                                     {"TPUBOARD_CHIPS", "2,3"},
                                                      {"TPUBOARD_PROCESS_ID", "3"},
                                                      {"TPUBOARD_PROCESS_COUNT", "4"},
                                                      {"TPUBOARD_PROCESS_DIR", "/tmp/meet"}});
@@ -84,6 +103,7 @@ TEST(ClientOptions, SayWhatTheVariablesSay) {
   EXPECT_EQ(options.open.board_processes, 2);
   EXPECT_EQ(options.open.connect_token, "token");
   EXPECT_EQ(options.open.connect_wait, 1.5);
+  EXPECT_EQ(options.open.connect_chips, "2,3");
   EXPECT_EQ(options.process, 3);
   EXPECT_EQ(options.processes, 4);
   EXPECT_EQ(options.process_folder, "/tmp/meet");

@@ -1,0 +1,27 @@
+// Chips that the variables of a TPU host give to a program: what it leases of a worker's board.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace tpu::client {
+
+// TPU_VISIBLE_CHIPS of a program of one process; empty: it is not set, or other variables say that
+// several processes share the board, each of which has its chips by its number. `variable` returns
+// null for what is not set.
+inline std::string visible_chips(const std::function<const char*(const char*)>& variable) {
+  const auto value = [&](const char* name) {
+    const char* const text = variable(name);
+    return std::string_view(text == nullptr ? "" : text);
+  };
+  const std::string_view bounds = value("TPU_PROCESS_BOUNDS");
+  const bool one_process = bounds.empty() || bounds == "1,1,1" || bounds == "1,1";
+  const std::string_view count = value("TPUBOARD_PROCESS_COUNT");
+  const bool shared =
+      !one_process || (!count.empty() && count != "1") ||
+      (bounds.empty() && value("TPU_PROCESS_ADDRESSES").find(',') != std::string_view::npos);
+  return shared ? std::string() : std::string(value("TPU_VISIBLE_CHIPS"));
+}
+
+}  // namespace tpu::client
