@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ranges>
 
 #include "kernel/host_profile.hpp"
 #include "kernel/page_set.hpp"
@@ -40,10 +41,13 @@ void EqualWrites::begin(Write& write, const Place& place, const uint8_t* from, J
 
 // A round that the core is not in yet.
 EqualWrites::Round* EqualWrites::find(const Place& place) {
-  for (Round& round : rounds_) {
+  for (const auto& [address, latest] : std::views::reverse(by_address_)) {
+    if (address != place.address) {
+      continue;
+    }
+    Round& round = *latest;
     const Place& other = round.place;
-    if (other.address == place.address && other.bytes == place.bytes && other.gang == place.gang &&
-        other.step == place.step &&
+    if (other.bytes == place.bytes && other.gang == place.gang && other.step == place.step &&
         std::ranges::find(round.members, place.hbm) == round.members.end()) {
       return &round;
     }
@@ -54,10 +58,12 @@ EqualWrites::Round* EqualWrites::find(const Place& place) {
 void EqualWrites::lead(Write& write) {
   if (rounds_.size() >= kMostRounds && rounds_.back().leader == nullptr) {
     rounds_.splice(rounds_.begin(), rounds_, std::prev(rounds_.end()));
+    std::erase_if(by_address_, [&](const auto& known) { return known.second == &rounds_.front(); });
   } else {
     rounds_.emplace_front();
   }
   Round& round = rounds_.front();
+  by_address_.emplace_back(write.place_.address, &round);
   round.place = write.place_;
   round.leader = &write;
   round.members.assign(1, write.place_.hbm);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <utility>
 #include <vector>
 
 #include "core/copy_work.hpp"
@@ -106,7 +107,8 @@ class EqualWrites {
   void bring(Write& write);
 
   JobPool& pool_;
-  std::list<Round> rounds_;  // the latest first
+  std::list<Round> rounds_;                              // the latest first
+  std::vector<std::pair<uint64_t, Round*>> by_address_;  // the latest last
   // Of pages that proved different.
   CopyWork copies_{HostWork::kDmaOut};
   PageSet pages_;

@@ -40,7 +40,7 @@ DataRange data_range(const spec::StridePattern& pattern) {
 
 // Calls visit(use) for those near the range, which returns whether to forget the use.
 template <class Visit>
-void DataOrder::visit(const DataRange& range, const Visit& visit) {
+void DataOrder::Uses::visit(const DataRange& range, const Visit& visit) {
   for (size_t i = bounds_.size(); i-- > 0;) {
     if (bounds_[i].low < range.high && range.low < bounds_[i].high && visit(uses_[i])) {
       forget(i);
@@ -48,16 +48,16 @@ void DataOrder::visit(const DataRange& range, const Visit& visit) {
   }
 }
 
-void DataOrder::forget(size_t index) {
+void DataOrder::Uses::forget(size_t index) {
   bounds_[index] = bounds_.back();
   bounds_.pop_back();
   uses_[index] = uses_.back();
   uses_.pop_back();
 }
 
-void DataOrder::find(const DataRange& range, bool write, std::vector<JobRef>& before) {
+void DataOrder::Uses::find(const DataRange& range, std::vector<JobRef>& before) {
   visit(range, [&](const Use& use) {
-    if ((!write && !use.write) || !range.shares_bytes(use.range)) {
+    if (!range.shares_bytes(use.range)) {
       return false;
     }
     const bool done = use.job.done();
@@ -68,28 +68,44 @@ void DataOrder::find(const DataRange& range, bool write, std::vector<JobRef>& be
   });
 }
 
-void DataOrder::add(const DataRange& range, bool write, Job& job) {
-  const JobRef ref = job.latest();
-  if (ref.done()) {
-    return;
-  }
-  if (write) {  // who must follow one of those will follow this one
-    visit(range, [&](const Use& use) { return range.holds(use.range) && use.job.job != &job; });
-  }
+void DataOrder::Uses::add(const DataRange& range, const JobRef& job) {
   if (uses_.size() >= look_at_) {
     forget_done();
   }
   bounds_.push_back({range.low, range.high});
-  uses_.push_back({range, write, ref});
+  uses_.push_back({range, job});
 }
 
-void DataOrder::forget_done() {
+void DataOrder::Uses::hide(const DataRange& range, const Job& job) {
+  visit(range, [&](const Use& use) { return range.holds(use.range) && use.job.job != &job; });
+}
+
+void DataOrder::Uses::forget_done() {
   for (size_t i = uses_.size(); i-- > 0;) {
     if (uses_[i].job.done()) {
       forget(i);
     }
   }
   look_at_ = std::max(kLeastUses, 2 * uses_.size());
+}
+
+void DataOrder::find(const DataRange& range, bool write, std::vector<JobRef>& before) {
+  writes_.find(range, before);
+  if (write) {
+    reads_.find(range, before);
+  }
+}
+
+void DataOrder::add(const DataRange& range, bool write, Job& job) {
+  const JobRef ref = job.latest();
+  if (ref.done()) {
+    return;
+  }
+  if (write) {
+    writes_.hide(range, job);
+    reads_.hide(range, job);
+  }
+  (write ? writes_ : reads_).add(range, ref);
 }
 
 void DataOrder::wait_for(const DataRange& range, bool write) {

@@ -52,34 +52,47 @@ class DataOrder {
 
   // Returns when the kernel thread may read or write bytes of [low, high).
   void wait(uint64_t low, uint64_t high, bool write) {
-    if (!uses_.empty()) {
+    if (!writes_.empty() || !reads_.empty()) {
       wait_for({.low = low, .high = high}, write);
     }
   }
 
  private:
+  static constexpr size_t kLeastUses = 64;
+
   struct Bounds {
     uint64_t low;
     uint64_t high;
   };
   struct Use {
     DataRange range;
-    bool write = false;
     JobRef job;
   };
+  // Reads, or writes, of jobs in flight, and of some that are done.
+  class Uses {
+   public:
+    bool empty() const { return uses_.empty(); }
+    void find(const DataRange& range, std::vector<JobRef>& before);
+    void add(const DataRange& range, const JobRef& job);
+    // Those of other jobs in a range that `job` writes: who must follow them will follow it.
+    void hide(const DataRange& range, const Job& job);
 
-  template <class Visit>
-  void visit(const DataRange& range, const Visit& visit);
+   private:
+    template <class Visit>
+    void visit(const DataRange& range, const Visit& visit);
+    void forget_done();
+    void forget(size_t index);
+
+    std::vector<Bounds> bounds_;  // of uses_, close together: most uses are elsewhere
+    std::vector<Use> uses_;
+    size_t look_at_ = kLeastUses;
+  };
+
   void wait_for(const DataRange& range, bool write);
-  void forget_done();
-  void forget(size_t index);
 
-  std::vector<Bounds> bounds_;  // of uses_, close together: most uses are elsewhere
-  std::vector<Use> uses_;       // of jobs in flight, and of some that are done
-  std::vector<JobRef> waits_;   // of wait_for()
-  size_t look_at_ = kLeastUses;
-
-  static constexpr size_t kLeastUses = 64;
+  Uses reads_;
+  Uses writes_;
+  std::vector<JobRef> waits_;  // of wait_for()
 };
 
 // What one job is going to touch. Kept by its owner and used again.

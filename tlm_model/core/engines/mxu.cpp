@@ -36,6 +36,7 @@ void Mxu::Work::prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut,
   if (packs_) {
     packed_.begin(jobs_, held[0], held[1]);
   }
+  parts_left_ = 1;
 }
 
 int Mxu::Work::split(int parts) {
@@ -43,6 +44,7 @@ int Mxu::Work::split(int parts) {
   if (packs_) {
     packed_.begin(jobs_, held_[0], held_[1]);
   }
+  parts_left_ = jobs_.size();
   return static_cast<int>(jobs_.size());
 }
 
@@ -50,7 +52,9 @@ void Mxu::Work::run_part(int part) {
   const MxuJob& job = jobs_[static_cast<size_t>(part)];
   const HostTimer timer(HostWork::kMxu, static_cast<uint64_t>(2 * job.terms()));
   if (jobs_.size() > 1) {
-    return engine_->run(job);
+    engine_->run(job);
+    end_part();
+    return;
   }
   const uint64_t before = engine_->mismatches();
   if (upsets_.empty()) {
@@ -65,6 +69,14 @@ void Mxu::Work::run_part(int part) {
   mismatch_text_ = mismatch_ ? engine_->mismatch_text() : std::string();
   if (vmem_ != nullptr) {
     scan_.add(vmem_, out_, spec::Elem::kF32);
+  }
+  end_part();
+}
+
+// Packed operands are given back by the last part: the command may be forgotten much later.
+void Mxu::Work::end_part() {
+  if (packs_ && parts_left_.fetch_sub(1) == 1) {
+    packed_.end();
   }
 }
 
@@ -83,6 +95,9 @@ void Mxu::Work::run_together(std::span<Job* const> works) {
   }
   const HostTimer timer(HostWork::kMxu, flops);
   engine_->run_together(jobs);
+  for (Job* each : works) {
+    static_cast<Work*>(each)->end_part();
+  }
 }
 
 Mxu::Mxu(sc_core::sc_module_name name, spec::Queue queue, const EngineContext& context,

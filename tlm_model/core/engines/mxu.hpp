@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -62,7 +63,7 @@ class Mxu : public Engine {
    public:
     // `held`: lhs and rhs are in pages of HBM that are held until give_back().
     void prepare(MxuEngine& engine, const MxuJob& job, MxuCut cut, std::array<bool, 2> held);
-    // Nobody computes any more, and nobody writes to the operands yet.
+    // Nobody writes to the operands yet.
     void give_back() { packed_.end(); }
     // Looks at the results, bytes `out` from `vmem` on, when they are there. In one part.
     void look_at(const uint8_t* vmem, const spec::StridePattern& out) {
@@ -87,11 +88,14 @@ class Mxu : public Engine {
     bool like(const Job& other) const override;
 
    private:
+    void end_part();
+
     MxuEngine* engine_ = nullptr;
     MxuCut cut_;
     std::vector<MxuJob> jobs_;
     MxuPackedUse packed_;
     std::array<bool, 2> held_{};
+    std::atomic<size_t> parts_left_ = 0;
     bool packs_ = false;             // with others
     const uint8_t* vmem_ = nullptr;  // null: nobody wants to know
     spec::StridePattern out_;
