@@ -116,6 +116,7 @@ struct FakeDriver : FakeBoard {
                     harts,
                     booter,
                     health,
+                    outbox,
                     turn,
                     {.run = [this] { return run(); },
                      .break_board = break_board,
