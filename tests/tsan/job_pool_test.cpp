@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <stdexcept>
 #include <thread>
@@ -81,6 +82,36 @@ TEST(JobPoolThreads, JobsAreUsedAgainAfterTheirJoin) {
       pool.join(job);
     }
     EXPECT_EQ((*job.after)[3], i + 1);
+  }
+}
+
+class UncutJob : public RowJob {
+ protected:
+  int split(int /*parts*/) override { throw std::bad_alloc(); }
+};
+
+// A worker cuts it, when the job before it is done.
+TEST(JobPoolThreads, AJobThatCannotBeCutFailsWhoeverJoinsIt) {
+  JobPool pool(3);
+  std::array<std::array<int, kParts>, 4> rows{};
+  for (int i = 0; i < 100; ++i) {
+    JobStrand strand;
+    RowJob before;
+    UncutJob uncut;
+    RowJob after;
+    size_t row = 0;
+    for (RowJob* job : {&before, static_cast<RowJob*>(&uncut), &after}) {
+      job->before = &rows[row++];
+      job->after = &rows[row];
+    }
+    pool.cut(uncut, kParts);
+    pool.launch(strand, before);
+    pool.launch(strand, uncut);
+    pool.launch(strand, after);
+    EXPECT_THROW(pool.join(uncut), std::bad_alloc);
+    EXPECT_NO_THROW(pool.join(uncut)) << "told once";
+    EXPECT_NO_THROW(pool.join(after));
+    EXPECT_EQ(uncut.seen, (std::array<int, kParts>{})) << "not run";
   }
 }
 

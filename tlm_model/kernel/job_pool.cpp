@@ -46,12 +46,12 @@ void JobPool::launch_behind(JobStrand* strand, Job& job, std::span<const JobRef>
   job.pool_ = this;
   job.claimed_ = 0;
   job.finished_ = 0;
+  job.uncut_ = false;
   job.error_ = nullptr;
   ++job.launches_;
   if (threads_ == 1) {
     trace_launch(strand, job, after);
     run_here(job);
-    finish_here(job);
     return;
   }
   {
@@ -84,30 +84,33 @@ void JobPool::launch_behind(JobStrand* strand, Job& job, std::span<const JobRef>
     }
   }
   run_here(job);
-  finish_here(job);
 }
 
-void JobPool::finish_here(Job& job) {
+void JobPool::run_here(Job& job) {
+  {
+    const spec::ScopedFlushMode flush;
+    const HostTimer timer(HostWork::kJoinWork);
+    try {
+      for (int part = 0; part < job.parts_; ++part) {
+        const uint64_t took = run({job, part});
+        if (trace_) {
+          trace_->add_work(job.traced_, took);
+        }
+      }
+    } catch (...) {
+      job.error_ = std::current_exception();
+    }
+  }
   job.done_.store(job.launches_, std::memory_order_release);
   trace_return();
 }
 
-void JobPool::run_here(Job& job) {
-  const spec::ScopedFlushMode flush;
-  const HostTimer timer(HostWork::kJoinWork);
-  try {
-    for (int part = 0; part < job.parts_; ++part) {
-      const uint64_t took = run({job, part});
-      if (trace_) {
-        trace_->add_work(job.traced_, took);
-      }
-    }
-  } catch (...) {
-    job.error_ = std::current_exception();
-  }
+void JobPool::join(Job& job) {
+  wait(job);
+  job.rethrow();
 }
 
-void JobPool::join(Job& job) {
+void JobPool::wait(Job& job) {
   if (!job.done() || trace_) {
     const base::MutexLock lock(mutex_);
     trace_join(job);
@@ -116,7 +119,6 @@ void JobPool::join(Job& job) {
       trace_return();
     }
   }
-  job.rethrow();
 }
 
 void JobPool::drain() {
@@ -264,7 +266,13 @@ bool JobPool::spin(const Job* job) {
 void JobPool::make_ready(Job& job, int takers) {
   if (job.most_parts_ > 1) {
     if (const int parts = parts_for(job); parts > 1) {
-      job.parts_ = job.split(parts);
+      try {
+        job.parts_ = job.split(parts);
+      } catch (...) {
+        job.error_ = std::current_exception();
+        job.uncut_ = true;
+        job.parts_ = 1;
+      }
     }
   }
   ++active_;
@@ -326,7 +334,7 @@ JobPool::Claim JobPool::claim(const Job* preferred) {
   if (job->claimed_ == job->parts_) {  // no part left
     remove_ready(previous, *job);
   }
-  if (job->group_ != 0 && job->parts_ == 1) {
+  if (job->group_ != 0 && job->parts_ == 1 && !job->uncut_) {
     take_along(claim);
   }
   return claim;
@@ -348,7 +356,8 @@ void JobPool::remove_ready(Job* previous, const Job& job) {
 // would have nothing else to do.
 void JobPool::take_along(Claim& claim) {
   const auto fits = [&claim](const Job& other) {
-    return other.group_ == claim.job().group_ && other.parts_ == 1 && claim.job().like(other);
+    return other.group_ == claim.job().group_ && other.parts_ == 1 && !other.uncut_ &&
+           claim.job().like(other);
   };
   constexpr int kLook = 64;  // jobs, with the lock held
   int alike = 1;
@@ -378,7 +387,7 @@ void JobPool::run_claimed(const Claim& claim) {
   ++running_;
   std::exception_ptr error;
   uint64_t took = 0;
-  {
+  if (!claim.job().uncut_) {
     const base::MutexUnlock open(mutex_);
     try {
       took = run(claim);

@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernel/job_trace.hpp"
@@ -33,7 +34,8 @@ struct JobRef {
   uint64_t launch = 0;
 
   bool done() const;
-  // Returns when it is done, and rethrows what it threw if it is the latest launch.
+  // Returns when it is done, and rethrows what it threw if it is the latest launch and nobody got
+  // this.
   void join() const;
 };
 
@@ -53,16 +55,17 @@ class Job {
   // Whether the latest launch is done. Its results are there then.
   bool done() const { return done_.load(std::memory_order_acquire) == launches_; }
   JobRef latest() { return {this, launches_}; }
-  // Throws again what the latest launch threw, once it is done.
-  void rethrow() const {
+  // Throws what the latest launch threw, once it is done: to the first who asks.
+  void rethrow() {
     if (error_) {
-      std::rethrow_exception(error_);
+      std::rethrow_exception(std::exchange(error_, nullptr));
     }
   }
 
  protected:
   // Cuts the work into `parts` parts or fewer, and returns how many. From any thread, when the job
-  // is about to run and is worth more than one part; the pool's lock is held.
+  // is about to run and is worth more than one part; the pool's lock is held. If it throws, the job
+  // is not run, and whoever joins it gets the error.
   virtual int split(int /*parts*/) { return parts_; }
   // Whether the two are less work together. Of jobs with the same group; must not change what
   // either computes.
@@ -92,6 +95,7 @@ class Job {
   int finished_ = 0;
   uint64_t launches_ = 0;           // of the kernel thread
   std::atomic<uint64_t> done_ = 0;  // of these; changed with the lock held
+  bool uncut_ = false;              // split() failed: the job is not run
   std::exception_ptr error_;
 };
 
@@ -121,9 +125,11 @@ class JobPool {
   void launch(JobStrand& strand, Job& job, std::span<const JobRef> after = {}) {
     launch_behind(&strand, job, after);
   }
-  // Returns when the job is done, and rethrows what it threw. Returns at once for a job that is not
-  // in flight.
+  // Returns when the job is done, and rethrows what it threw unless somebody got this already.
+  // Returns at once for a job that is not in flight.
   void join(Job& job);
+  // Likewise, but what it threw stays with it.
+  void wait(Job& job);
   // Returns when no job is in flight. What they threw stays with them.
   void drain();
 
@@ -186,7 +192,6 @@ class JobPool {
   }
   void launch_behind(JobStrand* strand, Job& job, std::span<const JobRef> after);
   void run_here(Job& job);
-  void finish_here(Job& job);
   void help_until(const Job* job) TPU_REQUIRES(mutex_);
   bool is_over(const Job* job) const TPU_REQUIRES(mutex_) {
     return job != nullptr ? job->done() : jobs_ == 0;
