@@ -2,6 +2,7 @@
 // work, so the lock is cold; parts run outside of it.
 #include "kernel/job_pool.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include "arith/flush_mode.hpp"
@@ -15,12 +16,23 @@ void Job::run_together(std::span<Job* const> jobs) {
   }
 }
 
-JobPool::JobPool(int threads)
-    : threads_(threads < 1 ? 1 : threads),
-      spins_(threads_ <= static_cast<int>(std::thread::hardware_concurrency())),
+const Job* Job::front() const {
+  const Job* job = this;
+  while (job->waits_for_ != 0) {
+    job = std::find_if(job->before_.rbegin(), job->before_.rend(), [](const JobRef& before) {
+            return !before.done();
+          })->job;
+  }
+  return job;
+}
+
+JobPool::JobPool(int threads, JobTime time)
+    : late_(time == JobTime::kLate),
+      threads_(std::max(threads, late_ ? 2 : 1)),
+      spins_(!late_ && threads_ <= static_cast<int>(std::thread::hardware_concurrency())),
       // About what hosts with AVX-512 do in a part's time.
       paces_{WorkPace(2'000'000), WorkPace(500'000), WorkPace(256 << 10), WorkPace(128 << 10)} {
-  for (int i = 1; i < threads_; ++i) {
+  for (int i = 1; i < threads_ && !late_; ++i) {
     workers_.emplace_back([this] { worker(); });
   }
 }
@@ -59,7 +71,9 @@ void JobPool::launch_behind(JobStrand* strand, Job& job, std::span<const JobRef>
     const base::MutexLock lock(mutex_);
     trace_launch(strand, job, after);
     job.waits_for_ = 0;
+    job.before_.clear();
     const auto follow = [&job](Job& before) {
+      job.before_.push_back(before.latest());
       before.followers_.push_back(&job);
       ++job.waits_for_;
     };
@@ -71,7 +85,7 @@ void JobPool::launch_behind(JobStrand* strand, Job& job, std::span<const JobRef>
     if (strand != nullptr && strand->last_ != nullptr) {
       follow(*strand->last_);
     }
-    if (!job.quick_ || job.waits_for_ != 0) {
+    if (!job.quick_ || job.waits_for_ != 0 || late_) {
       job.strand_ = strand;
       if (strand != nullptr) {
         strand->last_ = &job;
@@ -129,7 +143,8 @@ void JobPool::drain() {
 // Until the job is done; null: until all are.
 void JobPool::help_until(const Job* job) {
   while (!is_over(job)) {
-    if (const Claim work = claim(job)) {
+    const Job* const last = late_ ? ready_tail_ : nullptr;
+    if (const Claim work = claim(job != nullptr ? job->front() : last)) {
       const spec::ScopedFlushMode flush;
       const HostTimer timer(HostWork::kJoinWork);
       run_claimed(work);
@@ -334,7 +349,7 @@ JobPool::Claim JobPool::claim(const Job* preferred) {
   if (job->claimed_ == job->parts_) {  // no part left
     remove_ready(previous, *job);
   }
-  if (job->group_ != 0 && job->parts_ == 1 && !job->uncut_) {
+  if (job->group_ != 0 && job->parts_ == 1 && !job->uncut_ && !late_) {
     take_along(claim);
   }
   return claim;

@@ -79,10 +79,15 @@ class Job {
  private:
   friend class JobPool;
   friend struct JobRef;
+  // One in front of this that can run, or this one: who waits for it helps best there. With the
+  // pool's lock held.
+  const Job* front() const;
+
   JobPool* pool_ = nullptr;
   JobStrand* strand_ = nullptr;
   std::vector<Job*> followers_;  // that wait for this one, each once for each of its reasons
-  uint32_t waits_for_ = 0;       // jobs before this one
+  std::vector<JobRef> before_;   // that this one waited for at its launch
+  uint32_t waits_for_ = 0;       // of these
   Job* next_ready_ = nullptr;    // in the pool's list of jobs with unclaimed parts
   int parts_ = 1;
   uint64_t group_ = 0;
@@ -109,11 +114,17 @@ class JobStrand {
   uint64_t traced_ = 0;  // the latest in the trace
 };
 
+// When jobs are run. kLate: not until somebody joins them or what follows them, which of several
+// that can run takes the latest, all in the joining thread. For tests: an order that nobody asked
+// for is always missing then.
+enum class JobTime : uint8_t { kSoon, kLate };
+
 class JobPool {
  public:
   // `threads` counts the calling thread too, which helps while it joins; 1 runs every job inside
   // launch(). What a job throws comes out of join() all the same.
-  explicit JobPool(int threads);
+  // Late jobs are cut for `threads`, at least two.
+  explicit JobPool(int threads, JobTime time = JobTime::kSoon);
   ~JobPool();
   JobPool(const JobPool&) = delete;
   JobPool& operator=(const JobPool&) = delete;
@@ -214,6 +225,7 @@ class JobPool {
   void run_claimed(const Claim& claim) TPU_REQUIRES(mutex_);
   void finish(Job& job) TPU_REQUIRES(mutex_);
 
+  const bool late_;
   const int threads_;
   const bool spins_;  // each thread has a core of the host
   std::atomic<bool> expecting_ = false;

@@ -41,6 +41,7 @@ class RecordingSink final : public ProbeSink {
 struct BenchOptions {
   std::vector<std::string> overrides = {};
   int threads = 1;
+  JobTime jobs = JobTime::kSoon;
   bool no_data = false;
   bool trace = true;
   bool check = false;
@@ -58,7 +59,7 @@ class CoreBench : public sc_core::sc_module {
   explicit CoreBench(sc_core::sc_module_name name, const Options& options = {})
       : sc_module(name),
         params(spec::load_board("v3_8", options.overrides)),
-        pool(options.threads),
+        pool(options.threads, options.jobs),
         programs(params),
         checker(params) {
     if (options.trace) {

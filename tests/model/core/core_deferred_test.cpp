@@ -163,7 +163,8 @@ TEST_P(CoreDeferred, RandomProgramsSeeWhatTransfersBring) {
   HostProfile::enable();
   CoreBench bench("board",
                   {.overrides = {"board.chips=1", "board.torus_x=1", "board.cores_per_chip=1"},
-                   .threads = 1 + static_cast<int>(GetParam() % 3)});
+                   .threads = 1 + static_cast<int>(GetParam() % 3),
+                   .jobs = GetParam() % 2 == 0 ? JobTime::kLate : JobTime::kSoon});
   Machine machine(GetParam());
   bench.write(0, CoreBench::kHbm, kSlotBase, machine.hbm);
   bench.write(0, CoreBench::kVmem, 0, machine.vmem);
@@ -182,7 +183,7 @@ TEST_P(CoreDeferred, RandomProgramsSeeWhatTransfersBring) {
   EXPECT_GT(deferred_bytes(), DeferredCopies::kLeastBytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, CoreDeferred, ::testing::Range(1U, 25U));
+INSTANTIATE_TEST_SUITE_P(Seeds, CoreDeferred, ::testing::Range(1U, 37U));
 
 // Programs of one core that end well; 64 MiB of HBM from kSlotBase on begin with 1000, 1001 ...
 class DeferredProgram : public ::testing::Test {

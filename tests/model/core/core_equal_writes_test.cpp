@@ -177,13 +177,15 @@ void run_gang(CoreBench& bench, ProgramBuilder& program) {
 
 class CoreEqualWrites : public ::testing::TestWithParam<uint32_t> {};
 
-// Seeds differ in the number of threads, and every second one lets commands start late at random,
-// so that cores write at the same time, one after the other, and in any order.
+// Seeds differ in the number of threads, and half of them have data come late. Every second one
+// lets commands start late at random, so that cores write at the same time, one after the other,
+// and in any order.
 TEST_P(CoreEqualWrites, RandomProgramsReadWhatTheyWrote) {
   HostProfile::enable();
   const uint32_t seed = GetParam();
   CoreBench bench("board", {.overrides = {"board.chips=2", "board.torus_x=2"},
                             .threads = 1 + static_cast<int>(seed % 3),
+                            .jobs = seed % 4 < 2 ? JobTime::kLate : JobTime::kSoon,
                             .schedule_seed = seed % 2 == 0 ? seed + 1 : 0});
   Gang gang(seed);
   for (uint32_t core = 0; core < kAllCores; ++core) {

@@ -111,11 +111,12 @@ TEST(CoreGang, WatchdogWaitsForCoresThatWork) {
 
 class CoreGangShift : public ::testing::TestWithParam<int> {};
 
-// Bits and cycles are the same whatever the number of host threads.
+// Bits and cycles are the same whatever the number of host threads; 0: all data come late.
 TEST_P(CoreGangShift, EightCoresOverTheTorus) {
   constexpr uint32_t kBytes = 1 << 16;
   const int threads = GetParam();
-  CoreBench bench("board", {.threads = threads});
+  CoreBench bench("board",
+                  {.threads = threads, .jobs = threads == 0 ? JobTime::kLate : JobTime::kSoon});
   const auto image = shift_program(8, 7, kBytes).image(2);
   for (uint32_t core = 0; core < 8; ++core) {
     bench.write(core, CoreBench::kHbm, 0, numbers(kBytes / 4, core));
@@ -142,7 +143,7 @@ TEST_P(CoreGangShift, EightCoresOverTheTorus) {
                 kBytes / rate + static_cast<double>(bench.ici->data_latency(core, to)), 2);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Threads, CoreGangShift, ::testing::Values(1, 2, 4));
+INSTANTIATE_TEST_SUITE_P(Threads, CoreGangShift, ::testing::Values(0, 1, 2, 4));
 
 TEST(CoreGang, RemoteWriteToHbmUsesTheSlotsOfThePeer) {
   constexpr uint32_t kBytes = 4096;

@@ -23,6 +23,7 @@ class CoreIndexed : public ::testing::Test {
   explicit CoreIndexed(bool check = true, bool no_data = false)
       : bench("board", {.overrides = {"board.chips=1", "board.torus_x=1", "board.cores_per_chip=1"},
                         .threads = 2,
+                        .jobs = JobTime::kLate,
                         .no_data = no_data,
                         .check = check}) {}
 
@@ -93,6 +94,29 @@ TEST_F(CoreIndexed, GathersRowsAndLeavesSkippedOnesAlone) {
                               : row * static_cast<int32_t>(kRow) + static_cast<int32_t>(i % kRow);
     ASSERT_EQ(out[i], want) << i;
   }
+}
+
+// A kernel computes the list, and what it computes comes late.
+TEST_F(CoreIndexed, WaitsForALateList) {
+  constexpr size_t kRow = 32;
+  put(0, counting(kRow * 100));
+  put(kList, std::vector<int32_t>{-3, -99, 0, -50});
+  ProgramBuilder p;
+  p.copy(Queue::kDmaIn, hbm(0, kList), vmem(0), 16, Sync().signal(1));
+  p.unary_kernel(spec::VpuOp::kNegI, 0, 64, 4, Sync().wait(1).signal(2));
+  p.command(rows(hbm(0, 0), vmem(0x4000), 64, 4, kRow, 4 * kRow * 100), spec::Opcode::kDmaIndexed,
+            Queue::kDmaIn, Sync().wait(2).signal(3));
+  p.unary_kernel(spec::VpuOp::kNegI, 64, 64, 4, Sync().wait(3).signal(4));
+  p.copy(Queue::kDmaOut, vmem(0x4000), hbm(0, kData), 4 * 4 * kRow, Sync().wait(4).signal(5));
+  p.nop(Queue::kVpu, Sync().wait(5));
+  run(p);
+  ASSERT_EQ(bench.state(0), spec::seq::kStateDone) << bench.cores[0]->fault().text();
+  std::vector<int32_t> wanted;
+  for (const int32_t row : {3, 99, 0, 50}) {
+    const std::vector<int32_t> each = counting(kRow, row * static_cast<int32_t>(kRow));
+    wanted.insert(wanted.end(), each.begin(), each.end());
+  }
+  EXPECT_EQ(get<int32_t>(kData, 4 * kRow), wanted);
 }
 
 TEST_F(CoreIndexed, ScatteredWindowsMeetAndTheLastOneStays) {
