@@ -44,7 +44,11 @@ class LocalMemory : public sc_core::sc_module {
     std::memcpy(data.data(), data_ + address, data.size());
   }
   uint64_t bytes() const { return bytes_; }
-  void clear() { std::memset(data_, 0, bytes_); }
+  // Transfers that were put off stay.
+  void clear() {
+    order_.wait(0, bytes_, true);
+    std::memset(data_, 0, bytes_);
+  }
   // Pieces of zeros are left out; what is loaded is memory that nothing has written.
   void visit_state(spec::Archive& archive) {
     look(0, bytes_);

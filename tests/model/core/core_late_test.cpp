@@ -11,6 +11,7 @@
 #include "core/late_work.hpp"
 #include "core_bench.hpp"
 #include "kernel/data_order.hpp"
+#include "kernel/local_memory.hpp"
 
 namespace tpu::model::test {
 namespace {
@@ -146,6 +147,27 @@ TEST_F(CoreLate, APeerWritesBehindLateReaders) {
   EXPECT_EQ(bench.state(1), spec::seq::kStateDone) << bench.cores[1]->fault().text();
   EXPECT_EQ(in_vmem(kB, 1), negated(words(1)));
   EXPECT_EQ(in_vmem(kC, 1), negated(words(100)));
+}
+
+// Writes a byte.
+class ByteJob : public Job {
+ public:
+  void run_part(int /*part*/) override { *to = 0x55; }
+  uint8_t* to = nullptr;
+};
+
+TEST(LateLocalMemory, ClearsBehindJobsThatWriteIt) {
+  LocalMemory memory("smem", 4096);
+  JobPool pool(2, JobTime::kLate);
+  ByteJob job;
+  job.to = memory.data() + 7;
+  DataUses uses;
+  uses.add(memory.order(), {.low = 7, .high = 8}, true);
+  uses.launch(pool, job);
+  ASSERT_FALSE(job.done());
+  memory.clear();
+  EXPECT_TRUE(job.done());
+  EXPECT_EQ(memory.data()[7], 0);
 }
 
 class FailingWork : public LateWork {
