@@ -55,21 +55,21 @@ void DataOrder::Uses::forget(size_t index) {
   uses_.pop_back();
 }
 
-void DataOrder::Uses::find(const DataRange& range, std::vector<JobRef>& before) {
+void DataOrder::Uses::find(const DataRange& range, bool keep_done, std::vector<JobRef>& before) {
   visit(range, [&](const Use& use) {
     if (!range.shares_bytes(use.range)) {
       return false;
     }
     const bool done = use.job.done();
-    if (!done) {
+    if (!done || keep_done) {
       before.push_back(use.job);
     }
-    return done;
+    return done && !keep_done;
   });
 }
 
-void DataOrder::Uses::add(const DataRange& range, const JobRef& job) {
-  if (uses_.size() >= look_at_) {
+void DataOrder::Uses::add(const DataRange& range, bool keep_done, const JobRef& job) {
+  if (uses_.size() >= (keep_done ? std::max(look_at_, kTracedUses) : look_at_)) {
     forget_done();
   }
   bounds_.push_back({range.low, range.high});
@@ -90,22 +90,23 @@ void DataOrder::Uses::forget_done() {
 }
 
 void DataOrder::find(const DataRange& range, bool write, std::vector<JobRef>& before) {
-  writes_.find(range, before);
+  writes_.find(range, traced_, before);
   if (write) {
-    reads_.find(range, before);
+    reads_.find(range, traced_, before);
   }
 }
 
 void DataOrder::add(const DataRange& range, bool write, Job& job) {
   const JobRef ref = job.latest();
-  if (ref.done()) {
+  traced_ = ref.traced != 0;
+  if (ref.done() && !traced_) {
     return;
   }
   if (write) {
     writes_.hide(range, job);
     reads_.hide(range, job);
   }
-  (write ? writes_ : reads_).add(range, ref);
+  (write ? writes_ : reads_).add(range, traced_, ref);
 }
 
 void DataOrder::wait_for(const DataRange& range, bool write) {
@@ -117,7 +118,7 @@ void DataOrder::wait_for(const DataRange& range, bool write) {
 }
 
 void DataUses::launch(JobPool& pool, JobStrand* strand, Job& job) {
-  if (pool.threads() > 1) {
+  if (pool.threads() > 1 || pool.traces()) {
     for (const Use& use : uses_) {
       use.order->find(use.range, use.write, before_);
     }

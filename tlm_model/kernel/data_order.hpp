@@ -45,7 +45,8 @@ DataRange data_range(const spec::StridePattern& pattern);
 
 class DataOrder {
  public:
-  // Adds those in flight that a job must follow that reads or writes the range.
+  // Adds those in flight that a job must follow that reads or writes the range; while the pool
+  // keeps a trace, also those that are done.
   void find(const DataRange& range, bool write, std::vector<JobRef>& before);
   // A job, launched just now, reads or writes the range.
   void add(const DataRange& range, bool write, Job& job);
@@ -59,6 +60,7 @@ class DataOrder {
 
  private:
   static constexpr size_t kLeastUses = 64;
+  static constexpr size_t kTracedUses = 256;  // more cost the forecast more than they tell
 
   struct Bounds {
     uint64_t low;
@@ -72,8 +74,8 @@ class DataOrder {
   class Uses {
    public:
     bool empty() const { return uses_.empty(); }
-    void find(const DataRange& range, std::vector<JobRef>& before);
-    void add(const DataRange& range, const JobRef& job);
+    void find(const DataRange& range, bool keep_done, std::vector<JobRef>& before);
+    void add(const DataRange& range, bool keep_done, const JobRef& job);
     // Those of other jobs in a range that `job` writes: who must follow them will follow it.
     void hide(const DataRange& range, const Job& job);
 
@@ -93,6 +95,7 @@ class DataOrder {
   Uses reads_;
   Uses writes_;
   std::vector<JobRef> waits_;  // of wait_for()
+  bool traced_ = false;        // the latest job
 };
 
 // What one job is going to touch. Kept by its owner and used again.

@@ -49,7 +49,8 @@ JobPool::~JobPool() {
 }
 
 void JobRef::join() const {
-  if (!done()) {
+  const bool told = traced != 0 && launch == job->launches_;  // that of an earlier one is
+  if (!done() || told) {
     job->pool_->join(*job);
   }
 }
@@ -168,7 +169,13 @@ uint64_t JobPool::run(const Claim& claim) const {
   Job& job = claim.job();
   const bool measured = job.pace_ != nullptr && !job.quick_ && threads_ > 1;
   const Clock::time_point start = measured ? Clock::now() : Clock::time_point();
-  const uint64_t took = run_traced(claim);
+  const uint64_t begin = trace_ ? thread_nanoseconds() : 0;
+  if (claim.jobs().size() > 1) {
+    job.run_together(claim.jobs());
+  } else {
+    job.run_part(claim.part());
+  }
+  const uint64_t took = trace_ ? thread_nanoseconds() - begin : 0;
   if (measured) {
     const std::chrono::nanoseconds time = Clock::now() - start;
     uint64_t amount = 0;
@@ -178,16 +185,6 @@ uint64_t JobPool::run(const Claim& claim) const {
     job.pace_->add(amount, static_cast<uint64_t>(time.count()));
   }
   return took;
-}
-
-uint64_t JobPool::run_traced(const Claim& claim) const {
-  const uint64_t begin = trace_ ? thread_nanoseconds() : 0;
-  if (claim.jobs().size() > 1) {
-    claim.job().run_together(claim.jobs());
-  } else {
-    claim.job().run_part(claim.part());
-  }
-  return trace_ ? thread_nanoseconds() - begin : 0;
 }
 
 void JobPool::keep_trace() {
@@ -205,7 +202,7 @@ void JobPool::trace_launch(JobStrand* strand, Job& job, std::span<const JobRef> 
     strand->traced_ = job.traced_;
   }
   for (const JobRef& before : after) {
-    trace_->follow(job.traced_, before.job->traced_);
+    trace_->follow(job.traced_, before.traced);
   }
 }
 

@@ -32,6 +32,7 @@ class Job;
 struct JobRef {
   Job* job = nullptr;
   uint64_t launch = 0;
+  uint64_t traced = 0;  // number in the trace; 0: there was none
 
   bool done() const;
   // Returns when it is done, and rethrows what it threw if it is the latest launch and nobody got
@@ -54,7 +55,7 @@ class Job {
 
   // Whether the latest launch is done. Its results are there then.
   bool done() const { return done_.load(std::memory_order_acquire) == launches_; }
-  JobRef latest() { return {this, launches_}; }
+  JobRef latest() { return {this, launches_, traced_}; }
   // Throws what the latest launch threw, once it is done: to the first who asks.
   void rethrow() {
     if (error_) {
@@ -167,6 +168,9 @@ class JobPool {
   // From here on forecast() knows the latest calls; no job may be in flight. Costs about four
   // readings of the thread's clock a job.
   void keep_trace();
+  // Who launches a job names those before it that are done, too: with other threads they would not
+  // be.
+  bool traces() const { return trace_ != nullptr; }
   // What these calls would take with as many threads each; empty without a trace. Jobs in flight
   // count as far as they are done.
   std::vector<ThreadForecast> forecast(std::span<const int> threads);
@@ -208,7 +212,6 @@ class JobPool {
     return job != nullptr ? job->done() : jobs_ == 0;
   }
   uint64_t run(const Claim& claim) const;
-  uint64_t run_traced(const Claim& claim) const;
   void trace_launch(JobStrand* strand, Job& job, std::span<const JobRef> after);
   void trace_join(const Job& job);
   void trace_return();

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
+#include "kernel/data_order.hpp"
 #include "kernel/job_pool.hpp"
 #include "kernel/job_trace.hpp"
 
@@ -204,6 +206,33 @@ TEST(JobPool, TracesTheWorkOfEachJob) {
     EXPECT_GE(forecast[1].total_ns, kWork / 4);
     EXPECT_LT(forecast[1].total_ns, forecast[0].total_ns);
     EXPECT_EQ(pool.forecast(asked)[1].total_ns, forecast[1].total_ns) << "of the trace alone";
+  }
+}
+
+class WholeJob : public SpinningJob {
+ public:
+  WholeJob() { set_parts(1); }
+};
+
+// Each writes what the one before has written, which is done by then, at least with one thread.
+TEST(JobPool, TracesTheOrderOfJobsThatAreDone) {
+  constexpr size_t kJobs = 64;
+  for (const int threads : {1, 3}) {
+    JobPool pool(threads);
+    pool.keep_trace();
+    std::array<WholeJob, kJobs> jobs;
+    std::array<DataOrder, 2> orders;
+    DataUses uses;
+    for (WholeJob& job : jobs) {
+      uses.add(orders[0], {.low = 0, .high = 8}, false);
+      uses.add(orders[1], {.low = 0, .high = 8}, true);
+      uses.launch(pool, job);
+      std::swap(orders[0], orders[1]);
+    }
+    orders[0].wait(0, 8, false);
+    const std::array<int, 1> asked = {4};
+    EXPECT_GE(pool.forecast(asked)[0].total_ns, kJobs * kPartNs) << threads;
+    pool.drain();
   }
 }
 
