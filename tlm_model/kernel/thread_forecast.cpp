@@ -27,7 +27,7 @@ class PoolModel {
       if (!call.join) {
         launch(call.job);
       } else if (const auto found = jobs_.find(call.job); found != jobs_.end()) {
-        join(found->second);
+        join(call.job, found->second);
         jobs_.erase(found);
       }
     }
@@ -84,9 +84,9 @@ class PoolModel {
   }
 
   // The kernel thread waits for `job`, and helps.
-  void join(const Job& job) {
+  void join(uint64_t number, const Job& job) {
     while (job.unfinished > 0) {
-      if (Job* work = claim(&job); work != nullptr) {
+      if (Job* work = claim(to_help(number)); work != nullptr) {
         const uint64_t end = now_ + work->part_ns;
         work_until(end);
         now_ = end;
@@ -101,6 +101,25 @@ class PoolModel {
         work_until(now_);
       }
     }
+  }
+
+  // A job in front of this one that can run, or itself, as JobPool does.
+  const Job* to_help(uint64_t number) const {
+    const Job* job = &jobs_.at(number);
+    while (job->waits_for != 0) {
+      const TracedJob& traced = *trace_.job(number);
+      uint32_t i = traced.before_count;
+      do {
+        number = traced.before[--i];
+      } while (!unfinished(number));
+      job = &jobs_.at(number);
+    }
+    return job;
+  }
+
+  bool unfinished(uint64_t number) const {
+    const auto found = jobs_.find(number);
+    return found != jobs_.end() && found->second.unfinished > 0;
   }
 
   // A part of the first ready job, of `preferred` if it is ready.

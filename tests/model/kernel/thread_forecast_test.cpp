@@ -140,6 +140,17 @@ TEST(ThreadForecast, TellsWaitingAndHelpThatCameTooLong) {
   EXPECT_EQ(three.wait_ns, 90U);
 }
 
+TEST(ThreadForecast, WhoWaitsHelpsInFrontOfTheJob) {
+  Script script;
+  script.launch(0, 0, 100);  // the other thread's
+  script.launch(0, 1, 100);
+  script.launch(0, 2, 10);
+  const uint64_t last = script.launch(0, 2, 10);
+  script.join(0, last);
+  EXPECT_EQ(script.with(2).total_ns, 20U);
+  EXPECT_EQ(script.with(2).late_ns, 0U);
+}
+
 TEST(JobTrace, LeavesOutWhatItsClockTakes) {
   JobTrace trace(5, 5);
   trace.join_done(trace.launch(100, 1));
