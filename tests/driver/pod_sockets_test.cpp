@@ -9,6 +9,7 @@
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstddef>
@@ -59,6 +60,21 @@ struct Side {
   std::vector<std::byte> secret;
   std::optional<PeerTls> tls{};
 };
+
+// Of this process, since tests run beside each other; removed at its end.
+struct TestFolder : ::testing::Environment {
+  void TearDown() override { std::filesystem::remove_all(path()); }
+  static std::string path() {
+    return ::testing::TempDir() + "tpuboard-pod-sockets-" + std::to_string(::getpid());
+  }
+};
+[[maybe_unused]] const auto* const kTestFolder =
+    ::testing::AddGlobalTestEnvironment(new TestFolder);
+
+std::string test_folder() {
+  std::filesystem::create_directories(TestFolder::path());
+  return TestFolder::path();
+}
 
 std::string text_of(const Error& error) {
   return std::string(error_code_name(error.code())) + ": " + error.message();
@@ -179,8 +195,8 @@ TEST(PodSockets, BytesArriveWithoutTls) {
 }
 
 TEST(PodSockets, BytesArriveWithTls) {
-  const Certificate one = certificate(::testing::TempDir(), "one", 2);
-  const Certificate two = certificate(::testing::TempDir(), "two", 2);
+  const Certificate one = certificate(test_folder(), "one", 2);
+  const Certificate two = certificate(test_folder(), "two", 2);
   const std::string trusted = file_text(one.pem) + file_text(two.pem);
   const std::vector<std::byte> secret = worker::random_secret();
   const Met met = meet({secret, tls_of(one, trusted)}, {secret, tls_of(two, trusted)});
@@ -194,7 +210,7 @@ TEST(PodSockets, BytesArriveWithTls) {
 
 // The name of a host can be an unknown one on another host, or lead elsewhere.
 TEST(PodSockets, WorkersConnectToAddressesAndVerifyNames) {
-  const Certificate other = certificate(::testing::TempDir(), "other", 2);  // of "elsewhere"
+  const Certificate other = certificate(test_folder(), "other", 2);  // of "elsewhere"
   const std::string trusted = file_text(other.pem);
   const std::vector<std::byte> secret = worker::random_secret();
   const Side side{secret, tls_of(other, trusted)};
@@ -204,8 +220,8 @@ TEST(PodSockets, WorkersConnectToAddressesAndVerifyNames) {
 }
 
 TEST(PodMeeting, WorkersGetTheAddressesTheNamesAndTheCertificatesAlone) {
-  const Certificate one = certificate(::testing::TempDir(), "one", 2);
-  const std::string both = ::testing::TempDir() + "/with_key.pem";
+  const Certificate one = certificate(test_folder(), "one", 2);
+  const std::string both = test_folder() + "/with_key.pem";
   std::ofstream(both) << "some text\n" << file_text(one.key) << file_text(one.pem);
   worker::PodMeeting meeting(both, {"tcp:low:7000", "tcp:high:7000"});
   meeting.add(0, "tcp:10.0.0.1:41000", false);
@@ -228,7 +244,7 @@ TEST(PodSockets, AWrongSecretIsNamedAndTheRightOneComesYet) {
 }
 
 TEST(PodSockets, CertificatesThatAreNotTrustedAreNamed) {
-  const std::string folder = ::testing::TempDir();
+  const std::string folder = test_folder();
   const Certificate one = certificate(folder, "one", 2);
   const Certificate two = certificate(folder, "two", 2);
   const Certificate elsewhere = certificate(folder, "elsewhere", 2, "127.0.0.9");
@@ -262,7 +278,7 @@ TEST(PodSockets, CertificatesThatAreNotTrustedAreNamed) {
 
 // None of them says anything, and there are more than are kept.
 TEST(PodSockets, StrangersDoNotDelayWorkers) {
-  const Certificate one = certificate(::testing::TempDir(), "one", 2);
+  const Certificate one = certificate(test_folder(), "one", 2);
   const std::vector<std::byte> secret = worker::random_secret();
   const Side encrypted{secret, tls_of(one, file_text(one.pem))};
   const Side plain{secret};
@@ -285,7 +301,7 @@ TEST(PodSockets, StrangersDoNotDelayWorkers) {
 class PeersDisagree : public ::testing::TestWithParam<int> {};
 
 TEST_P(PeersDisagree, TheProgramIsToldByWhomAndWhySoon) {
-  const std::string folder = ::testing::TempDir();
+  const std::string folder = test_folder();
   const std::vector<Certificate> own = {certificate(folder, "rank0", 2),
                                         certificate(folder, "rank1", 2)};
   const Certificate next = certificate(folder, "next", 2);
@@ -353,7 +369,7 @@ TEST(Crew, CallsThatWaitForOneThatHasFailedAreGivenUp) {
 }
 
 TEST(PodSockets, AnEndWithoutTlsIsNamed) {
-  const Certificate one = certificate(::testing::TempDir(), "one", 2);
+  const Certificate one = certificate(test_folder(), "one", 2);
   const std::string trusted = file_text(one.pem);
   const std::vector<std::byte> secret = worker::random_secret();
   const Side right{secret, tls_of(one, trusted)};
@@ -362,7 +378,7 @@ TEST(PodSockets, AnEndWithoutTlsIsNamed) {
 }
 
 TEST(PodSockets, ExpiredCertificatesAreRejected) {
-  const std::string folder = ::testing::TempDir();
+  const std::string folder = test_folder();
   const Certificate old = certificate(folder, "old", -1);
   EXPECT_THAT([&] { tls_of(old, file_text(old.pem)); },
               ::testing::Throws<Error>(
