@@ -73,7 +73,6 @@ class MxuPackedOrder {
 
   Layout layout_{};
   uint8_t* data_ = nullptr;  // null: nobody has opened it
-  size_t size_ = 0;
   int64_t pieces_ = 0;
   std::unique_ptr<std::atomic<int>[]> states_;  // grow, never shrink
   int64_t states_size_ = 0;
