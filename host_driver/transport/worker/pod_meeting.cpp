@@ -18,7 +18,7 @@ namespace {
 // The file can have keys as well, which are nobody else's business.
 std::string certificates_of(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
-  const std::string text = certificates_in({std::istreambuf_iterator<char>(in), {}});
+  std::string text = certificates_in({std::istreambuf_iterator<char>(in), {}});
   if (text.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("OpenOptions::connect_ca: {}: expected certificates in PEM", file));
