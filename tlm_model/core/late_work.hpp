@@ -34,8 +34,8 @@ template <class Work>
 class LateWorks {
  public:
   // Commands of a queue whose data may be missing: enough for the data of other queues and cores to
-  // come first. Few, since the host's calls are served where simulated time has got to: with 64, the
-  // uploads of a loop in PyTorch began a tenth of a step later.
+  // come first. Few, since the host's calls are served where simulated time has got to: with 64,
+  // the uploads of a loop in PyTorch began a tenth of a step later.
   static constexpr size_t kAhead = 8;
 
   // `flights`: commands that are started and not done.
