@@ -407,10 +407,10 @@ def run(work: Work) -> None:
     def one(number: str) -> None:
         tests = plan(work, number)
         result = work.results.get(number, {"outcome": "survived", "by": "", "passed": []})
-        todo = [test for test in tests if test[1] not in result["passed"]]
-        if time.monotonic() > end or result["outcome"] != "survived" or (number in work.results and not todo):
+        missing = [test for test in tests if test[1] not in result["passed"]]
+        if time.monotonic() > end or result["outcome"] != "survived" or (number in work.results and not missing):
             return
-        for seconds, name, command in todo:
+        for seconds, name, command in missing:
             outcome = run_limited(command, 5 + 10 * (seconds % COMMANDS_LAST), {"TPU_MUTANT": number},
                                   work.build / "tests")
             if outcome != "passed":
