@@ -102,6 +102,17 @@ def boards_end_with_it(program: str, executable: str) -> None:
         assert not following.socket.exists()
 
 
+def is_free_after(worker: Worker, job: subprocess.Popen[str], *options: str) -> None:
+    """A program that waits for what the job has gets it when the job is killed. Ends the worker."""
+    waits = worker.run("devices", *options, "--connect-wait", str(LIMIT))
+    job.kill()
+    job.communicate()
+    output, errors = waits.communicate(timeout=LIMIT)
+    assert waits.returncode == 0, (output, errors)
+    worker.process.terminate()
+    worker.process.communicate(timeout=LIMIT)
+
+
 def a_board_of_a_killed_program_is_free(program: str, executable: str) -> None:
     """The next program waits for it; one that does not is told who has it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -111,13 +122,7 @@ def a_board_of_a_killed_program_is_free(program: str, executable: str) -> None:
         refused = worker.run("devices")
         _, errors = refused.communicate(timeout=LIMIT)
         assert refused.returncode == 1 and f"pid {job.pid} " in errors and "--connect-wait" in errors, errors
-        waits = worker.run("devices", "--connect-wait", str(LIMIT))
-        job.kill()
-        job.communicate()
-        output, errors = waits.communicate(timeout=LIMIT)
-        assert waits.returncode == 0, (output, errors)
-        worker.process.terminate()
-        worker.process.communicate(timeout=LIMIT)
+        is_free_after(worker, job)
 
 
 def compile_for(tpuc: str, graph: str, folder: str, chips: int, columns: int) -> tuple[str, list[str]]:
@@ -161,13 +166,7 @@ def programs_lease_chips(program: str, tpuc: str, graph: str) -> None:
         refused = worker.run("devices", "--chips", "1,2")
         _, errors = refused.communicate(timeout=LIMIT)
         assert refused.returncode == 1 and "--chips '1,2': expected a rectangle" in errors, errors
-        waits = worker.run("devices", "--chips", "2,3", "--connect-wait", str(LIMIT))
-        job.kill()
-        job.communicate()
-        output, errors = waits.communicate(timeout=LIMIT)
-        assert waits.returncode == 0, (output, errors)
-        worker.process.terminate()
-        worker.process.communicate(timeout=LIMIT)
+        is_free_after(worker, job, "--chips", "2,3")
 
 
 def main() -> None:
