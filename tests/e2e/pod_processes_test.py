@@ -82,22 +82,29 @@ def check_latencies(tools: Path, folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
+def served(tools: Path, *workers: list[str | Path]) -> Iterator[str]:
+    """Workers with these options each; yields what connects a program to all of them."""
+    processes, addresses = [], []
+    try:
+        for options in workers:
+            processes.append(subprocess.Popen([tools / "tpuboard", "serve", *options], stdout=subprocess.PIPE,
+                                              stderr=subprocess.DEVNULL, text=True))
+            addresses.append(processes[-1].stdout.readline().strip())
+        yield ",".join(addresses)
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait()
+
+
+@contextlib.contextmanager
 def workers_of(tools: Path, folder: Path, board: str, kind: str, count: int, *options: str) -> Iterator[list[str]]:
     """Workers that share a pod, at addresses of this kind: the options of a program that uses them."""
     token = folder / "token"
-    workers, addresses = [], []
-    try:
-        for number in range(count):
-            listen = ["--listen", f"unix:{folder}/{number}"] if kind == "unix" else [
-                "--listen", "tcp:127.0.0.1:0", "--token", str(token)]
-            workers.append(subprocess.Popen([tools / "tpuboard", "serve", *listen, "--board", board, *options],
-                                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
-            addresses.append(workers[-1].stdout.readline().strip())
-        yield ["--connect", ",".join(addresses), *(["--connect-token", str(token)] if kind == "tcp" else [])]
-    finally:
-        for worker in workers:
-            worker.terminate()
-            worker.wait()
+    listen = [["--listen", f"unix:{folder}/{number}"] if kind == "unix" else
+              ["--listen", "tcp:127.0.0.1:0", "--token", token] for number in range(count)]
+    with served(tools, *([*words, "--board", board, *options] for words in listen)) as addresses:
+        yield ["--connect", addresses, *(["--connect-token", str(token)] if kind == "tcp" else [])]
 
 
 def check_workers(tools: Path, folder: Path) -> list[str]:
@@ -140,19 +147,10 @@ def tls_workers(tools: Path, folder: Path, board: str, names: list[str]) -> Iter
     hosts = [f"127.0.0.{number + 2}" for number in range(len(names))]
     pems = [make_certificate(folder, host, name) for host, name in zip(hosts, names, strict=True)]
     trusted.write_text("".join(pem.read_text() for pem in pems))
-    workers, addresses = [], []
-    try:
-        for host, pem in zip(hosts, pems, strict=True):
-            workers.append(subprocess.Popen(
-                [tools / "tpuboard", "serve", "--listen", f"tcp:{host}:0", "--token", token, "--board", board,
-                 "--tls-cert", pem, "--tls-key", pem.with_suffix(".key")],
-                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
-            addresses.append(workers[-1].stdout.readline().strip())
-        yield ["--connect", ",".join(addresses), "--connect-token", str(token), "--connect-ca", str(trusted)]
-    finally:
-        for worker in workers:
-            worker.terminate()
-            worker.wait()
+    with served(tools, *(["--listen", f"tcp:{host}:0", "--token", token, "--board", board, "--tls-cert", pem,
+                          "--tls-key", pem.with_suffix(".key")]
+                         for host, pem in zip(hosts, pems, strict=True))) as addresses:
+        yield ["--connect", addresses, "--connect-token", str(token), "--connect-ca", str(trusted)]
 
 
 def check_tls(tools: Path, folder: Path) -> list[str]:
