@@ -56,6 +56,15 @@ struct Member {
   std::vector<uint64_t> turns;
 };
 
+template <class Members>
+Turns turns_of(const Members& members) {
+  Turns all;
+  for (const auto& each : members) {
+    all.push_back(each->of.turns);
+  }
+  return all;
+}
+
 class Tasks {
  public:
   Tasks() {
@@ -64,13 +73,7 @@ class Tasks {
     }
   }
   void notify(size_t member, uint32_t reasons) { members_[member]->task.notify(reasons); }
-  Turns turns() const {
-    Turns all;
-    for (const auto& each : members_) {
-      all.push_back(each->of.turns);
-    }
-    return all;
-  }
+  Turns turns() const { return turns_of(members_); }
 
  private:
   struct One {
@@ -109,13 +112,7 @@ class Methods {
       }
     }
   }
-  Turns turns() const {
-    Turns all;
-    for (const auto& each : members_) {
-      all.push_back(each->of.turns);
-    }
-    return all;
-  }
+  Turns turns() const { return turns_of(members_); }
 
  private:
   struct One : sc_core::sc_module {
