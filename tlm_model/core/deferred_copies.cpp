@@ -138,7 +138,7 @@ void DeferredCopies::finish() {
   release_done();
 }
 
-// Of [low, high) nothing is put off any more.
+// Of [low, high) nothing is deferred any more.
 void DeferredCopies::cut(size_t first, size_t last, uint64_t low, uint64_t high) {
   if (last == first + 1 && ranges_[first].low < low && ranges_[first].high > high) {
     Range behind = ranges_[first];

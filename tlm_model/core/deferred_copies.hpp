@@ -1,9 +1,9 @@
 // Transfers from HBM to one core's VMEM whose bytes nobody has moved: readers find them where they
 // lie, in pages of HBM that are held as they are, and a range of VMEM gets them only when somebody
 // needs them there. What overwrites the range ends that without a copy. Time is not here: a
-// transfer that is put off takes its cycles all the same. Copies are jobs in the order of the VMEM:
-// who reads or writes it follows them (kernel/data_order.hpp). Kernel thread only, when commands
-// start.
+// transfer that is deferred takes its cycles all the same. Copies are jobs in the order of the
+// VMEM: who reads or writes it follows them (kernel/data_order.hpp). Kernel thread only, when
+// commands start.
 #pragma once
 
 #include <array>
@@ -47,13 +47,13 @@ class DeferredCopies {
   // reads none, or some.
   void write(uint64_t low, uint64_t high, bool whole);
 
-  // Brings what is put off among [low, high) to VMEM, by a job.
+  // Brings what is deferred among [low, high) to VMEM, by a job.
   void settle(uint64_t low, uint64_t high) { write(low, high, false); }
   // Returns when all copies so far are done.
   void finish();
 
   bool empty() const { return ranges_.empty(); }
-  // Some byte of [low, high) is put off.
+  // Some byte of [low, high) is deferred.
   bool touches(uint64_t low, uint64_t high) const { return first_behind(low) < next_from(high); }
 
  private:

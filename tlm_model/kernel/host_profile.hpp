@@ -20,7 +20,7 @@ enum class HostWork : uint8_t {
   kVpu,
   kTranspose,
   kDmaIn,
-  kDeferred,  // of these: put off, so that readers find the bytes in HBM
+  kDeferred,  // of these: deferred, so that readers find the bytes in HBM
   kDmaOut,
   kShared,  // of these: bytes that another core writes too, in pages that they share
   kDmaRemote,

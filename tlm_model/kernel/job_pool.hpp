@@ -80,8 +80,8 @@ class Job {
  private:
   friend class JobPool;
   friend struct JobRef;
-  // One in front of this that can run, or this one: who waits for it helps best there. With the
-  // pool's lock held.
+  // An unfinished predecessor that can run, or this job: a thread that joins this job runs that one
+  // first. With the pool's lock held.
   const Job* front() const;
 
   JobPool* pool_ = nullptr;

@@ -44,7 +44,7 @@ class LocalMemory : public sc_core::sc_module {
     std::memcpy(data.data(), data_ + address, data.size());
   }
   uint64_t bytes() const { return bytes_; }
-  // Transfers that were put off stay.
+  // Deferred transfers stay.
   void clear() {
     order_.wait(0, bytes_, true);
     std::memset(data_, 0, bytes_);

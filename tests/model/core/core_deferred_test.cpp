@@ -1,4 +1,4 @@
-// Transfers from HBM to VMEM that are put off: every reader and writer of VMEM finds what the
+// Deferred transfers from HBM to VMEM: every reader and writer of VMEM finds what the
 // transfer would have brought there; random programs against plain memory.
 #include <gtest/gtest.h>
 

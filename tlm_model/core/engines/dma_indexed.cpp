@@ -225,7 +225,7 @@ MemoryView Dma::indexed_view(const Place& place, const IndexedBox& box, BoxSide 
 void Dma::start_indexed_work(const IndexedPlan& plan, const Place& src, const Place& dst,
                              Work& work) {
   const IndexedBox& box = work.indexed;
-  // Records lie anywhere in their operands: what is put off comes first, on either side.
+  // Records lie anywhere in their operands: what is deferred comes first, on either side.
   for (const auto& [place, operand] :
        {std::pair(&src, &plan.transfer.src), std::pair(&dst, &plan.transfer.dst)}) {
     settle_shared(*operand, *place);
