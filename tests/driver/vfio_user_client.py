@@ -165,8 +165,9 @@ class Client:
     def map(self, address: int, size: int, fd: int = -1, offset: int = 0, flags: int = 3) -> None:
         self.call(DMA_MAP, struct.pack("<IIQQQ", 32, flags, offset, address, size), (fd,) if fd >= 0 else ())
 
-    def unmap(self, address: int, size: int) -> None:
-        self.call(DMA_UNMAP, struct.pack("<IIQQ", 24, 0, address, size))
+    def unmap(self, address: int, size: int) -> int:
+        """The bytes that were mapped there."""
+        return struct.unpack("<IIQQ", self.call(DMA_UNMAP, struct.pack("<IIQQ", 24, 0, address, size)))[3]
 
     def shared(self, address: int, size: int) -> mmap.mmap:
         """Memory that the server maps."""

@@ -24,6 +24,7 @@ from vfio_user_client import (
     BOOL,
     CHIP,
     CONFIG,
+    DMA_MAP,
     EVENTFD,
     MSI,
     NO_REPLY,
@@ -142,12 +143,34 @@ class Function(unittest.TestCase):
         end, other = os.pipe()
         self.refused(errno.EINVAL, self.client.map, 0x100000, 0x1000, end)
         self.client.map(0x100000, 0x1000, fd)
-        self.refused(errno.ENOENT, self.client.unmap, 0x1000, 0x1000)
-        self.refused(errno.ENOENT, self.client.unmap, 0x3000, 0x1000)
-        self.client.unmap(0x1000, 0x2000)
+        for address, size in ((0x1000, 0x1000), (0x2000, 0x1000), (0, 0x2000), (0x1000, 0), (2**64 - 0x1000, 0x2000)):
+            self.refused(errno.EINVAL, self.client.unmap, address, size)
+        self.assertEqual(self.client.unmap(0x3000, 0x1000), 0)
+        self.assertEqual(self.client.unmap(0x1000, 0x2000), 0x2000)
         self.client.map(0, 0x100000)
         for each in (fd, end, other):
             os.close(each)
+
+    def test_memory_goes_as_an_iommu_of_qemu_takes_it_away(self) -> None:
+        """When a guest gives a function to a driver: ranges of powers of two, with whatever was mapped there."""
+        for address in (0, 0x3000, 0xFED00000, 0xFFFFFFFFF000):
+            self.client.map(address, 0x1000)
+        taken, begin = [], 0
+        for end in (0xFEE00000, 1 << 32, 1 << 47, 1 << 48):
+            taken.append(self.client.unmap(begin, end - begin))
+            begin = end
+        self.assertEqual(taken, [0x3000, 0, 0, 0x1000])
+        self.assertEqual(self.client.unmap(1 << 63, 1 << 63), 0)
+        self.client.map(0, 0x100000)
+
+    def test_more_memory_in_pieces_is_taken_than_is_told(self) -> None:
+        """QEMU rejects a larger number than this; a guest maps 256 MiB and more in single pages."""
+        hello = struct.pack("<HH", 0, 0) + b'{"capabilities":{"max_dma_maps":65535}}\0'
+        client = self.server.connect(self, 1, hello)
+        self.assertEqual(client.capabilities, {"max_dma_maps": 65535})
+        for page in range(65600):
+            client.send(DMA_MAP, struct.pack("<IIQQQ", 32, 3, 0, page * 0x2000, 0x1000), flags=NO_REPLY)
+        self.assertEqual(client.unmap(0, 1 << 40), 65600 * 0x1000)
 
     def test_interrupts_are_checked_and_signalled(self) -> None:
         events = self.client.vectors()

@@ -96,15 +96,25 @@ int DmaRanges::map(const DmaMap& map, base::Descriptor file) {
   return 0;
 }
 
-int DmaRanges::unmap(uint64_t address, uint64_t size) {
-  const auto found = ranges_.find(address);
-  if (found == ranges_.end() || found->second.size != size) {
-    return ENOENT;
+std::pair<int, uint64_t> DmaRanges::unmap(uint64_t address, uint64_t size) {
+  const uint64_t last = address + (size - 1);
+  const auto cut_before = [this](uint64_t at) {
+    const auto* const range = range_at(at);
+    return range != nullptr && range->first != at;
+  };
+  if (size == 0 || last < address || cut_before(address) ||
+      (last != UINT64_MAX && cut_before(last + 1))) {
+    return {EINVAL, 0};
   }
-  bytes_ -= size;
-  ranges_.erase(found);
+  uint64_t bytes = 0;
+  auto range = ranges_.lower_bound(address);
+  while (range != ranges_.end() && range->first <= last) {
+    bytes += range->second.size;
+    range = ranges_.erase(range);
+  }
+  bytes_ -= bytes;
   std::erase_if(files_, [](const auto& file) { return file.second.expired(); });
-  return 0;
+  return {0, bytes};
 }
 
 void DmaRanges::clear() {

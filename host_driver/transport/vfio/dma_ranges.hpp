@@ -19,7 +19,10 @@ class MappedFile;
 
 class DmaRanges {
  public:
-  static constexpr size_t kMostRanges = 65535;
+  /// 1 GiB of single pages: what an IOMMU of a guest maps where its memory is in pieces.
+  static constexpr size_t kMostRanges = 262144;
+  /// What clients are told. QEMU rejects more, and has no limit for maps of an IOMMU.
+  static constexpr size_t kToldRanges = 65535;
   static constexpr uint64_t kMostBytes = uint64_t{1} << 40;
 
   DmaRanges();
@@ -27,8 +30,10 @@ class DmaRanges {
 
   /// 0, or the errno of the reply. A descriptor that is not valid: without a file.
   int map(const DmaMap& map, base::Descriptor file);
-  /// The range is one that was mapped.
-  int unmap(uint64_t address, uint64_t size);
+  /// Takes away all ranges inside `size` bytes (1 or more) at `address`, which may be none, as VFIO's
+  /// IOMMU does: an IOMMU that QEMU models names whole parts of the address space. 0 and the bytes
+  /// that were mapped, or EINVAL and no change: a range would be cut, or the end is behind 2^64.
+  std::pair<int, uint64_t> unmap(uint64_t address, uint64_t size);
   void clear();
 
   /// A part of what was asked for, in one range.

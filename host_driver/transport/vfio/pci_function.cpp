@@ -194,7 +194,7 @@ std::vector<std::byte> PciFunction::agree(Bytes payload) {
   const nlohmann::json theirs = wanted.value("capabilities", nlohmann::json::object());
   const nlohmann::json all = {{"max_msg_fds", base::kMostDescriptors},
                               {"max_data_xfer_size", kMostDataBytes},
-                              {"max_dma_maps", DmaRanges::kMostRanges},
+                              {"max_dma_maps", DmaRanges::kToldRanges},
                               {"pgsizes", kPageBytes},
                               {"write_multiple", true}};
   nlohmann::json ours = nlohmann::json::object();
@@ -249,15 +249,20 @@ void PciFunction::map(Frame& frame) {
 }
 
 std::vector<std::byte> PciFunction::unmap(Bytes payload) {
-  const auto unmap = sized<DmaUnmap>(payload);
+  auto unmap = sized<DmaUnmap>(payload);
   if (unmap.flags == DmaUnmap::kAll && unmap.address == 0 && unmap.size == 0) {
     memory_.ranges().clear();
   } else if (unmap.flags != 0) {
     throw Rejected(EINVAL, fmt::format("flags {:#x}: expected 0, or {} without a range",
                                        unmap.flags, DmaUnmap::kAll));
-  } else if (const int error = memory_.ranges().unmap(unmap.address, unmap.size); error != 0) {
-    throw Rejected(error, fmt::format("DMA memory at {:#x} of {:#x} bytes was not mapped",
-                                      unmap.address, unmap.size));
+  } else {
+    const auto [error, bytes] = memory_.ranges().unmap(unmap.address, unmap.size);
+    if (error != 0) {
+      throw Rejected(error, fmt::format("DMA memory at {:#x} of {:#x} bytes: expected whole ranges "
+                                        "that were mapped, or none",
+                                        unmap.address, unmap.size));
+    }
+    unmap.size = bytes;
   }
   return vector_of(unmap);
 }
