@@ -233,6 +233,40 @@ TEST_F(SimLinkFaults, AGangRunsAgainAsAWhole) {
   EXPECT_NE(console_.find("it is sent again\n"), std::string::npos) << console_;
 }
 
+// A hart that wakes up to a barrier that is open has begun what the rest of its gang runs: they end
+// it together, and wait for the hart that does not come. At each moment of a start, on the root of
+// the gang and on another core.
+TEST_F(SimLinkFaults, AHartThatIsLostWhileItsGangStartsLosesNoBoard) {
+  constexpr int kFaults = 42;
+  std::string faults;
+  for (int i = 0; i < kFaults; ++i) {
+    faults += fault(
+        i % 4 < 2 ? "hart_trap" : "hart_hang", i % 2 == 0 ? "core 0" : "core 2",
+        "at = \"launch " + std::to_string(3 * i + 2) + " + " + std::to_string(i / 2 * 5) + "\"");
+  }
+  open_links(faults);
+  const auto fired = [&] {
+    uint64_t all = 0;
+    for (const spec::FaultTally& place : board_.peek().faults) {
+      all += place.fired;
+    }
+    return all;
+  };
+  uint64_t failed = 0;
+  for (int launch = 0; launch < 3 * kFaults + 2; ++launch) {
+    const auto run = exchange_.run({argument_});
+    if (const auto error = run.done.wait_for_error()) {
+      ASSERT_EQ(error->code(), ErrorCode::kDeviceFault) << error->what();
+      ++failed;
+    } else {
+      ASSERT_EQ(run.outputs[0].to_host().bytes, sent_.bytes) << "launch " << launch;
+    }
+    ASSERT_LE(failed, fired());
+  }
+  EXPECT_EQ(fired(), uint64_t{kFaults});
+  EXPECT_NE(console_.find("it is sent again\n"), std::string::npos) << console_;
+}
+
 TEST_F(SimLinkFaults, AGangRunsAgainOnce) {
   open_links(fault("core_hang", "core 0", "at = \"launch 2\"\nunit = \"dma_remote\"") +
              fault("core_hang", "core 2", "at = \"launch 3\"\nunit = \"dma_in\""));

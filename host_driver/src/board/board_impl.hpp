@@ -189,6 +189,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
                      }};
   ChipEvents chip_events_{params_, transport_, devices_, outbox_};
   Recovery recovery_{
+      params_,
       transport_,
       devices_,
       registers_,
@@ -204,6 +205,7 @@ class BoardImpl : public std::enable_shared_from_this<BoardImpl> {
       outbox_,
       turn_,
       {.run = [this]() TPU_REQUIRES(board_lock) { return run_.run(); },
+       .run_until = [this](uint64_t cycle) TPU_REQUIRES(board_lock) { run_.run_busy(cycle); },
        .break_board = [this](const ErrorPtr& error)
                           TPU_REQUIRES(board_lock) { break_board(error); },
        .tell_hang = [this](const char* kind, const Operation* op,

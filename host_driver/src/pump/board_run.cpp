@@ -78,6 +78,12 @@ RunOutcome BoardRun::run_timed(Deadline deadline, bool to_end) {
   return outcome;
 }
 
+void BoardRun::run_busy(uint64_t cycle) {
+  busy_until_ = cycle;
+  run();
+  busy_until_.reset();
+}
+
 bool BoardRun::run(Deadline deadline, bool to_end) {
   try {
     RunOutcome outcome = run_timed(deadline, to_end);

@@ -53,11 +53,9 @@ class BoardRun {
   /// One park of the board: at its next interrupt, or at the deadline of a caller who does not wait
   /// longer. `to_end`: operations are waited for, not room. False: it is quiescent, or broke.
   bool run(Deadline deadline = std::nullopt, bool to_end = false) TPU_REQUIRES(board_lock);
-  /// While the host is busy until that cycle of the board, the board does not stop when nothing is
-  /// in flight. Empty: the host is not busy.
-  void set_busy_until(std::optional<uint64_t> cycle) TPU_REQUIRES(board_lock) {
-    busy_until_ = cycle;
-  }
+  /// One park of a board whose host is busy until that cycle: it does not stop when nothing is in
+  /// flight.
+  void run_busy(uint64_t cycle) TPU_REQUIRES(board_lock);
 
  private:
   RunOutcome run_timed(Deadline deadline, bool to_end) TPU_REQUIRES(board_lock);

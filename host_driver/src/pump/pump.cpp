@@ -81,13 +81,11 @@ void Pump::spend_host_time(uint64_t cycles) {
   health_.check_usable();
   const Turn::Kept whole(turn_);
   const uint64_t until = transport_->now() + cycles;
-  run_.set_busy_until(until);
   while (!health_.broken() && transport_->now() < until) {
-    run_.run();
+    run_.run_busy(until);
     completions_.drain();
     feeds_.send();
   }
-  run_.set_busy_until(std::nullopt);
   health_.check_unbroken();
 }
 

@@ -35,7 +35,17 @@ size_t worst_part(const Operation& launch) {
 
 }  // namespace
 
+// A record takes dozens of reads of registers, and each of them time of the board.
+const tpu_fault_record_t& LaunchJudge::record_of(const Operation& launch, size_t part) {
+  const auto [found, missing] = fault_records_.try_emplace(part);
+  if (missing) {
+    found->second = harts_.read_fault(devices_[launch.commands[part]->device]);
+  }
+  return found->second;
+}
+
 bool LaunchJudge::judge(const std::shared_ptr<Operation>& launch) {
+  fault_records_.clear();
   const size_t worst = worst_part(*launch);
   if (status_refused(launch->status[worst])) {
     return judge_refused(*launch, worst);
@@ -141,7 +151,7 @@ LaunchJudge::Cause LaunchJudge::cause_of(const Operation& launch, size_t part) {
   if (status != TPU_STATUS_FAULT && status != TPU_STATUS_ABORTED) {
     return Cause::kOther;
   }
-  const tpu_fault_record_t record = harts_.read_fault(devices_[launch.commands[part]->device]);
+  const tpu_fault_record_t& record = record_of(launch, part);
   if (record.launch_id != launch.launch_id) {
     return status == TPU_STATUS_ABORTED ? Cause::kNone : Cause::kOther;
   }
@@ -171,7 +181,7 @@ LaunchJudge::Cause LaunchJudge::cause_of(const Operation& launch, size_t part) {
 ErrorPtr LaunchJudge::fault_of(Operation& launch, size_t part) {
   const Device& device = devices_[launch.commands[part]->device];
   const bool died = launch.status[part] == kStatusLost && launch.trap;
-  const tpu_fault_record_t record = died ? *launch.trap : harts_.read_fault(device);
+  const tpu_fault_record_t record = died ? *launch.trap : record_of(launch, part);
   const bool others = record.launch_id != launch.launch_id;
   if (died) {
     if (others) {
@@ -226,8 +236,7 @@ bool LaunchJudge::never_started(const Operation& launch) {
                        if (launch.status[command->index] == kStatusLost) {
                          return false;  // the core may be gone
                        }
-                       const tpu_fault_record_t record =
-                           harts_.read_fault(devices_[command->device]);
+                       const tpu_fault_record_t& record = record_of(launch, command->index);
                        return record.launch_id == launch.launch_id && tells_no_start(record.code);
                      });
 }

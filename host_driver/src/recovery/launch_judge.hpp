@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,6 +54,8 @@ class LaunchJudge {
   ErrorPtr engine_fault(const Operation& launch, const Device& device,
                         const tpu_fault_record_t& record) TPU_REQUIRES(board_lock);
   bool never_started(const Operation& launch) TPU_REQUIRES(board_lock);
+  const tpu_fault_record_t& record_of(const Operation& launch, size_t part)
+      TPU_REQUIRES(board_lock);
 
   const std::unique_ptr<Transport>& transport_;
   Devices& devices_;
@@ -62,6 +65,7 @@ class LaunchJudge {
   const Health& health_;
   Outbox& outbox_;
   const TellHang tell_hang_;
+  std::map<size_t, tpu_fault_record_t> fault_records_;  // by part, of the launch that is judged
 };
 
 }  // namespace tpu::driver

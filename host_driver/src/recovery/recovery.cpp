@@ -19,6 +19,10 @@ namespace {
 namespace core_page = spec::core_page;
 
 constexpr int kMaxResumePolls = 20000;
+// The engines of a core become idle, and the other cores of its gang arrive, each within the time
+// of the watchdog; the rest is for the firmware.
+constexpr uint64_t kDrainWatchdogs = 3;
+constexpr uint64_t kDrainLooks = 16;  // in the time of the watchdog: its end is no interrupt
 
 }  // namespace
 
@@ -33,9 +37,44 @@ bool Recovery::all_reported() const {
                       });
 }
 
+bool Recovery::drains(const Device& device) {
+  const uint32_t state =
+      registers_.read(device, core_page::kFwState) & core_page::kFwStateStateMask;
+  return state == core_page::kStateDrain;
+}
+
+// Cores end an aborted launch together. For one whose hart has died, or was started again, the
+// others wait as long as the watchdog, and all the time nothing is in flight.
+bool Recovery::outlast_drains(const std::function<bool()>& over) {
+  const uint64_t watchdog = static_cast<uint64_t>(params_.mgmt.watchdog_us) *
+                            static_cast<uint64_t>(params_.core.clock_mhz);
+  bool ended = over();
+  for (uint64_t look = 0; look < kDrainWatchdogs * kDrainLooks && !ended && !health_.broken();
+       ++look) {
+    const uint64_t until = transport_->now() + watchdog / kDrainLooks;
+    while (!ended && !health_.broken() && transport_->now() < until) {
+      hooks_.run_until(until);
+      ended = over();
+    }
+  }
+  return ended;
+}
+
+bool Recovery::any_open_drains() {
+  return std::ranges::any_of(devices_, [this](const Device& device) TPU_REQUIRES(board_lock) {
+    return device.ring.open() > 0 && drains(device);
+  });
+}
+
 bool Recovery::await_epoch(const Device& device) {
+  const auto resumed = [&]() TPU_REQUIRES(board_lock) {
+    return registers_.read(device, core_page::kEpoch) == device.ring.epoch() + 1;
+  };
+  if (drains(device) && outlast_drains(resumed)) {
+    return true;
+  }
   int polls = 0;
-  while (registers_.read(device, core_page::kEpoch) != device.ring.epoch() + 1) {
+  while (!resumed()) {
     if (++polls > kMaxResumePolls) {
       hooks_.break_board(
           std::make_shared<Error>(ErrorCode::kTimeout, "the core does not resume after a fault",
@@ -282,10 +321,13 @@ void Recovery::end_stall() {
     stalls_ = 0;
   } else if (!reboot_dead()) {
     const std::vector<int> hung = find_hung();
-    if (hung.empty() || health_.broken()) {
-      abort_launches();
-    } else {
+    if (!hung.empty() && !health_.broken()) {
       reboot(hung);
+    } else if (any_open_drains() &&
+               outlast_drains([this]() TPU_REQUIRES(board_lock) { return completions_.drain(); })) {
+      stalls_ = 0;
+    } else {
+      abort_launches();
     }
   }
 }

@@ -17,6 +17,7 @@
 #include "src/lock/board_lock.hpp"
 #include "src/recovery/launch_judge.hpp"
 #include "src/turn/turn.hpp"
+#include "tpu/spec/board_params.hpp"
 
 namespace tpu::driver {
 
@@ -25,17 +26,21 @@ class Recovery {
   struct Hooks {
     /// Runs the board to its next interrupt. False: it is quiescent, or broke.
     std::function<bool()> run;
+    /// The same, and also where it is quiescent, up to that cycle.
+    std::function<void(uint64_t cycle)> run_until;
     std::function<void(const ErrorPtr&)> break_board;
     TellHang tell_hang;
     /// Why the board is lost: a chip has left the bus; null: none has.
     std::function<ErrorPtr()> lost_chip;
   };
   /// `transport`: null when the board is closed.
-  Recovery(const std::unique_ptr<Transport>& transport, Devices& devices, CoreRegisters& registers,
-           Operations& operations, Completions& completions, Feeds& feeds, Loader& loader,
-           Launcher& launcher, LaunchRecords& records, Harts& harts, Booter& booter,
-           const Health& health, Outbox& outbox, Turn& turn, const Hooks& hooks)
-      : transport_(transport),
+  Recovery(const spec::BoardParams& params, const std::unique_ptr<Transport>& transport,
+           Devices& devices, CoreRegisters& registers, Operations& operations,
+           Completions& completions, Feeds& feeds, Loader& loader, Launcher& launcher,
+           LaunchRecords& records, Harts& harts, Booter& booter, const Health& health,
+           Outbox& outbox, Turn& turn, const Hooks& hooks)
+      : params_(params),
+        transport_(transport),
         devices_(devices),
         registers_(registers),
         operations_(operations),
@@ -81,6 +86,9 @@ class Recovery {
   void lose_commands(Device& device) TPU_REQUIRES(board_lock);
   void resume_held() TPU_REQUIRES(board_lock);
   bool await_epoch(const Device& device) TPU_REQUIRES(board_lock);
+  bool drains(const Device& device) TPU_REQUIRES(board_lock);
+  bool any_open_drains() TPU_REQUIRES(board_lock);
+  bool outlast_drains(const std::function<bool()>& over) TPU_REQUIRES(board_lock);
   void resend_in_front() TPU_REQUIRES(board_lock);
   void resend(const std::vector<std::shared_ptr<Operation>>& launches,
               const std::vector<std::shared_ptr<Command>>& retries) TPU_REQUIRES(board_lock);
@@ -88,6 +96,7 @@ class Recovery {
       TPU_REQUIRES(board_lock);
   void resend_launch(Operation& launch) TPU_REQUIRES(board_lock);
 
+  const spec::BoardParams& params_;
   const std::unique_ptr<Transport>& transport_;
   Devices& devices_;
   CoreRegisters& registers_;

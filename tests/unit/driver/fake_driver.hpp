@@ -10,6 +10,7 @@
 #include "image/firmware_image.hpp"
 #include "src/recovery/recovery.hpp"
 #include "tests/unit/driver/fake_cores.hpp"
+#include "tpu/spec/board_params.hpp"
 #include "tpu/spec/core_page_regs.hpp"
 
 namespace tpu::driver::test {
@@ -77,12 +78,14 @@ struct FakeDriver : FakeBoard {
     loader.set_board("fake", 1);
   }
 
+  spec::BoardParams params{};
   std::unique_ptr<Transport> transport;
   FaultWire* wire = nullptr;
   ErrorPtr broken;
   ErrorPtr lost_chip;
   std::vector<std::string> hangs;
   std::function<bool()> run = [] { return false; };
+  std::function<void(uint64_t)> run_until = [](uint64_t) {};
   Transfers transfers{memory, operations, order, handles, turn};
   Feeds feeds{cores.devices, cores.registers, operations, memory, handles, health, outbox, news};
   Loader loader{cores.devices, operations, order, memory, transfers, health, [this] { pump(); }};
@@ -104,7 +107,8 @@ struct FakeDriver : FakeBoard {
   Harts harts{transport, cores.registers, outbox};
   Booter booter{transport, cores.devices, cores.registers, harts, outbox};
   LaunchRecords records{transport};
-  Recovery recovery{transport,
+  Recovery recovery{params,
+                    transport,
                     cores.devices,
                     cores.registers,
                     operations,
@@ -119,6 +123,7 @@ struct FakeDriver : FakeBoard {
                     outbox,
                     turn,
                     {.run = [this] { return run(); },
+                     .run_until = [this](uint64_t cycle) { run_until(cycle); },
                      .break_board = break_board,
                      .tell_hang =
                          [this](const char* kind, const Operation*, const std::vector<UnitWait>&,
