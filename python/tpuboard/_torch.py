@@ -50,10 +50,12 @@ _DEFAULTS = {
     "TPU_ACCELERATOR_TYPE": _accelerator_type(os.environ.get("TPUBOARD_BOARD", "")),
     "TPU_WORKER_ID": "0",
 }
-# On a real host these give a process a part of the board. Values that mean all of it.
-_PARTS = {"TPU_VISIBLE_CHIPS": ("", "0,1,2,3"), "TPU_VISIBLE_DEVICES": ("", "0,1,2,3"),
-          "TPU_CHIPS_PER_PROCESS_BOUNDS": ("", "2,2,1")}
-_OF_ONE_CHIP = ("0", "1,1,1")  # all of a board with one chip
+# On a real host these give a process a part of the board; the second is the older name of the first.
+_VISIBLE = ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES")
+_BOUNDS = "TPU_CHIPS_PER_PROCESS_BOUNDS"
+# Shapes (x, y) of the chips of a v3-8, 0 and 1 in the first row, that are a rectangle.
+_SHAPES = {(0, 1, 2, 3): (2, 2), (0, 1): (2, 1), (2, 3): (2, 1), (0, 2): (1, 2), (1, 3): (1, 2),
+           (0,): (1, 1), (1,): (1, 1), (2,): (1, 1), (3,): (1, 1)}
 _CHIPS, _CORES = 4, 8
 _COUNT, _NUMBER, _FOLDER = "TPUBOARD_PROCESS_COUNT", "TPUBOARD_PROCESS_ID", "TPUBOARD_PROCESS_DIR"
 # Processes of `xmp.spawn`: what the user's variable says (_set_up moves it here: a process that does not spawn is the
@@ -151,13 +153,9 @@ def _set_variables(plugin: Plugin) -> None:
         raise ValueError(f"{library} does not exist; TPU_LIBRARY_PATH has to name a built {NAME}, or be unset after "
                          "`pip install .`; `pip install -e .` does not install the library")
     os.environ["TPU_LIBRARY_PATH"] = str(library.resolve())  # the program, or a child of it, may change its folder
-    # A process that was started as one of several; the plugin checks what these say (docs/processes.md).
-    several = os.environ.get("TPU_PROCESS_BOUNDS", "") not in ("", "1,1,1")
-    for name, whole in _PARTS.items():
-        value = os.environ.get(name, "")
-        if value not in (whole if _is_whole() else (*whole, *_OF_ONE_CHIP)) and not several:
-            raise ValueError(f"{name}={value} asks for a part of the board; a process has all of it: take the variable "
-                             'away, or choose a smaller board by TPUBOARD_SET, such as "board.cores_per_chip=1"')
+    # A process that was started as one of several: the plugin checks what these say (docs/processes.md).
+    if os.environ.get("TPU_PROCESS_BOUNDS", "") in ("", "1,1,1"):
+        _take_part()
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     if _NUMBER not in os.environ:
@@ -172,6 +170,52 @@ def _set_variables(plugin: Plugin) -> None:
                 raise ValueError(f"TORCHELASTIC_RUN_ID, which torchrun sets, is set without {' and '.join(missing)}: "
                                  "start the program by torchrun, or take the variable away")
             plugin.configure_multiprocess(int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"]))
+
+
+def _take_part() -> None:
+    """What TPU_VISIBLE_CHIPS names: chips to lease of a worker's board, else a board of these chips alone. Raises
+    ValueError."""
+    named = {name: os.environ[name] for name in _VISIBLE if os.environ.get(name, "") != ""}
+    bounds = os.environ.get(_BOUNDS, "")
+    if len(set(named.values())) > 1:
+        raise ValueError(" and ".join(f"{name}={value}" for name, value in named.items()) +
+                         " name different chips; take one of them away")
+    name, text = next(iter(named.items()), (_VISIBLE[0], ""))
+    if _is_of_worker():
+        if text != "":
+            os.environ[_VISIBLE[0]] = text  # the plugin reads this one, and knows the worker's board
+        return
+    all_of = [("0,1,2,3", "2,2,1"), *([] if _is_whole() else [("0", "1,1,1")])]  # one of another size may have one chip
+    if any(text in ("", chips) and bounds in ("", shape) for chips, shape in all_of):
+        return
+    what = f"{name}={text}" if text != "" else f"{_BOUNDS}={bounds}"
+    smaller = 'choose a smaller board by TPUBOARD_SET, such as "board.cores_per_chip=1"'
+    chips = _chips_of(text)
+    shape = _SHAPES.get(chips)
+    if text == "" or shape is None:
+        raise ValueError(f"{what} asks for a part of the board; expected chips from 0 to 3 in {_VISIBLE[0]} that are a "
+                         f"rectangle, as 0,1 or 0,2, and their shape in {_BOUNDS}, if it is set: take the variable "
+                         f"away, or {smaller}")
+    x, y = shape
+    if bounds not in ("", f"{x},{y},1"):
+        raise ValueError(f"{what} names {x} x {y} chips, {_BOUNDS}={bounds}: expected {x},{y},1; take one of them away")
+    # Children have both from the parent.
+    part = f"board.chips={x * y};board.torus_x={x}"
+    if not _is_whole() and os.environ.get("TPUBOARD_SET") != part:
+        raise ValueError(f"{what} asks for a part of a v3-8, and TPUBOARD_BOARD or TPUBOARD_SET for another board: "
+                         f"take the variable away, or set TPUBOARD_SET={part}")
+    os.environ["TPUBOARD_SET"] = part
+
+
+def _chips_of(text: str) -> tuple[int, ...]:
+    """Empty: these are no numbers of chips."""
+    return tuple(sorted(map(int, text.split(",")))) if re.fullmatch(r"\d(,\d)*", text) else ()
+
+
+def _is_of_worker() -> bool:
+    """Whether chips can be leased of the board (docs/serve.md)."""
+    connect = os.environ.get("TPUBOARD_CONNECT", "")
+    return connect.startswith(("unix:", "tcp:")) and "," not in connect
 
 
 def _change_names() -> None:
@@ -193,7 +237,8 @@ def _change_names() -> None:
 
 def _is_whole() -> bool:
     """Whether the board is surely a v3-8. The size of another one is known when it is opened."""
-    return not os.environ.get("TPUBOARD_SET") and not os.environ.get("TPUBOARD_BOARD")
+    changes = ["TPUBOARD_SET", "TPUBOARD_BOARD", *(["TPUBOARD_CHIPS", _VISIBLE[0]] if _is_of_worker() else [])]
+    return not any(os.environ.get(name) for name in changes)
 
 
 def _default_processes(nprocs: int) -> int:

@@ -82,6 +82,8 @@ class Errors(unittest.TestCase):
                        TPUBOARD_BOARD=board)
         self.works(check + "\nassert len(xm.get_xla_supported_devices()) == 2", TPU_VISIBLE_CHIPS="0",
                    TPU_CHIPS_PER_PROCESS_BOUNDS="1,1,1", TPUBOARD_SET="board.chips=1;board.torus_x=1")
+        self.works(check + "\nassert len(xm.get_xla_supported_devices()) == 4", TPU_VISIBLE_CHIPS="2,3",
+                   TPU_CHIPS_PER_PROCESS_BOUNDS="2,1,1", TPU_PROCESS_BOUNDS="1,1,1")
         self.works(check, PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH=library, TPU_LIBRARY_PATH=None)
         self.works("import os, torch_xla\nos.chdir('/')\n" + check, TPU_LIBRARY_PATH=os.path.relpath(library))
         self.works("import torch_xla\nfrom torch_xla._internal import tpu\nassert tpu.num_available_devices() == 8")
@@ -117,7 +119,12 @@ class Errors(unittest.TestCase):
         # The board's own check of the variables of the real machine.
         self.fails(HEAD, "TPU_VISIBLE_CHIPS is 3; process 1 of 4", TPU_PROCESS_BOUNDS="2,2,1",
                    CLOUD_TPU_TASK_ID="1", TPU_VISIBLE_CHIPS="3", TPU_CHIPS_PER_PROCESS_BOUNDS="1,1,1")
-        self.fails("import torch_xla", "TPU_VISIBLE_CHIPS=2 asks for a part of the board", TPU_VISIBLE_CHIPS="2")
+        # Chips that are no board, or not of the shape that another variable says.
+        self.fails("import torch_xla", "TPU_VISIBLE_CHIPS=0,3 asks for a part of the board", TPU_VISIBLE_CHIPS="0,3")
+        self.fails("import torch_xla", "TPU_CHIPS_PER_PROCESS_BOUNDS=1,2,1: expected 2,1,1", TPU_VISIBLE_CHIPS="0,1",
+                   TPU_CHIPS_PER_PROCESS_BOUNDS="1,2,1")
+        self.fails("import torch_xla", "name different chips", TPU_VISIBLE_CHIPS="0,1", TPU_VISIBLE_DEVICES="0")
+        self.fails("import torch_xla", "asks for a part of a v3-8", TPU_VISIBLE_CHIPS="0,1", TPUBOARD_BOARD="v2_8")
 
     def test_torchrun(self) -> None:
         """As one of its processes; each has one core."""
