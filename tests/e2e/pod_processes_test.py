@@ -316,7 +316,59 @@ FATAL = {
 }
 
 
+# Of v3_32: chips 0 and 1 are of board 0, chips 2 and 3 of board 1. What goes from chip 1 to chip 3 passes chip 2.
+# Chip 2 itself sends over the link first, from both of its cores.
+FAR_LINKS = "".join(f"""[[fault]]
+kind = "link_corrupt"
+where = "link chip2 +x"
+at = "launch 1 + {cycles}"
+repeats = 8
+""" for cycles in range(3)) + """[[fault]]
+kind = "link_down"
+where = "link chip2 +x"
+at = "launch 2 + 10000"
+for = "5 us"
+"""
+FAR_LINK_LOST = """[[fault]]
+kind = "link_down"
+where = "link chip2 +x"
+at = "launch 1 + 9"
+"""
 LEAST_WORDS = 100  # of HBM that are damaged, and which a launch reads
+
+
+def check_far_links(tools: Path, folder: Path) -> list[str]:
+    """What differs when links of boards fail that a transfer enters."""
+    _, exe, inputs = prepare(tools, folder, "mlp")
+    subprocess.run([tools / "tpuc", folder / "p.mlirbc", "-o", exe, "--board", "v3_32"], check=True)
+    script, log = folder / "faults.toml", folder / "far.txt"
+
+    def run(processes: int, threads: int, *options: object) -> tuple[int, str, str]:
+        """Code, output and log of four launches."""
+        log.unlink(missing_ok=True)
+        done = subprocess.run([
+            tools / "tpuboard", "run", exe, *inputs, "--board", "v3_32", "--processes", str(processes), "--threads",
+            str(threads), "--launches", "4", "--set", "mgmt.watchdog_us=200", *options], capture_output=True,
+            text=True, check=False, timeout=SECONDS)
+        return done.returncode, done.stdout + done.stderr, log.read_text() if log.exists() else ""
+
+    faults = ("--faults", script, "--fault-log", log)
+    clean = run(1, 1)[1].split()
+    script.write_text(FAR_LINKS)
+    found = [run(processes, threads, *faults) for processes, threads in ((1, 1), (2, 1), (4, 8))]
+    print(*found[0][1:], sep="\n")
+    wrong = [] if all(each == found[0] for each in found) else [f"links of other boards: {each}" for each in found]
+    digest = clean[clean.index("digest") + 1]
+    met = [found[0][2].count(f"damage {kind} link chip2 +x of board 1: a transfer {text} ")
+           for kind, text in (("link_corrupt", "has a wrong CRC"), ("link_down", "waits"))]
+    if found[0][0] != 0 or digest not in found[0][1] or met[0] != 3 or met[1] < 2:
+        wrong.append(f"links of other boards: {found[0]}, digest without faults {digest}")
+    script.write_text(FAR_LINK_LOST)
+    alone, spread = run(1, 1, *faults), run(2, 1, *faults)
+    print(*alone[1:], sep="\n")
+    if alone[2] != spread[2] or any("LINK_DOWN" not in each[1] for each in (alone, spread)):
+        wrong.append(f"a link of another board is lost: {alone}; in two processes {spread}")
+    return wrong
 
 
 def check_faults(tools: Path, folder: Path) -> list[str]:
@@ -385,6 +437,7 @@ def check_faults(tools: Path, folder: Path) -> list[str]:
         if happened < LEAST_WORDS or alone[0] != 0 or any(each[2:] != alone[2:] for each in spread):
             wrong.append(f"HBM damaged {place}: {alone}; in two processes {spread}")
         words = [(int(core), f'at = "cycle {cycle}"\naddress = "{int(at, 16)}"') for cycle, core, at in reads]
+    wrong += check_far_links(tools, folder)
     left = list(folder.glob("log.txt.*"))
     return wrong + ([f"logs of processes are left: {left}"] if left else [])
 

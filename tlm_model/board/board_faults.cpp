@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -106,9 +107,17 @@ BoardFaults::BoardFaults(const spec::SimOptions& sim, const spec::BoardParams& p
           "faults", std::move(script), log_path(sim, chips), static_cast<uint32_t>(cores_per_chip_),
           *this, [this](const FaultEntry& entry) { return chips_[entry.chip] != nullptr; }, probes,
           programs) {
+  std::set<CutIf*> cuts;
   for (Chip* chip : chips_) {
     if (chip == nullptr) {
       continue;
+    }
+    CutIf* const cut = networks_[chip->index()]->cut();
+    if (cut != nullptr && cuts.insert(cut).second) {
+      const uint32_t board = injector_.board_of_chip(chip->index());
+      cut->hear_links([this, board](uint32_t from_board, const LinkNews& news) {
+        return hear_link(board, from_board, news);
+      });
     }
     if (!injector_.ecc()) {
       chip->pcie().switch_ecc_off();
@@ -187,12 +196,18 @@ std::string BoardFaults::upset(const FaultEntry& entry, const FaultWords& words,
   return {};
 }
 
-LinkFaults::Link BoardFaults::link_of(const FaultEntry& entry) const {
+LinkFaults& BoardFaults::faults_of(Ici& network) {
+  LinkFaults& faults = network.faults(static_cast<uint32_t>(cores_per_chip_));
+  faults.set_later([this](std::function<void()> work) { injector_.later(0, std::move(work)); });
+  return faults;
+}
+
+LinkFaults::Link BoardFaults::link_of(const FaultEntry& entry, const Ici& network) {
   namespace page = spec::chip_page;
   const uint32_t link = entry.unit % kLinksPerChip;
-  return networks_[entry.chip]->link({.chip = entry.chip,
-                                      .y = link == page::kLinkPlusY || link == page::kLinkMinusY,
-                                      .up = link == page::kLinkPlusX || link == page::kLinkPlusY});
+  return network.link({.chip = entry.chip,
+                       .y = link == page::kLinkPlusY || link == page::kLinkMinusY,
+                       .up = link == page::kLinkPlusX || link == page::kLinkPlusY});
 }
 
 // A window is sent again when the answer to it has come back.
@@ -217,16 +232,11 @@ std::string BoardFaults::take_link_down(const FaultEntry& entry) {
   }
   const uint64_t cycles = entry.microseconds * static_cast<uint64_t>(params_.core.clock_mhz);
   const bool comes_back = cycles != 0;
-  faults_of(entry).take_down(
-      link_of(entry), comes_back ? now_cycles() + cycles : kNever,
-      [this, entry, comes_back](const std::optional<LinkFaults::Detour>& detour) {
-        injector_.met(
-            entry.kind, entry.unit,
-            detour ? fmt::format("transfers from chip {} to chip {} go round it, over {} links",
-                                 detour->from_chip, detour->to_chip, detour->hops)
-            : comes_back ? "a transfer waits until the link is back"
-                         : "a transfer needs the link, which is down, and has no other way");
-      });
+  const uint64_t until = comes_back ? now_cycles() + cycles : kNever;
+  faults_of(entry).take_down(link_of(entry), until, link_told(entry, {}));
+  if (CutIf* const cut = networks_[entry.chip]->cut(); cut != nullptr) {
+    cut->tell_link(entry.chip * static_cast<uint32_t>(cores_per_chip_), {entry.number, until});
+  }
   const uint32_t link = entry.unit % kLinksPerChip;
   chip_of(entry).pcie().link_changes(link, true);
   if (!comes_back) {
@@ -240,6 +250,44 @@ std::string BoardFaults::take_link_down(const FaultEntry& entry) {
     injector_.note("back", entry.kind, entry.unit, "the link works again");
   });
   return fmt::format("the link goes down for {} us", entry.microseconds);
+}
+
+LinkFaults::Told BoardFaults::link_told(const FaultEntry& entry, std::optional<uint32_t> board) {
+  return [this, entry, board](const std::optional<LinkFaults::Detour>& detour) {
+    injector_.met(entry.kind, entry.unit,
+                  detour
+                      ? fmt::format("transfers from chip {} to chip {} go round it, over {} links",
+                                    detour->from_chip, detour->to_chip, detour->hops)
+                  : entry.microseconds != 0
+                      ? "a transfer waits until the link is back"
+                      : "a transfer needs the link, which is down, and has no other way",
+                  board);
+  };
+}
+
+Ici& BoardFaults::network_of_board(uint32_t board) const {
+  size_t chip = 0;
+  while (networks_[chip] == nullptr ||
+         injector_.board_of_chip(static_cast<uint32_t>(chip)) != board) {
+    ++chip;
+  }
+  return *networks_[chip];
+}
+
+// Behind all else of the cycle, as on its own board: the kernel's order does not say whether a
+// transfer that begins in this cycle meets it.
+bool BoardFaults::hear_link(uint32_t board, uint32_t from_board, const LinkNews& news) {
+  const auto& entries = injector_.entries();
+  const auto found = std::ranges::find(entries, news.fault, &FaultEntry::number);
+  if (found == entries.end() || found->kind != FaultKind::kLinkDown ||
+      injector_.board_of_chip(found->chip) != from_board) {
+    return false;
+  }
+  injector_.later(0, [this, board, entry = *found, until = news.until] {
+    Ici& network = network_of_board(board);
+    faults_of(network).take_down(link_of(entry, network), until, link_told(entry, board));
+  });
+  return true;
 }
 
 // Its chips leave the bus, and nothing on it goes on.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,12 +39,17 @@ class BoardFaults : public FaultTargets {
                          const char* what);
   std::string upset_link(const FaultEntry& entry);
   std::string take_link_down(const FaultEntry& entry);
+  bool hear_link(uint32_t board, uint32_t from_board, const LinkNews& news);
+  LinkFaults::Told link_told(const FaultEntry& entry, std::optional<uint32_t> board);
+  Ici& network_of_board(uint32_t board) const;
   std::string end_board(const FaultEntry& entry);
   void settle_data();
-  LinkFaults::Link link_of(const FaultEntry& entry) const;
-  LinkFaults& faults_of(const FaultEntry& entry) {
-    return networks_[entry.chip]->faults(static_cast<uint32_t>(cores_per_chip_));
+  static LinkFaults::Link link_of(const FaultEntry& entry, const Ici& network);
+  LinkFaults::Link link_of(const FaultEntry& entry) const {
+    return link_of(entry, *networks_[entry.chip]);
   }
+  LinkFaults& faults_of(Ici& network);
+  LinkFaults& faults_of(const FaultEntry& entry) { return faults_of(*networks_[entry.chip]); }
   void watch_hbm(Chip& chip, size_t core);
   void watch_sram(Chip& chip, size_t core);
   Chip& chip_of(const FaultEntry& entry);

@@ -215,14 +215,15 @@ void FaultInjector::fire(size_t index, uint64_t command) {
   }
 }
 
-void FaultInjector::met(FaultKind kind, uint32_t unit, const std::string& text) {
-  tell(kind, unit, false, text);
+void FaultInjector::met(FaultKind kind, uint32_t unit, const std::string& text,
+                        std::optional<uint32_t> board) {
+  tell(kind, unit, false, text, board);
 }
 
 void FaultInjector::note(std::string_view word, FaultKind kind, uint32_t unit,
-                         std::string_view text) {
+                         std::string_view text, std::optional<uint32_t> board) {
   const uint64_t now = now_cycles();
-  if (log_.write(now, {board_of(kind, unit), word, fault_kind_name(kind), unit},
+  if (log_.write(now, {board.value_or(board_of(kind, unit)), word, fault_kind_name(kind), unit},
                  fmt::format("[{}] {} {} {}: {}\n", now, word, fault_kind_name(kind),
                              place(kind, unit), text))) {
     at(now + 1, 0, [this] { log_.write_before(now_cycles()); });
@@ -251,14 +252,18 @@ uint32_t FaultInjector::first_core(FaultKind kind, uint32_t unit) const {
              : std::ranges::find_if(script_.entries, same)->chip * cores_per_chip_;
 }
 
-void FaultInjector::tell(FaultKind kind, uint32_t unit, bool fires, const std::string& text) {
+void FaultInjector::tell(FaultKind kind, uint32_t unit, bool fires, const std::string& text,
+                         std::optional<uint32_t> board) {
   const std::string place = this->place(kind, unit);
   spec::FaultTally& tally = tallies_[{kind, unit}];
   tally.kind = fault_kind_name(kind);
   tally.place = place;
   ++(fires ? tally.fired : tally.seen);
-  note(fires ? "fault" : "damage", kind, unit, text);
-  const uint32_t core = first_core(kind, unit);
+  note(fires ? "fault" : "damage", kind, unit, text, board);
+  const uint32_t core = board ? static_cast<uint32_t>(std::ranges::find(script_.boards, *board) -
+                                                      script_.boards.begin()) *
+                                    cores_per_chip_
+                              : first_core(kind, unit);
   probes_.tell<UpsetEvent>(core_bit(core), ProbeEvent::kUpset, &ProbeSink::upset, [&] {
     return UpsetEvent{.cycle = now_cycles(),
                       .core = core,

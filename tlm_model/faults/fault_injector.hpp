@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <systemc>
@@ -44,11 +45,15 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
 
   bool ecc() const { return script_.ecc; }
   void listen(ProbeSet& probes);
-  // The board meets damage that a fault has left.
-  void met(FaultKind kind, uint32_t unit, const std::string& text);
+  // The board meets damage that a fault has left; `board`: another one than that of the unit.
+  void met(FaultKind kind, uint32_t unit, const std::string& text,
+           std::optional<uint32_t> board = {});
+  const std::vector<FaultEntry>& entries() const { return script_.entries; }
+  uint32_t board_of_chip(uint32_t chip) const { return script_.boards[chip]; }
   // A line of the log that counts neither as a fault nor as damage; `word`: a literal, "back" or
   // "nothing".
-  void note(std::string_view word, FaultKind kind, uint32_t unit, std::string_view text);
+  void note(std::string_view word, FaultKind kind, uint32_t unit, std::string_view text,
+            std::optional<uint32_t> board = {});
   // Does something in so many cycles, behind all else of that cycle.
   void later(uint64_t cycles, std::function<void()> work);
   // By names of kinds and places.
@@ -80,7 +85,8 @@ class FaultInjector : public sc_core::sc_module, public ProbeSink {
   uint32_t first_core(FaultKind kind, uint32_t unit) const;
   uint32_t board_of(FaultKind kind, uint32_t unit) const;
   std::string place(FaultKind kind, uint32_t unit) const;
-  void tell(FaultKind kind, uint32_t unit, bool fires, const std::string& text);
+  void tell(FaultKind kind, uint32_t unit, bool fires, const std::string& text,
+            std::optional<uint32_t> board = {});
 
   const FaultScript script_;
   const uint32_t cores_per_chip_;

@@ -2,6 +2,7 @@
 #include "ici/cut.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "kernel/cycles.hpp"
@@ -80,6 +81,16 @@ void Cut::ask(uint32_t from_core, uint32_t to_core, Told told) {
        id, Ask{to_core});
 }
 
+void Cut::tell_link(uint32_t core, const LinkNews& news) {
+  std::set<uint32_t> told = {board_};
+  for (uint32_t to = 0; to < links_.cores(); ++to) {  // the first core of each board
+    if (const uint32_t board = links_.board_of(to); told.insert(board).second) {
+      send(board_, board, now_cycles() + links_.control_latency(core, to), {core, numbers_[core]++},
+           CutLinkDown{news});
+    }
+  }
+}
+
 void Cut::send(uint32_t from_board, uint32_t to_board, uint64_t at, Id id, Body body) {
   const size_t kind = body.index();
   boards_[to_board]->take(
@@ -118,13 +129,14 @@ void Cut::wake() {
 void Cut::inbox_method() {
   while (!inbox_.empty() && inbox_.begin()->first.at <= now_cycles()) {
     auto message = inbox_.extract(inbox_.begin());
-    handle({message.key().core, message.key().number}, message.mapped());
+    const Key& key = message.key();
+    handle({key.core, key.number}, key.board, message.mapped());
     activity_.end();
   }
   wake();
 }
 
-void Cut::handle(const Id& id, Body& body) {
+void Cut::handle(const Id& id, uint32_t from_board, Body& body) {
   if (const auto* open = std::get_if<Open>(&body)) {
     begin(id, *open);
   } else if (const auto* passed = std::get_if<Passed>(&body)) {
@@ -148,12 +160,14 @@ void Cut::handle(const Id& id, Body& body) {
     send(board_, links_.board_of(id.first),
          now_cycles() + links_.control_latency(ask->core, id.first), id,
          Tell{{.done = core.work_done(), .in_flight = core.work_in_flight()}});
-  } else {
+  } else if (const auto* tell = std::get_if<Tell>(&body)) {
     const auto told = told_.extract(id);
     if (told.empty()) {
       lose(id, "an answer came twice");
     }
-    told.mapped()(std::get<Tell>(body).work);
+    told.mapped()(tell->work);
+  } else if (!heard_ || !heard_(from_board, std::get<CutLinkDown>(body).news)) {
+    lose(id, "no fault file has the link that goes down");
   }
 }
 
@@ -182,6 +196,12 @@ void Cut::begin(const Id& id, const Open& open) {
   passage.set_bytes(open.bytes);
   passage.set_listener(this);
   links_.add_section(from, to, passage.section, passage);
+  ici_.enter_links(from, to, passage.section.first, passage.section.count,
+                   [this, key = at->first](uint64_t cycles) {
+                     if (const auto found = passages_.find(key); found != passages_.end()) {
+                       found->second.extra = cycles;
+                     }
+                   });
   bool flows = true;
   if (passage.lands && open.copy) {
     passage.add(hbm_[to]);
@@ -215,7 +235,8 @@ void Cut::flow_changed(const Flow& flow, bool ended) {
   const uint64_t rest = passage.section.rest + passage.open.fixed;
   const uint32_t board = passage.section.board;
   if (ended) {
-    send(board, board, now_cycles() + (passage.lands ? rest : 0), passage.id, Passed{board});
+    send(board, board, now_cycles() + (passage.lands ? rest + passage.extra : 0), passage.id,
+         Passed{board});
   }
 }
 
@@ -228,7 +249,8 @@ void Cut::passed(const Id& id, uint32_t board) {
   const RemoteWrite& write = passage.open.write;
   if (!passage.lands) {
     const uint32_t last = links_.board_of(write.to_core);
-    send(board, last, now_cycles() + passage.section.rest + passage.open.fixed, id, Passed{last});
+    send(board, last, now_cycles() + passage.section.rest + passage.open.fixed + passage.extra, id,
+         Passed{last});
     passages_.erase({id, board});
     activity_.end();
   } else if (--passage.missing == 0) {

@@ -52,6 +52,8 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
   uint64_t open_copy(uint32_t from_core, uint32_t to_core, uint64_t bytes) override;
   void deliver(CutDelivery delivery, Answered answered) override;
   void ask(uint32_t from_core, uint32_t to_core, Told told) override;
+  void tell_link(uint32_t core, const LinkNews& news) override;
+  void hear_links(Heard heard) override { heard_ = std::move(heard); }
 
   // First cycle in which a message may make this end send one; kNever: none is here. 0: while
   // transfers pass it.
@@ -85,13 +87,14 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
     bool taken = false;    // by the receiver
     bool refused = false;  // by it: the sender faults, and what follows is void
     uint32_t missing = 0;  // boards that it is not through
+    uint64_t extra = 0;    // cycles that links of this board add
   };
 
   void send(uint32_t from_board, uint32_t to_board, uint64_t at, Id id, Body body);
   void wake();
   void wake_method();
   void inbox_method();
-  void handle(const Id& id, Body& body);
+  void handle(const Id& id, uint32_t from_board, Body& body);
   void begin(const Id& id, const Open& open);
   void flow_changed(const Flow& flow, bool ended) override;
   void passed(const Id& id, uint32_t board);
@@ -131,6 +134,7 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
   };
   std::map<Id, Asked> asked_;
   std::map<Id, Told> told_;
+  Heard heard_;  // empty without a fault file
   sc_core::sc_event wake_event_{"wake_event"};
   sc_core::sc_event inbox_event_{"inbox_event"};
 };

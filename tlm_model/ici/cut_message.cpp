@@ -12,8 +12,8 @@ namespace tpu::model {
 namespace {
 
 constexpr std::array<uint16_t, std::variant_size_v<CutBody>> kKinds = {
-    TPU_POD_WIRE_OPEN,   TPU_POD_WIRE_PASSED, TPU_POD_WIRE_DELIVERY,
-    TPU_POD_WIRE_ANSWER, TPU_POD_WIRE_ASK,    TPU_POD_WIRE_TELL};
+    TPU_POD_WIRE_OPEN, TPU_POD_WIRE_PASSED, TPU_POD_WIRE_DELIVERY, TPU_POD_WIRE_ANSWER,
+    TPU_POD_WIRE_ASK,  TPU_POD_WIRE_TELL,   TPU_POD_WIRE_LINK};
 
 constexpr uint64_t kMostBytes = TPU_POD_WIRE_MOST_DATA;
 
@@ -102,6 +102,7 @@ class Bodies {
             "a question is for another board");
   }
   void visit(CutTell& tell) { a_(tell.work.done, tell.work.in_flight); }
+  void visit(CutLinkDown& down) { a_(down.news.fault, down.news.until); }
 
  private:
   void core(uint32_t& number) {
@@ -164,8 +165,11 @@ CutMessage cut_message(const PodFrame& frame, const spec::Links& links, uint32_t
     case 4:
       message.body = CutAsk();
       break;
-    default:
+    case 5:
       message.body = CutTell();
+      break;
+    default:
+      message.body = CutLinkDown();
       break;
   }
   try {

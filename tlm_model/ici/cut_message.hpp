@@ -34,7 +34,12 @@ struct CutAsk {
 struct CutTell {
   GangWork work;
 };
-using CutBody = std::variant<CutOpen, CutPassed, CutDelivery, CutAnswer, CutAsk, CutTell>;
+// A link of the sender's board goes down.
+struct CutLinkDown {
+  LinkNews news;
+};
+using CutBody =
+    std::variant<CutOpen, CutPassed, CutDelivery, CutAnswer, CutAsk, CutTell, CutLinkDown>;
 
 // The order of messages. A question and its answers have the number of the core that asked.
 struct CutKey {

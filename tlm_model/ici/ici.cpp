@@ -53,4 +53,16 @@ LinkPassage Ici::pass_faulty(uint32_t from, uint32_t to) {
   return passage;
 }
 
+void Ici::enter_links(uint32_t from, uint32_t to, uint32_t first, uint32_t count, Longer longer) {
+  if (faults_ == nullptr) {
+    return;
+  }
+  const spec::Links::Way passed = links_->way(from, to);
+  std::vector<LinkFaults::Link> links;
+  for (uint32_t i = first; i < first + count; ++i) {
+    links.push_back(link(passed.hop[i]));
+  }
+  faults_->enter(links, std::move(longer));
+}
+
 }  // namespace tpu::model

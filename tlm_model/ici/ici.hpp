@@ -45,7 +45,9 @@ class Ici : public sc_core::sc_module, public IciIf {
   LinkPassage pass_links(uint32_t from, uint32_t to) override {
     return faults_ == nullptr ? LinkPassage() : pass_faulty(from, to);
   }
-  // Links can fail from here on.
+  void enter_links(uint32_t from, uint32_t to, uint32_t first, uint32_t count,
+                   Longer longer) override;
+  // Links can fail from here on: those of this board, and those of others that are down.
   LinkFaults& faults(uint32_t cores_per_chip);
   // The link that leaves a chip.
   LinkFaults::Link link(const spec::Links::Hop& hop) const { return {hop.chip, links_->link(hop)}; }

@@ -65,17 +65,43 @@ class LinkFaults {
     }
   }
 
+  // How work is put behind all else of a cycle.
+  using Later = std::function<void(std::function<void()> work)>;
+  void set_later(Later later) { later_ = std::move(later); }
+
+  // A transfer passes a link: the cycles that its windows with a wrong CRC add.
+  uint64_t repeat(const Link& link) {
+    const auto found = corrupt_.find(link);
+    if (found == corrupt_.end()) {
+      return 0;
+    }
+    const Repeat repeat = std::move(found->second.front());
+    found->second.erase(found->second.begin());
+    if (found->second.empty()) {
+      corrupt_.erase(found);
+    }
+    repeat.told();
+    return repeat.cycles;
+  }
+  // The same of one that comes from another board and passes `links`: behind those that begin here
+  // in the same cycle, whichever the kernel runs first.
+  void enter(const std::vector<Link>& links, IciIf::Longer longer) {
+    if (std::ranges::any_of(links, [this](const Link& link) { return corrupt_.contains(link); })) {
+      later_([this, links, longer = std::move(longer)] {
+        uint64_t cycles = 0;
+        for (const Link& link : links) {
+          cycles += repeat(link);
+        }
+        if (cycles != 0) {
+          longer(cycles);
+        }
+      });
+    }
+  }
+
   // A transfer begins that passes the link to `next`, a chip.
   void pass(const Link& link, uint32_t next, LinkPassage& passage) {
-    if (const auto found = corrupt_.find(link); found != corrupt_.end()) {
-      const Repeat repeat = std::move(found->second.front());
-      found->second.erase(found->second.begin());
-      if (found->second.empty()) {
-        corrupt_.erase(found);
-      }
-      passage.extra += repeat.cycles;
-      repeat.told();
-    }
+    passage.extra += repeat(link);
     const auto found = down_.find(link);
     if (found == down_.end()) {
       return;
@@ -106,6 +132,7 @@ class LinkFaults {
     std::set<std::pair<uint32_t, uint32_t>> detours;  // that are told
   };
   const uint32_t cores_per_chip_;
+  Later later_;
   std::map<Link, std::vector<Repeat>> corrupt_;
   std::map<Link, Down> down_;
   size_t lost_ = 0;  // links of down_

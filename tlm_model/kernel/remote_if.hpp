@@ -129,6 +129,12 @@ struct CutDelivery {
   std::vector<RemoteSignal> signals;
 };
 
+// A link goes down on purpose.
+struct LinkNews {
+  uint32_t fault = 0;  // number in the fault file
+  uint64_t until = 0;  // cycle; kNever: for good
+};
+
 // The board's end of the links that leave it.
 class CutIf {
  public:
@@ -148,6 +154,11 @@ class CutIf {
   virtual void deliver(CutDelivery delivery, Answered answered) = 0;
   // How much a core has done by the time the question comes there.
   virtual void ask(uint32_t from_core, uint32_t to_core, Told told) = 0;
+  // A link that leaves the chip of `core` goes down: all other boards learn of it after the latency
+  // of a packet, and then call what their hear_links() has set. False there: no fault file has it.
+  using Heard = std::function<bool(uint32_t from_board, const LinkNews& news)>;
+  virtual void tell_link(uint32_t /*core*/, const LinkNews& /*news*/) {}
+  virtual void hear_links(Heard /*heard*/) {}
 };
 
 // How links that fail on purpose treat a transfer that begins.
@@ -175,6 +186,11 @@ class IciIf : public virtual sc_core::sc_interface {
   virtual RemoteIf& peer(uint32_t core) = 0;
   // A transfer between two cores begins.
   virtual LinkPassage pass_links(uint32_t /*from*/, uint32_t /*to*/) { return {}; }
+  // The same of a transfer that comes from another board, and of `count` links of its way behind
+  // `first`. `longer` is called in this cycle if it takes longer by what this board alone knows.
+  using Longer = std::function<void(uint64_t cycles)>;
+  virtual void enter_links(uint32_t /*from*/, uint32_t /*to*/, uint32_t /*first*/,
+                           uint32_t /*count*/, Longer /*longer*/) {}
   // Null: all cores lie on one board. Else the end of the links that leave this core's board, and
   // whether a core is behind them; add_path() then adds what is passed in this board.
   virtual CutIf* cut() { return nullptr; }

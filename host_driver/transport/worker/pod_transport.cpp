@@ -35,6 +35,22 @@ using namespace worker;  // NOLINT(google-build-using-namespace)
 constexpr std::chrono::milliseconds kPatience{5000};
 constexpr std::chrono::milliseconds kOpenPatience{500};
 
+// A link between boards counts where it fails, and where others meet it.
+void merge_tallies(std::vector<spec::FaultTally>& tallies) {
+  std::map<std::pair<std::string, std::string>, spec::FaultTally> merged;
+  for (spec::FaultTally& tally : tallies) {
+    const auto [found, is_new] = merged.try_emplace({tally.kind, tally.place}, tally);
+    if (!is_new) {
+      found->second.fired += tally.fired;
+      found->second.seen += tally.seen;
+    }
+  }
+  tallies.clear();
+  for (auto& [place, tally] : merged) {
+    tallies.push_back(std::move(tally));
+  }
+}
+
 struct PodOfWorkers {
   std::unique_ptr<LocalWorkers> own;  // null: they were there
   std::vector<std::string> addresses;
@@ -185,9 +201,7 @@ class PodDebugPort : public Transport {
       }
       all.waits_text += one.waits_text;
     }
-    std::ranges::sort(all.fault_tallies, {}, [](const spec::FaultTally& tally) {
-      return std::tie(tally.kind, tally.place);
-    });
+    merge_tallies(all.fault_tallies);
     return all;
   }
 

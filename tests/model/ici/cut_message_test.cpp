@@ -68,6 +68,9 @@ TEST_F(CutMessages, ComeBackAsTheyWereSent) {
   EXPECT_EQ(open.section, 1);
   EXPECT_EQ(open.write.bytes, 48);
   EXPECT_EQ(message.key.number, 5);
+  const CutMessage down = read(CutLinkDown{{.fault = 3, .until = 77}});
+  EXPECT_EQ(std::get<CutLinkDown>(down.body).news.fault, 3);
+  EXPECT_EQ(std::get<CutLinkDown>(down.body).news.until, 77);
 }
 
 TEST_F(CutMessages, OfTransfersFitTheirWayAndTheirBox) {
