@@ -229,6 +229,7 @@ TEST_F(Aborts, TrapOfTheHartIsRecordedAndTellsGangAndHost) {
   EXPECT_EQ(seen().hart_mepc, 0x120U);
   EXPECT_EQ(seen().hart_mcause, 7U);
   EXPECT_EQ(seen().hart_mtval, 0xDEAD0000U);
+  EXPECT_EQ(seen().origin, MockDevice::kCore);
   EXPECT_EQ(seen().launch_id, kLaunch);
   ASSERT_EQ(device_.aborts_sent.size(), 1U);
   EXPECT_EQ(device_.aborts_sent[0].code, TPU_GSYNC_CODE_HART);

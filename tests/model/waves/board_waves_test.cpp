@@ -359,11 +359,12 @@ TEST(BoardWaves, FilesForViewersShowAFewRowsAndTheRestInClosedGroups) {
 TEST(BoardWaves, TheBoardHasARowForEachEngine) {
   BoardWavesOptions options = one_core("rows.fst");
   options.board.chips = 2;
+  options.board.cores_per_chip = 2;
   BoardWaves waves(options);
   Board(waves).program(0, 0, true);
   EXPECT_EQ(waves.finish(), "");
   const std::string text = text_of("rows.gtkw");
-  for (const std::string core : {"chip0.core0", "chip1.core0"}) {
+  for (const std::string core : {"chip0.core0", "chip0.core1", "chip1.core0", "chip1.core1"}) {
     EXPECT_THAT(text, HasSubstr("@800200\n-" + core + "\n"));
     for (const std::string unit : {"seq", "mxu0", "mxu1", "vpu", "xlu", "dma_in", "dma_remote"}) {
       EXPECT_THAT(text, HasSubstr("+{" + unit + "} board." + core + "." + unit + ".op_number"));

@@ -181,6 +181,41 @@ TEST(Interpreter, DotFollowsTheColumnLaw) {
   EXPECT_EQ(std::bit_cast<uint32_t>(values<float>(got[0])[0]), want);
 }
 
+// Operands of the default precision are rounded to bf16, as a matrix unit does.
+TEST(Interpreter, ConvolutionsRoundTheirOperands) {
+  const ConvAttrs exact = {.window_stride = {1},
+                           .pad_low = {0},
+                           .pad_high = {0},
+                           .lhs_dilation = {1},
+                           .rhs_dilation = {1},
+                           .window_reversal = {false},
+                           .input_batch = 0,
+                           .input_feature = 2,
+                           .input_spatial = {1},
+                           .kernel_input_feature = 1,
+                           .kernel_output_feature = 2,
+                           .kernel_spatial = {0},
+                           .output_batch = 0,
+                           .output_feature = 2,
+                           .output_spatial = {1},
+                           .lhs_precision = Precision::kHighest,
+                           .rhs_precision = Precision::kHighest};
+  ConvAttrs rounded = exact;
+  rounded.lhs_precision = rounded.rhs_precision = Precision::kDefault;
+  constexpr float kFine = 1.0f + 0x1p-10f;
+  for (const auto& [attrs, result] : {std::pair(exact, kFine), std::pair(rounded, 1.0f)}) {
+    GraphBuilder b;
+    const Type type = f32({1, 1, 1});
+    Value* x = b.arg(type);
+    Value* w = b.arg(type);
+    Module& m = b.done({b.op(Kind::kConvolution, {x, w}, type, attrs)});
+    const Tensor fine = tensor<float>(type, {kFine});
+    const Tensor one = tensor<float>(type, {1.0f});
+    EXPECT_THAT(values<float>(run(m, {fine, one})[0]), ElementsAre(result));
+    EXPECT_THAT(values<float>(run(m, {one, fine})[0]), ElementsAre(result));
+  }
+}
+
 TEST(Interpreter, DotWithBatchAndSeveralContractedDims) {
   GraphBuilder b;
   Value* x = b.arg(f32({2, 2, 3, 2}));  // k, batch, m, k

@@ -274,6 +274,18 @@ TEST(Canonicalise, TransposedOperandsOfADot) {
   EXPECT_EQ(m.main->body.ops[0]->as<DotAttrs>().rhs_contract, (Dims{1}));
 }
 
+TEST(Canonicalise, TransposedOperandsOfADotWithBatch) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({2, 7, 4}));
+  Value* w = b.arg(f32({4, 7, 3}));
+  Value* xt = b.op(Kind::kTranspose, {x}, f32({4, 2, 7}), DimsAttrs{{2, 0, 1}});
+  Value* y = b.op(Kind::kDotGeneral, {xt, w}, f32({4, 2, 3}), DotAttrs{{0}, {0}, {2}, {1}});
+  Module& m = b.done({y});
+  EXPECT_EQ(canonical(m), "dot_general return");
+  EXPECT_EQ(m.main->body.ops[0]->as<DotAttrs>().lhs_batch, (Dims{2}));
+  EXPECT_EQ(m.main->body.ops[0]->as<DotAttrs>().lhs_contract, (Dims{1}));
+}
+
 TEST(Canonicalise, ADotWithTwoUsersKeepsItsTranspose) {
   GraphBuilder b;
   Value* x = b.arg(f32({5, 2}));
