@@ -1,0 +1,194 @@
+"""The commands of a page, in the order of the page, in a folder that looks like the source tree: they end as the page
+says, and print what the page shows.
+
+A page has fenced blocks. Those marked `sh` are run by one bash, which stops at the first command that fails. An HTML
+comment in front of a block says what else it is:
+
+  <!-- run: no, REASON -->     commands that are not run
+  <!-- run: fails -->          commands of which the last one fails
+  <!-- run: file NAME -->      the content of a file
+  <!-- run: output -->         lines that the commands in front of it print, in this order; `...` is any text,
+                               and `\\` at the end of a line continues it
+
+A block of any other language is not a command. One of no language without a comment is an error. Of a notebook, all
+cells run in one Python, and print what the notebook has recorded. Its numbers may differ by a fifth, because times
+change with the compiler. --record writes what the cells print into the notebook.
+
+Usage: pages_test.py --build DIR [--record] PAGE..
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^(?:<!-- run: (?P<mark>.*?) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
+                   re.DOTALL | re.MULTILINE)
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
+# Of the tree, what commands read.
+LINKS = ("c_api", "examples", "firmware", "host_driver", "python", "rtl", "sim_scripts", "spec")
+
+
+@dataclass
+class Step:
+    """Commands, and the lines that they have to print."""
+
+    commands: str
+    line: int
+    fails: bool = False
+    files: dict[str, str] = field(default_factory=dict)  # which exist before
+    output: list[str] = field(default_factory=list)
+
+
+def steps_of(page: Path) -> tuple[list[Step], list[str]]:
+    """Steps of a Markdown page, and what is wrong with its marks."""
+    text = page.read_text("utf-8")
+    steps: list[Step] = []
+    errors: list[str] = []
+    files: dict[str, str] = {}
+    for block in BLOCK.finditer(text):
+        mark, content = block["mark"] or "", block["text"]
+        line = text.count("\n", 0, block.start()) + 1
+        kind, _, rest = mark.partition(" ")
+        if mark.startswith("no, "):
+            continue
+        if kind == "file" and rest:
+            files[rest] = content
+        elif kind == "output" and steps:
+            steps[-1].output += content.replace("\\\n", "").splitlines()
+        elif block["language"] == "sh" and mark in ("", "fails"):
+            steps.append(Step(content, line, mark == "fails", files))
+            files = {}
+        elif mark or not block["language"]:
+            errors.append(f"{page.name}:{line}: expected 'run: no, REASON', 'run: fails', 'run: file NAME' or "
+                          f"'run: output' before a block, found '{mark}'")
+    if not steps and not errors:
+        errors.append(f"{page.name}: has no commands")
+    return steps, errors
+
+
+def missing_lines(wanted: list[str], printed: list[str]) -> list[str]:
+    """Lines that are not printed, in order; `...` is any text."""
+    at = 0
+    missing = []
+    for line in wanted:
+        pattern = re.compile(".*".join(re.escape(part) for part in line.split("...")))
+        found = next((i for i in range(at, len(printed)) if pattern.fullmatch(printed[i].rstrip())), None)
+        if found is None:
+            missing.append(line)
+        else:
+            at = found + 1
+    return missing
+
+
+def script_of(steps: list[Step]) -> str:
+    """A bash program that runs the steps, with a line `== N STATUS` behind each."""
+    parts = ["set -euo pipefail"]
+    for i, step in enumerate(steps):
+        if step.fails:  # in a bash of its own, whose last status counts
+            parts.append(f"step_status=0\n(set +e\n{step.commands}\n) || step_status=$?\necho \"== {i} $step_status\"")
+        else:
+            parts.append(f"{step.commands}\necho \"== {i} 0\"")
+    return "\n".join(parts) + "\n"
+
+
+def run_page(page: Path, folder: Path) -> list[str]:
+    """Runs a page's commands; what differs from the page."""
+    steps, errors = steps_of(page)
+    if errors:
+        return errors
+    for step in steps:
+        for name, content in step.files.items():
+            (folder / name).write_text(content, "utf-8")
+    done = subprocess.run(["bash", "-c", script_of(steps)], cwd=folder, check=False, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=300)
+    lines = done.stdout.splitlines()
+    at = 0
+    for i, step in enumerate(steps):
+        ends = [n for n in range(at, len(lines)) if re.fullmatch(rf"== {i} \d+", lines[n])]
+        printed = lines[at:ends[0]] if ends else lines[at:]
+        tail = "\n    ".join(printed[-25:])
+        where = f"{page.name}:{step.line}"
+        if not ends:
+            return [*errors, f"{where}: these commands fail:\n    {tail}"]
+        status = int(lines[ends[0]].split()[-1])
+        if step.fails and status == 0:
+            errors.append(f"{where}: these commands succeed; the page says that they fail")
+        errors += [f"{where}: does not print '{line}', but:\n    {tail}"
+                   for line in missing_lines(step.output, printed)]
+        at = ends[0] + 1
+    return errors
+
+
+def is_close(wanted: str, printed: str) -> bool:
+    """Whether two lines are the same but for numbers that differ by a fifth."""
+    if NUMBER.sub("0", " ".join(wanted.split())) != NUMBER.sub("0", " ".join(printed.split())):
+        return False
+    pairs = zip(NUMBER.findall(wanted), NUMBER.findall(printed), strict=True)
+    return all(math.isclose(float(one), float(other), rel_tol=0.2) for one, other in pairs)
+
+
+def run_notebook(page: Path, folder: Path, python: Path, record: bool) -> list[str]:
+    """Runs a notebook's cells; what differs from the recorded output."""
+    notebook = json.loads(page.read_text("utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    program = "".join("".join(cell["source"]) + f"\nprint('== {i} 0', flush=True)\n" for i, cell in enumerate(cells))
+    (folder / "cells.py").write_text(program, "utf-8")
+    done = subprocess.run([str(python), "cells.py"], cwd=folder, check=False, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=300)
+    parts = re.split(r"^== \d+ 0\n", done.stdout, flags=re.MULTILINE)
+    if done.returncode != 0 or len(parts) != len(cells) + 1:
+        return [f"{page.name}: cell {len(parts)} fails:\n{done.stdout[-3000:]}"]
+    errors = []
+    for i, (cell, text) in enumerate(zip(cells, parts, strict=False), 1):
+        if record:
+            lines = text.splitlines(keepends=True)
+            cell["outputs"] = [{"name": "stdout", "output_type": "stream", "text": lines}] if lines else []
+            continue
+        wanted = "".join("".join(output["text"]) for output in cell["outputs"]).splitlines()
+        printed = text.splitlines()
+        if len(wanted) != len(printed) or not all(map(is_close, wanted, printed)):
+            errors.append(f"{page.name}: cell {i} prints\n{text}expected\n" + "\n".join(wanted))
+    if record:
+        page.write_text(json.dumps(notebook, indent=1) + "\n", "utf-8")
+    return errors
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("pages", nargs="+", type=Path)
+    arguments = parser.parse_args()
+    build, errors = arguments.build.resolve(), []
+    for page in arguments.pages:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for link in LINKS:
+                (folder / link).symlink_to(ROOT / link)
+            (folder / "build").mkdir()
+            (folder / "build/release").symlink_to(build)
+            (folder / "venv").symlink_to(Path(sys.prefix))
+            os.environ["XDG_CACHE_HOME"] = f"{name}/cache"
+            if page.suffix == ".ipynb":
+                os.environ |= {"TPU_LIBRARY_PATH": str(build / "lib/libtpuboard_pjrt.so"), "JAX_PLATFORMS": "tpu",
+                               "PYTHONPATH": str(ROOT / "python")}
+                errors += run_notebook(page.resolve(), folder, Path(sys.executable), arguments.record)
+            else:
+                errors += run_page(page.resolve(), folder)
+    print("\n".join(errors) if errors else "the pages' commands do what the pages say")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
