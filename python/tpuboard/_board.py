@@ -65,7 +65,7 @@ class OpTime:
     op: str
     """Name in the graph; empty: cycles in which no command was under way."""
     source: str
-    """`file:line`; empty when unknown."""
+    """``file:line``; empty when unknown."""
     cycles: int
     """That belong to it; those of a program sum to its run time on all its cores."""
     busy_cycles: int

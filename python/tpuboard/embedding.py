@@ -1,5 +1,7 @@
 """Embedding tables that lie cut by rows over the cores of a mesh: lookup, gradient, update; larger than one core's HBM.
 
+A training step::
+
     items = embedding.TableConfig("items", vocabulary=80_000_000, dim=64, optimizer=embedding.Adagrad(0.1))
     layer = embedding.Embedding({"clicked": embedding.FeatureConfig(items, max_ids=20)}, mesh, batch=1024)
     state = layer.init()                                     # zeros: takes no memory of the host
@@ -38,7 +40,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec as P
 from . import _exchange as exchange
 
 State: TypeAlias = dict[str, Any]
-"""`{"step": i32[], "tables": {stack: {"rows": [..], slot of the optimizer: [..]}}}`, arrays cut over the cores."""
+"""``{"step": i32[], "tables": {stack: {"rows": [..], slot of the optimizer: [..]}}}``, arrays cut over the cores."""
 Rate: TypeAlias = float | Callable[[jax.Array], jax.Array]
 """Learning rate, or a function of the number of updates before this one."""
 Initializer: TypeAlias = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
