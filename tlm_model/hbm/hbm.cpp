@@ -17,11 +17,6 @@ void HbmBank::copy_from(const HbmIf& source, uint64_t source_address, uint64_t a
   store_.copy_from(dynamic_cast<const HbmBank&>(source).store_, source_address, address, bytes);
 }
 
-void HbmBank::share(const HbmIf& source, uint64_t address) {
-  wrote(address / kHbmPageBytes * kHbmPageBytes, kHbmPageBytes);
-  store_.share(dynamic_cast<const HbmBank&>(source).store_, address);
-}
-
 void HbmBank::b_transport_mem(tlm::tlm_generic_payload& txn, sc_core::sc_time& /*delay*/) {
   if (txn.get_byte_enable_ptr() != nullptr) {
     txn.set_response_status(tlm::TLM_BYTE_ENABLE_ERROR_RESPONSE);

@@ -43,7 +43,7 @@ class HbmBank : public sc_core::sc_module, public HbmIf {
   }
   void copy_from(const HbmIf& source, uint64_t source_address, uint64_t address,
                  uint64_t bytes) override;
-  void share(const HbmIf& source, uint64_t address) override;
+  void share(const PageSet& held, uint64_t address) override { store_.share(held, address); }
   void pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite) override {
     store_.pin(set, address, bytes, write, overwrite);
   }
@@ -54,6 +54,8 @@ class HbmBank : public sc_core::sc_module, public HbmIf {
   DataOrder& order() override { return store_.order(); }
   void release(PageSet& set) override { store_.release(set); }
   uint64_t version(uint64_t address) const override { return store_.version(address); }
+  void expect(uint64_t address, PagesToCome& bytes) override { store_.expect(address, bytes); }
+  void settled(uint64_t address, PagesToCome& bytes) override { store_.settled(address, bytes); }
   BitDamage* damage() override { return damage_.get(); }
   // Bits can flip from here on.
   void watch(BitDamage::Read read) { damage_ = std::make_unique<BitDamage>(std::move(read)); }

@@ -51,6 +51,7 @@ void HbmStore::read(uint64_t address, std::span<uint8_t> data) const {
   order_.wait(address, address + data.size(), false);
   for_each_page(
       address, data.size(), [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
+        settle(page);
         const uint8_t* source = table_[page] != nullptr ? table_[page]->data : pool_.zero_page();
         std::memcpy(data.data() + done, source + offset, part);
       });
@@ -130,10 +131,17 @@ void HbmStore::copy_from(const HbmStore& source, uint64_t source_address, uint64
   });
 }
 
-void HbmStore::share(const HbmStore& source, uint64_t address) {
-  HbmPage* const page = source.table_[address / kHbmPageBytes];
-  const bool zero = page == nullptr || is_zero(page->data);
-  take(address / kHbmPageBytes, zero ? nullptr : page);
+void HbmStore::share(const PageSet& held, uint64_t address) {
+  const uint64_t index = address / kHbmPageBytes;
+  const auto pin = std::ranges::find(held.pinned_, index, &PageSet::Pin::index);
+  take(index, is_zero(pin->page->data) ? nullptr : pin->page);
+}
+
+void HbmStore::settled(uint64_t address, PagesToCome& bytes) {
+  HbmPage* const page = table_[address / kHbmPageBytes];
+  if (page != nullptr && page->to_come == &bytes) {
+    page->to_come = nullptr;
+  }
 }
 
 // Other data ends the comparison at its first bytes.
@@ -159,7 +167,7 @@ void HbmStore::pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, b
     if (write) {
       const uint64_t run = (bytes - done - 1) / kHbmPageBytes + 1;
       data = writable(page, overwrite && part == kHbmPageBytes, run);
-    } else if (table_[page] == nullptr) {
+    } else if (settle(page); table_[page] == nullptr) {
       data = const_cast<uint8_t*>(pool_.zero_page());  // readers only
       return;
     } else {
@@ -176,6 +184,9 @@ void HbmStore::pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, b
 const uint8_t* HbmStore::hold(PageSet& set, uint64_t address, uint64_t bytes, bool done) {
   const uint64_t first = address / kHbmPageBytes;
   const uint64_t last = (address + bytes - 1) / kHbmPageBytes;
+  for (uint64_t page = first; page <= last; ++page) {
+    settle(page);
+  }
   for (uint64_t page = first; page <= last; ++page) {
     const HbmPage* const entry = table_[page];
     if (entry == nullptr || (done && entry->write_pins != 0) ||
@@ -303,6 +314,9 @@ const HbmPage* HbmStore::newest(uint64_t page) const {
 }
 
 uint8_t* HbmStore::writable(uint64_t page, bool overwrite, uint64_t run) {
+  if (!overwrite) {
+    settle(page);
+  }
   HbmPage*& entry = table_[page];
   if (entry == nullptr) {
     set(page, make(page, !overwrite, run));
@@ -317,6 +331,7 @@ uint8_t* HbmStore::writable(uint64_t page, bool overwrite, uint64_t run) {
     entry = own;
   }
   entry->version = pool_.next_version();
+  entry->to_come = nullptr;
   return entry->data;
 }
 

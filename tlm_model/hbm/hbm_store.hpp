@@ -39,9 +39,9 @@ class HbmStore {
   // page-aligned. Ranges must not overlap.
   void copy_from(const HbmStore& source, uint64_t source_address, uint64_t address, uint64_t bytes);
 
-  // Takes the page with this address from `source`, where jobs that have it write nothing any more;
-  // none, if it is zero.
-  void share(const HbmStore& source, uint64_t address);
+  // Takes the page with this address from those that are held of another store, where jobs that
+  // have it write nothing any more; none, if it is zero.
+  void share(const PageSet& held, uint64_t address);
 
   // Adds the pages of [address, address + bytes) to `set`, pinned for one job. With `write` they
   // are made and unshared; `overwrite` promises that every byte of the range is written, so that
@@ -65,6 +65,14 @@ class HbmStore {
     return page != nullptr ? page->version : 0;
   }
 
+  // The page with this address, which a job has pinned for writing, may become another one by
+  // share() when its bytes come: before somebody looks at it, the store settles them. Until they
+  // are settled, or the page is given back.
+  void expect(uint64_t address, PagesToCome& bytes) {
+    table_[address / kHbmPageBytes]->to_come = &bytes;
+  }
+  void settled(uint64_t address, PagesToCome& bytes);
+
   // With no page in the hands of a job; one that is loaded is empty. All stores of a pool use the
   // same numbers, in the same order.
   void visit_state(spec::Archive& archive, PageNumbers& numbers);
@@ -74,6 +82,12 @@ class HbmStore {
 
  private:
   void drop(uint64_t page);  // reads as zero from now on
+  // Its bytes are looked at: from now on the table has the page that they are in.
+  void settle(uint64_t page) const {
+    if (table_[page] != nullptr && table_[page]->to_come != nullptr) {
+      table_[page]->to_come->settle();
+    }
+  }
   bool cleared(const PageSet::Pin& pin) const;
   bool is_zero(const uint8_t* page) const;
   // `run`: pages that are made from here on, this one included.

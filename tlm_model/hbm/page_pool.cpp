@@ -153,6 +153,7 @@ void PagePool::drop_hold(HbmPage* page) {
 void PagePool::release_if_unused(HbmPage* page) {
   if (page->owners == 0 && page->read_pins == 0 && page->write_pins == 0 && page->holds == 0) {
     page->left = false;
+    page->to_come = nullptr;
     free_[page->index / 64] |= uint64_t{1} << (page->index % 64);
     --in_use_;
     waiting_ += side_of(page) >= 0 ? 1 : 0;

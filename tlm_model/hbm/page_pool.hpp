@@ -19,6 +19,7 @@ namespace tpu::model {
 inline constexpr uint64_t kHbmPageBytes = TPU_HBM_PAGE_BYTES;
 
 class HbmStore;
+class PagesToCome;
 
 struct HbmPage {
   uint8_t* data = nullptr;
@@ -26,9 +27,10 @@ struct HbmPage {
   uint32_t owners = 0;     // page table entries that name it
   uint32_t read_pins = 0;  // jobs in flight
   uint32_t write_pins = 0;
-  uint32_t holds = 0;    // readers to come, for whom its contents must stay
-  uint64_t version = 0;  // HbmStore::version
-  bool left = false;     // an owner gave it up while jobs held it: a pin may belong to that owner
+  uint32_t holds = 0;              // readers to come, for whom its contents must stay
+  uint64_t version = 0;            // HbmStore::version
+  PagesToCome* to_come = nullptr;  // by whom; HbmStore::expect
+  bool left = false;  // an owner gave it up while jobs held it: a pin may belong to that owner
 };
 
 // Numbers pages as a snapshot has them: what several entries share is saved once.

@@ -40,4 +40,14 @@ class PageSet {
   bool write_ = false;
 };
 
+// Whoever decides what is in pages, when their bytes come.
+class PagesToCome {
+ public:
+  // Waits for them; then the pages are as they are.
+  virtual void settle() = 0;
+
+ protected:
+  ~PagesToCome() = default;
+};
+
 }  // namespace tpu::model

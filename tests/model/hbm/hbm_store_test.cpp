@@ -19,6 +19,14 @@ std::vector<uint8_t> bytes_of(HbmStore& store, uint64_t address, size_t count) {
   return data;
 }
 
+// `store` takes the page of `other`.
+void share(HbmStore& store, HbmStore& other, uint64_t address) {
+  PageSet held;
+  other.hold(held, address, kPage);
+  store.share(held, address);
+  other.release(held);
+}
+
 TEST(HbmStore, AbsentPagesReadZeroWithoutBeingMade) {
   PagePool pool;
   HbmStore store(pool, 16 * kPage);
@@ -227,19 +235,67 @@ TEST(HbmStore, VersionsTellOfWritesAndPages) {
   const uint64_t first = a.version(5);
   EXPECT_NE(first, 0u);
   EXPECT_NE(first, a.version(kPage));
-  b.share(a, 0);
+  share(b, a, 0);
   EXPECT_EQ(b.version(0), first);
   EXPECT_EQ(pool.pages_in_use(), 2u);
   overwrite(a, 10, 20, 2);
   EXPECT_NE(a.version(0), first);
   EXPECT_EQ(b.version(0), first);
   EXPECT_EQ(bytes_of(b, 10, 1), std::vector<uint8_t>{1});
-  b.share(a, 7 * kPage);  // absent
-  EXPECT_EQ(b.version(7 * kPage), 0u);
 }
 
-// Cores that keep copies of an array write it piece by piece, one of them first; the old pieces
-// stay until the last has left them.
+// Bytes that are to come: who looks at them settles them, who overwrites all of them need not.
+TEST(HbmStore, PagesToComeAreSettledByReaders) {
+  PagePool pool;
+  HbmStore first(pool, 4 * kPage);
+  HbmStore store(pool, 4 * kPage);
+  overwrite(first, 0, 4 * kPage, 5);
+  PageSet held;
+  ASSERT_NE(first.hold(held, 0, 4 * kPage), nullptr);
+  // Takes the first page from `first`.
+  class Shares : public PagesToCome {
+   public:
+    Shares(HbmStore& store, const PageSet& held) : store_(store), held_(held) {}
+    void settle() override {
+      ++times;
+      store_.settled(0, *this);
+      store_.share(held_, 0);
+    }
+    int times = 0;
+
+   private:
+    HbmStore& store_;
+    const PageSet& held_;
+  };
+  const auto look = [&](const auto& looks) {
+    overwrite(store, 0, kPage, 1);
+    Shares shares(store, held);
+    store.expect(0, shares);
+    looks();
+    return shares.times;
+  };
+  const auto pin = [&](uint64_t bytes, bool write) {
+    PageSet set;
+    set.open(0, bytes - 1);
+    store.pin(set, 0, bytes, write, write);
+    store.unpin(set);
+  };
+  EXPECT_EQ(look([&] { EXPECT_EQ(bytes_of(store, 0, 1).front(), 5); }), 1);
+  EXPECT_EQ(look([&] { pin(100, false); }), 1);
+  EXPECT_EQ(look([&] { pin(100, true); }), 1);
+  EXPECT_EQ(look([&] {
+              PageSet set;
+              EXPECT_EQ(*store.hold(set, 0, kPage), 5);
+              store.release(set);
+            }),
+            1);
+  EXPECT_EQ(look([&] { pin(kPage, true); }), 0);
+  EXPECT_EQ(look([&] { overwrite(store, kPage, kPage, 2); }), 0);
+  first.release(held);
+}
+
+// Cores that keep copies of an array write it piece by piece, one of them first, the others to pages
+// that they give up later; the old pieces stay until the last has left them.
 TEST(HbmStore, SharedRangesThatAreReplacedLieInOnePiece) {
   PagePool pool;
   constexpr uint64_t kPages = 40;
@@ -256,8 +312,13 @@ TEST(HbmStore, SharedRangesThatAreReplacedLieInOnePiece) {
       HbmStore& first = stores[(page / kPiece + round) % 3];
       overwrite(first, page * kPage, kPiece * kPage, round);
       for (HbmStore& store : stores) {
+        if (&store != &first) {
+          overwrite(store, page * kPage, kPiece * kPage, round);
+        }
+      }
+      for (HbmStore& store : stores) {
         for (uint64_t i = page; i < page + kPiece && &store != &first; ++i) {
-          store.share(first, i * kPage);
+          share(store, first, i * kPage);
         }
       }
       overwrite(stores[0], 2000 * kPage, kPiece * kPage, round);  // in between

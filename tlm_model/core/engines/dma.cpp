@@ -88,10 +88,10 @@ void Dma::Work::move_granules() {
 }
 
 void Dma::Work::move_pages(int part) {
-  for (auto page = static_cast<size_t>(part); page < equal_->page_count();
+  for (auto page = static_cast<size_t>(part); page < equal.page_count();
        page += static_cast<size_t>(parts_count_)) {
-    if (!equal_->compare(page) && !equal_->leaves_out(page)) {
-      const EqualWrites::Bytes bytes = equal_->bytes_of(page);
+    const EqualWrites::Bytes bytes = equal.bytes_of(page);
+    if (!equal.compare(page, src_.flat + bytes.first)) {
       copy_box(one_run(bytes.count, plan_->box), moved(src_, bytes.first), moved(dst_, bytes.first),
                0, 1);
     }
@@ -303,10 +303,9 @@ bool Dma::start_command(Flight& flight) {
   }
   const auto& plan = std::get<DmaPlan>(flight.queued.command->plan);
   Transfer& transfer = transfers_[flight.index];
-  transfer.dropped = transfer.deferred = transfer.shares = transfer.cut = false;
+  transfer.dropped = transfer.deferred = transfer.cut = false;
   transfer.vmem = {};
   transfer.packed.clear();
-  transfer.dst_hbm = nullptr;
   works_.none(flight.index);
   Place src;
   Place dst;
@@ -483,48 +482,20 @@ bool Dma::may_share(const DmaPlan& plan, const Place& src, const Place& dst) con
          plan.box.total_bytes >= PageSet::kPageBytes && moves_one_run(plan);
 }
 
-// Before the command reads or writes an operand: nothing but the queue orders what earlier ones
-// have left out there. (No queue that writes HBM writes VMEM, where they find what they bring.)
-void Dma::settle_shared(const Operand& operand, const Place& place) {
-  const uint64_t low = operand_first(operand, place.base);
-  const uint64_t high = low + operand_length(operand);
-  for (size_t i = 0; place.hbm != nullptr && i + 1 < flight_count(); ++i) {
-    Transfer& earlier = transfers_[flight(i).index];
-    if (earlier.shares && earlier.dst_hbm == place.hbm && earlier.equal_write.touches(low, high)) {
-      context().equal_writes.settle(earlier.equal_write);
-    }
-  }
-}
-
-// The destination's pages, but for those that are left out.
-MemoryView Dma::open_shared(const DmaPlan& plan, const Place& src, const Place& dst,
-                            Transfer& transfer, Work& work) {
+MemoryView Dma::open_shared(const DmaPlan& plan, const Place& dst, Work& work) {
   const uint64_t bytes = plan.box.total_bytes;
-  EqualWrites::Write& write = transfer.equal_write;
-  context().equal_writes.begin(write,
+  context().equal_writes.begin(work.equal,
                                {.hbm = dst.hbm,
                                 .address = dst.base,
                                 .bytes = bytes,
                                 .gang = context().launch.tag,
                                 .step = context().launch.step},
-                               src.flat, work);
-  if (Job* const leader = write.leader(); leader != nullptr) {
-    work.touches.follow(std::array{leader->latest()});  // what it reads is there
-  }
+                               work, work.touches);
   const HostTimer timer(HostWork::kPages, bytes);
-  PageSet& pages = work.dst_pages;
-  pages.open(dst.base, dst.base + bytes - 1);
-  if (!write.follows()) {
-    dst.hbm->pin(pages, dst.base, bytes, true, true);
-  }
-  for (size_t page = 0; write.follows() && page < write.page_count(); ++page) {
-    if (!write.leaves_out(page)) {
-      const EqualWrites::Bytes part = write.bytes_of(page);
-      dst.hbm->pin(pages, dst.base + part.first, part.count, true, true);
-    }
-  }
-  context().equal_writes.opened(write);
-  return {.pages = &pages, .base = dst.base};
+  work.dst_pages.open(dst.base, dst.base + bytes - 1);
+  dst.hbm->pin(work.dst_pages, dst.base, bytes, true, true);
+  context().equal_writes.opened(work.equal);
+  return {.pages = &work.dst_pages, .base = dst.base};
 }
 
 ByteExtent Dma::vmem_extent(const Operand& operand, const Place& place) {
@@ -565,8 +536,6 @@ void Dma::touch(const DmaPlan& plan, const Place& src, const Place& dst, DataUse
 
 void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place& dst,
                      Transfer& transfer) {
-  settle_shared(plan.src, src);
-  settle_shared(plan.dst, dst);
   if (dst.vmem) {
     context().copies.write(operand_first(plan.dst, dst.base),
                            operand_first(plan.dst, dst.base) + operand_length(plan.dst),
@@ -592,14 +561,13 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
     from = view(src, plan, BoxSide::kSrc, work.src_pages);
     work.src_hbm = src.hbm;
   }
-  transfer.shares = may_share(plan, src, dst);
-  MemoryView to = dst.message       ? packed_view(plan, transfer)
-                  : transfer.shares ? open_shared(plan, src, dst, transfer, work)
-                                    : view(dst, plan, BoxSide::kDst, work.dst_pages);
+  MemoryView to = dst.message                 ? packed_view(plan, transfer)
+                  : may_share(plan, src, dst) ? open_shared(plan, dst, work)
+                                              : view(dst, plan, BoxSide::kDst, work.dst_pages);
   if (dst.hbm == nullptr && !plan.remote) {
     to.reused = vmem_end_ * context().launch.gang.size() <= cached_vmem();
   }
-  transfer.dst_hbm = work.dst_hbm = dst.hbm;
+  work.dst_hbm = dst.hbm;
   const uint64_t bytes = plan.box.total_bytes;
   const uint64_t cuts = plan.box.levels == 0 ? bytes / kLeastPartBytes + 1 : plan.box.count[0];
   // Of a message, the receiver's side is its own.
@@ -612,13 +580,10 @@ void Dma::start_work(Flight& flight, const DmaPlan& plan, Place src, const Place
     pool.cut(work, JobKind::kCopy, bytes, cuts);
     work.prepare(dst.message ? transfer.packing : plan, from, to);
   }
-  // Scalar instructions read SMEM, other boards get the message; pages may change their owner.
-  work.joined = by_granules || dst.message || transfer.shares ||
-                (!plan.is_fill && in_smem(plan.src)) || in_smem(plan.dst);
+  // Scalar instructions read SMEM, other boards get the message.
+  work.joined =
+      by_granules || dst.message || (!plan.is_fill && in_smem(plan.src)) || in_smem(plan.dst);
   work.count_as(plan.is_fill ? HostWork::kFill : kind_, bytes);
-  if (transfer.shares && transfer.equal_write.follows()) {
-    work.compare(transfer.equal_write);
-  }
   work.touches.launch(pool, work);
   works_.started(flight.index);
 }
@@ -684,22 +649,10 @@ void Dma::settle(Flight& flight) {
   }
 }
 
-void Dma::settle_data() {
-  works_.settle();
-  for (size_t i = 0; i < flight_count(); ++i) {
-    Transfer& transfer = transfers_[flight(i).index];
-    if (transfer.shares) {
-      context().equal_writes.settle(transfer.equal_write);
-    }
-  }
-}
+void Dma::settle_data() { works_.settle(); }
 
 void Dma::finish_command(Flight& flight) {
   Transfer& transfer = transfers_[flight.index];
-  if (transfer.shares) {
-    context().equal_writes.settle(transfer.equal_write);  // before the pages are given back
-    transfer.shares = false;
-  }
   works_.ended(flight.index);
   if (transfer.inbound) {
     transfer.write.at = flight.done_at;

@@ -70,16 +70,12 @@ class Dma : public Engine, private FlowListener {
       granules_ = nullptr;
       src_ = src;
       dst_ = dst;
-      equal_ = nullptr;
       set_parts(split(1));
     }
-    // Of one run from flat memory to HBM: without pages that are equal.
-    void compare(EqualWrites::Write& equal) { equal_ = &equal; }
     // Of `indexed`.
     void prepare(const MemoryView& src, const MemoryView& dst) {
       is_indexed_ = true;
       granules_ = nullptr;
-      equal_ = nullptr;
       src_ = src;
       dst_ = dst;
       set_parts(split(1));
@@ -100,13 +96,14 @@ class Dma : public Engine, private FlowListener {
         copy_records(indexed, src_, dst_, part, parts_count_);
       } else if (plan_->is_fill) {
         fill_box(plan_->box, plan_->pattern, dst_, part, parts_count_);
-      } else if (equal_ != nullptr) {
+      } else if (equal.follows()) {
         move_pages(part);
       } else {
         copy_box(plan_->box, src_, dst_, part, parts_count_);
       }
     }
     void give_back() {
+      equal.settle();
       for (const auto& [hbm, pages] : {std::pair(&src_hbm, &src_pages), {&dst_hbm, &dst_pages}}) {
         if (*hbm != nullptr) {
           (*hbm)->unpin(*pages);
@@ -119,6 +116,7 @@ class Dma : public Engine, private FlowListener {
     PageSet src_pages, dst_pages;
     HbmIf* src_hbm = nullptr;  // of these pages
     HbmIf* dst_hbm = nullptr;
+    EqualWrites::Write equal;  // of one run from VMEM to HBM that follows another core's
 
    protected:
     int split(int parts) override { return parts_count_ = parts; }
@@ -133,7 +131,6 @@ class Dma : public Engine, private FlowListener {
     bool is_indexed_ = false;                // in place of plan_
     const DmaGranules* granules_ = nullptr;  // in place of plan_'s box
     uint64_t from_ = 0, to_ = 0;
-    EqualWrites::Write* equal_ = nullptr;  // that it follows
     MemoryView src_, dst_;
     int parts_count_ = 1;
   };
@@ -154,16 +151,13 @@ class Dma : public Engine, private FlowListener {
     RemoteWrite write;            // what the receiver was told
     DmaPlan packing;              // to its bytes, if the receiver is in another process
     std::vector<uint8_t> packed;  // these bytes
-    HbmIf* dst_hbm = nullptr;
-    EqualWrites::Write equal_write;  // while `shares`
-    ProbeSource source;              // while somebody watches flows
-    uint32_t to_core = 0;            // where it goes
+    ProbeSource source;           // while somebody watches flows
+    uint32_t to_core = 0;         // where it goes
     uint64_t fixed_cycles = 0;
     bool dropped = false;   // the receiver's gang is over: time passes, nothing is written
     bool inbound = false;   // the receiver counts on being told when it has landed
     bool same = false;      // source and destination are one: nothing changes
     bool deferred = false;  // nobody moves the bytes yet
-    bool shares = false;    // other cores may write the same bytes
     bool cut = false;       // to another board, as flow `cut_flow`
     uint64_t cut_flow = 0;
     std::array<spec::ByteExtent, 2> vmem{};  // that its work reads and writes
@@ -207,9 +201,7 @@ class Dma : public Engine, private FlowListener {
   bool moves_one_run(const DmaPlan& plan) const;
   bool defer(const DmaPlan& plan, const Place& src, const Place& dst);
   bool may_share(const DmaPlan& plan, const Place& src, const Place& dst) const;
-  void settle_shared(const Operand& operand, const Place& place);
-  MemoryView open_shared(const DmaPlan& plan, const Place& src, const Place& dst,
-                         Transfer& transfer, Work& work);
+  MemoryView open_shared(const DmaPlan& plan, const Place& dst, Work& work);
   static void touch(const DmaPlan& plan, const Place& src, const Place& dst, DataUses& touches);
   static spec::ByteExtent vmem_extent(const Operand& operand, const Place& place);
   bool works_on_vmem(uint64_t low, uint64_t high) const;

@@ -66,10 +66,8 @@ bool Dma::indexed_apart(const Flight& flight, const DmaPlan& plan, const Place& 
 
 bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   Transfer& transfer = transfers_[flight.index];
-  transfer.dropped = transfer.inbound = transfer.same = transfer.deferred = transfer.shares =
-      transfer.cut = false;
+  transfer.dropped = transfer.inbound = transfer.same = transfer.deferred = transfer.cut = false;
   transfer.vmem = {};
-  transfer.dst_hbm = nullptr;
   works_.none(flight.index);
   Place src, dst;
   uint64_t list = 0;
@@ -109,7 +107,6 @@ bool Dma::start_indexed(Flight& flight, const IndexedPlan& plan) {
   if (!context().no_data) {
     start_indexed_work(plan, src, dst, work);
     transfer.vmem = {vmem_extent(plan.transfer.src, src), vmem_extent(plan.transfer.dst, dst)};
-    transfer.dst_hbm = dst.hbm;
     works_.started(flight.index);
   } else if (resources_.smem_unknown != nullptr && dst.hbm == nullptr &&
              memory_of(plan.transfer.dst) == ProbeMemory::kSmem) {
@@ -228,7 +225,6 @@ void Dma::start_indexed_work(const IndexedPlan& plan, const Place& src, const Pl
   // Records lie anywhere in their operands: what is deferred comes first, on either side.
   for (const auto& [place, operand] :
        {std::pair(&src, &plan.transfer.src), std::pair(&dst, &plan.transfer.dst)}) {
-    settle_shared(*operand, *place);
     const uint64_t first = operand_first(*operand, place->base);
     const DataRange range{.low = first, .high = first + operand_length(*operand)};
     if (place->vmem) {
