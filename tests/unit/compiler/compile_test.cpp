@@ -35,6 +35,15 @@ TEST(Compile, GivesAnExecutableAndTheGraphOfItsKernels) {
   EXPECT_NO_THROW(exe::read_executable(exe::write_executable(out.executable)));
 }
 
+TEST(Compile, CountsTheBytesThatLeaveACore) {
+  const Compiled alone = compile(artifact("dense"), "", board());
+  EXPECT_EQ(alone.executable.partitions, 1u);
+  EXPECT_EQ(alone.executable.link_bytes, 0u);
+  const Compiled gang = compile(artifact("mlp_sgd"), "", board());
+  EXPECT_GT(gang.executable.link_bytes, 0u);
+  EXPECT_EQ(gang.executable.link_bytes % 4, 0u);
+}
+
 TEST(Compile, TakesTheNameOfTheModule) {
   EXPECT_EQ(compile(artifact("mlp_sgd"), "", board()).executable.name, "jit_per_core");
 }
