@@ -78,6 +78,8 @@ int tpuboard_main(int argc, const char* const* argv) {
   const std::string version = fmt::format("tpuboard {}", kVersion);
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
+  add_demo_command(app);
+  add_doctor_command(app);
   add_devices_command(app);
   add_run_command(app);
   add_debug_command(app);

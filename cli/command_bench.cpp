@@ -21,6 +21,7 @@
 #include "cli/folded.hpp"
 #include "cli/host_limits.hpp"
 #include "cli/options.hpp"
+#include "cli/own_files.hpp"
 #include "cli/profile.hpp"
 #include "cli/program_file.hpp"
 #include "cli/record_file.hpp"
@@ -84,14 +85,10 @@ class Report {
   Json json_;
 };
 
-std::filesystem::path program_folder() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
-}
-
 // Runs a benchmark program beside this one; the JSON object it prints. Null when it is not there.
 Json helper(const std::string& name, const std::string& arguments,
             const std::string& environment = {}) {
-  const std::filesystem::path program = program_folder() / name;
+  const std::filesystem::path program = folder_of_this_program() / name;
   if (!std::filesystem::exists(program)) {
     return nullptr;
   }
@@ -152,11 +149,11 @@ void bench_hart(Report& report) {
   report.figure("hart_mips", what, json["hart_mips"], 0, "M instructions/s", kHartBar, false);
 }
 
-// The demo's step, where the source tree is around; empty otherwise.
+// The demo's step, where the examples are; empty otherwise.
 std::string demo_step() {
-  const auto root = program_folder().parent_path().parent_path().parent_path();
-  const auto graph = root / "examples" / "mnist_mlp" / "train_step.mlirbc";
-  return std::filesystem::exists(graph) ? graph.string() : std::string();
+  const auto shared = shared_files();
+  const auto graph = shared / "examples" / "mnist_mlp" / "train_step.mlirbc";
+  return !shared.empty() && std::filesystem::exists(graph) ? graph.string() : std::string();
 }
 
 // What an argument starts from: zeros, or with `dense`, if it has floats, the same small number

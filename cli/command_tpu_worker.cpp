@@ -1,22 +1,17 @@
 // tpuboard tpu-worker: a TPU node for programs of TensorFlow. This process becomes the Python
 // module tpuboard.tpu_worker, which needs tensorflow-tpu; here an interpreter with both is found.
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
 
 #include "cli/become_program.hpp"
 #include "cli/commands.hpp"
-#include "cli/plugin_library.hpp"
+#include "cli/own_files.hpp"
+#include "cli/python_program.hpp"
 #include "tpu/error.hpp"
 
 namespace tpu::driver {
@@ -32,33 +27,23 @@ struct WorkerArguments {
   std::string python;
 };
 
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-// The source tree whose build/PRESET/bin this program is in; empty for an installed one.
-fs::path source_tree() {
-  const fs::path root = folder_of_this_program().parent_path().parent_path().parent_path();
-  return fs::exists(root / "python/tpuboard/tpu_worker.py") ? root : fs::path();
-}
-
-std::string chosen_python(const WorkerArguments& arguments, const fs::path& sources) {
-  if (!arguments.python.empty()) {
-    return arguments.python;
-  }
-  if (const std::string active = variable("VIRTUAL_ENV"); !active.empty()) {
-    return active + "/bin/python";
-  }
+// That of sim_scripts/tensorflow_venv, where nothing names another one.
+std::string worker_python(const WorkerArguments& arguments, const fs::path& sources) {
   const fs::path made = sources / "build/venv-tensorflow-2.20/bin/python";
-  return !sources.empty() && fs::exists(made) ? made.string() : "python3";
+  const bool is_made = !sources.empty() && fs::exists(made);
+  const char* const active = std::getenv("VIRTUAL_ENV");
+  const bool is_active = active != nullptr && *active != '\0';
+  return arguments.python.empty() && !is_active && is_made ? made.string()
+                                                           : chosen_python(arguments.python);
 }
 
 // A source tree has the module.
 void set_variables(const fs::path& sources) {
   if (!sources.empty()) {
-    const std::string before = variable("PYTHONPATH");
-    const std::string path = (sources / "python").string() + (before.empty() ? "" : ":") + before;
+    const char* const before = std::getenv("PYTHONPATH");
+    const bool is_set = before != nullptr && *before != '\0';
+    const std::string path =
+        (sources / "python").string() + (is_set ? ":" : "") + (is_set ? before : "");
     setenv("PYTHONPATH", path.c_str(), 1);
   }
   set_plugin_library();
@@ -72,26 +57,9 @@ constexpr char kLook[] =
     "sys.exit(3 if sys.version_info < (3, 11) else 4 if not find_spec('tensorflow') else\n"
     "         5 if not find_spec('tpuboard') else 0)\n";
 
-int look_at(const std::string& python) {
-  std::string program = python;
-  std::string option = "-c";
-  std::string look = kLook;
-  std::array<char*, 4> words = {program.data(), option.data(), look.data(), nullptr};
-  pid_t pid = 0;
-  if (const int error = posix_spawnp(&pid, words[0], nullptr, nullptr, words.data(), environ);
-      error != 0) {
-    throw Error(ErrorCode::kUnavailable,
-                fmt::format("{}: cannot be started: {}; {}", python, std::strerror(error), kOther));
-  }
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 void check(const std::string& python) {
   std::string text;
-  switch (look_at(python)) {
+  switch (run_python(python, kLook, kOther)) {
     case kAll:
       return;
     case kOldPython:
@@ -114,7 +82,7 @@ void check(const std::string& python) {
 
 [[noreturn]] void run_tpu_worker(const WorkerArguments& arguments) {
   const fs::path sources = source_tree();
-  const std::string python = chosen_python(arguments, sources);
+  const std::string python = worker_python(arguments, sources);
   set_variables(sources);
   check(python);
   become_program({python, "-m", "tpuboard.tpu_worker", "--port", std::to_string(arguments.port)},

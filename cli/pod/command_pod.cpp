@@ -15,7 +15,7 @@
 #include "board/board_loader.hpp"
 #include "cli/commands.hpp"
 #include "cli/exit_code.hpp"
-#include "cli/plugin_library.hpp"
+#include "cli/own_files.hpp"
 #include "cli/pod/pod_shape.hpp"
 #include "cli/pod/rank_processes.hpp"
 #include "cli/usage_error.hpp"

@@ -1,0 +1,164 @@
+// /proc, /sys and limits of this process, as the kernel shows them; what cannot be read is left
+// out.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gnu/libc-version.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "cli/doctor/finding.hpp"
+#include "cli/host_limits.hpp"
+#include "terminal/counted.hpp"
+
+namespace tpu::driver {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+// The perceptron of `tpuboard demo` takes a third of it.
+constexpr double kLeastMemory = 1 * kGiB;
+constexpr uint64_t kLeastFiles = 256;
+
+// The value behind "name:" in a file of such lines; empty: none.
+std::string line_value(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(':');
+    if (colon != std::string::npos && line.compare(0, name.size(), name) == 0) {
+      const size_t value = line.find_first_not_of(" \t", colon + 1);
+      return value == std::string::npos ? std::string() : line.substr(value);
+    }
+  }
+  return {};
+}
+
+// A number that is alone in a file; none for "max".
+std::optional<double> number_in(const std::string& path) {
+  std::ifstream file(path);
+  double number = 0;
+  return file >> number ? std::optional(number) : std::nullopt;
+}
+
+void look_at_processor(Findings& found) {
+  utsname kernel{};
+  uname(&kernel);
+  const std::string model = line_value("/proc/cpuinfo", "model name");
+  const std::vector<std::string> simd = host_simd();
+  const std::string text =
+      fmt::format("{}{}, {}", kernel.machine, model.empty() ? "" : ", " + model,
+                  simd.empty() ? "no AVX2" : fmt::format("{}", fmt::join(simd, ", ")));
+  if (simd.empty()) {
+    found.push_back({Level::kWarning, "processor", text,
+                     "simulation is slow, and units do not run as Verilog; use a host with AVX2 "
+                     "(in a virtual machine: pass the processor of the host through)"});
+  } else {
+    found.push_back({Level::kOk, "processor", text, ""});
+  }
+  found.push_back(
+      {Level::kOk, "system",
+       fmt::format("{} {}, glibc {}", kernel.sysname, kernel.release, gnu_get_libc_version()), ""});
+}
+
+// Of the control group, in cores; none: no limit.
+std::optional<double> core_quota() {
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  double quota = 0;
+  double period = 0;
+  return file >> quota >> period && period > 0 ? std::optional(quota / period) : std::nullopt;
+}
+
+void look_at_cores(Findings& found) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  const int cores = sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : 1;
+  const std::optional<double> quota = core_quota();
+  std::string text = spec::counted(cores, "core");
+  if (quota) {
+    text += fmt::format(", of which the control group gives {:.1f}", *quota);
+  }
+  const bool is_one = cores < 2 || (quota && *quota < 2);
+  found.push_back(
+      {is_one ? Level::kNote : Level::kOk, "cores", text,
+       is_one ? "two cores or more are faster: one simulates, the others compute" : ""});
+}
+
+void look_at_memory(Findings& found) {
+  std::istringstream available(line_value("/proc/meminfo", "MemAvailable"));
+  double free = 0;
+  if (!(available >> free)) {
+    return;
+  }
+  free *= 1024;
+  std::string text = fmt::format("{:.1f} GiB available", free / kGiB);
+  if (const auto limit = number_in("/sys/fs/cgroup/memory.max")) {
+    const double used = number_in("/sys/fs/cgroup/memory.current").value_or(0);
+    free = std::min(free, *limit - used);
+    text += fmt::format(", control group {:.1f} GiB", *limit / kGiB);
+  }
+  const bool is_little = free < kLeastMemory;
+  found.push_back({is_little ? Level::kWarning : Level::kOk, "memory", text,
+                   is_little ? "a board needs memory for all that its programs write; close other "
+                               "programs, or raise the limit of the container"
+                             : ""});
+  if (number_in("/proc/sys/vm/overcommit_memory") == 2.0) {
+    found.push_back({Level::kWarning, "memory", "vm.overcommit_memory is 2",
+                     "programs can run out of memory that is free; set it to 0 or 1 (sysctl)"});
+  }
+}
+
+struct Limit {
+  int resource;  // as getrlimit() takes it
+  const char* name;
+  uint64_t least;  // below it a warning
+  double unit;
+  const char* unit_name;
+  const char* advice;
+};
+constexpr double kKiB = 1024;
+// With 2 GiB the perceptron of the demo fails, with 4 GiB it trains.
+constexpr uint64_t kLeastAddresses = uint64_t{4} << 30;
+constexpr std::array<Limit, 3> kLimits = {{
+    {RLIMIT_AS, "address space (ulimit -v)", kLeastAddresses, kKiB, "KiB",
+     "programs can run out of memory that is free; ulimit -v unlimited"},
+    {RLIMIT_NOFILE, "open files (ulimit -n)", kLeastFiles, 1, "files",
+     "pods and servers need more; ulimit -n 1024"},
+    {RLIMIT_FSIZE, "size of files (ulimit -f)", uint64_t{1} << 30, kKiB, "KiB",
+     "waveforms and snapshots can be larger; ulimit -f unlimited"},
+}};
+
+void look_at_limits(Findings& found) {
+  bool is_limited = false;
+  for (const Limit& limit : kLimits) {
+    rlimit value{};
+    if (getrlimit(static_cast<__rlimit_resource_t>(limit.resource), &value) == 0 &&
+        value.rlim_cur != RLIM_INFINITY && value.rlim_cur < limit.least) {
+      is_limited = true;
+      found.push_back(
+          {Level::kWarning, "limits",
+           fmt::format("{}: {:.0f} {}", limit.name,
+                       static_cast<double>(value.rlim_cur) / limit.unit, limit.unit_name),
+           limit.advice});
+    }
+  }
+  if (!is_limited) {
+    found.push_back({Level::kOk, "limits", "address space, open files and size of files", ""});
+  }
+}
+
+}  // namespace
+
+void look_at_host(Findings& found) {
+  look_at_processor(found);
+  look_at_cores(found);
+  look_at_memory(found);
+  look_at_limits(found);
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,93 @@
+#include "cli/python_program.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "socket/descriptor.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+// What a new process does with its descriptors before it runs its program.
+class SpawnActions {
+ public:
+  SpawnActions() { posix_spawn_file_actions_init(&actions_); }
+  ~SpawnActions() { posix_spawn_file_actions_destroy(&actions_); }
+  SpawnActions(const SpawnActions&) = delete;
+  SpawnActions& operator=(const SpawnActions&) = delete;
+
+  posix_spawn_file_actions_t* get() { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+};
+
+// `actions`: null for none.
+pid_t start(std::string python, std::string code, const posix_spawn_file_actions_t* actions,
+            const std::string& advice) {
+  std::string option = "-c";
+  std::array<char*, 4> words = {python.data(), option.data(), code.data(), nullptr};
+  pid_t pid = 0;
+  if (const int error = posix_spawnp(&pid, words[0], actions, nullptr, words.data(), environ);
+      error != 0) {
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("{}: cannot be started: {}; {}", python, std::strerror(error), advice));
+  }
+  return pid;
+}
+
+int exit_code(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+std::string read_all(int file) {
+  std::string text;
+  std::array<char, 4096> piece{};
+  while (true) {
+    const ssize_t count = ::read(file, piece.data(), piece.size());
+    if (count > 0) {
+      text.append(piece.data(), static_cast<size_t>(count));
+    } else if (count == 0 || errno != EINTR) {
+      return text;
+    }
+  }
+}
+
+}  // namespace
+
+int run_python(const std::string& python, const std::string& code, const std::string& advice) {
+  return exit_code(start(python, code, nullptr, advice));
+}
+
+PythonOutput ask_python(const std::string& python, const std::string& code,
+                        const std::string& advice) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw Error(ErrorCode::kResourceExhausted,
+                fmt::format("{}: no pipe: {}; {}", python, std::strerror(errno), advice));
+  }
+  const base::Descriptor output(ends[0]);
+  base::Descriptor input(ends[1]);
+  SpawnActions actions;
+  posix_spawn_file_actions_adddup2(actions.get(), input.number(), STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(actions.get(), STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  const pid_t pid = start(python, code, actions.get(), advice);
+  input = base::Descriptor();
+  PythonOutput found;
+  found.text = read_all(output.number());
+  found.code = exit_code(pid);
+  return found;
+}
+
+}  // namespace tpu::driver

@@ -1,0 +1,20 @@
+// Looks at a Python interpreter by a program that it runs.
+#pragma once
+
+#include <string>
+
+namespace tpu::driver {
+
+/// Runs `code` with `python -c`, with the output of this process; its exit code, or -1 where a
+/// signal ended it. Throws Error (Unavailable) when it cannot be started; `advice` ends the text.
+int run_python(const std::string& python, const std::string& code, const std::string& advice);
+
+/// The same, and what it printed on standard output. Its errors are not shown.
+struct PythonOutput {
+  int code = 0;
+  std::string text;
+};
+PythonOutput ask_python(const std::string& python, const std::string& code,
+                        const std::string& advice);
+
+}  // namespace tpu::driver

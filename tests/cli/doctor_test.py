@@ -1,0 +1,167 @@
+"""`tpuboard doctor` finds what is wrong with an environment, and `tpuboard demo` says what it lacks.
+
+Usage: doctor_test.py TPUBOARD
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+
+TPUBOARD = str(Path(sys.argv.pop()).resolve())
+# What the look at a Python prints.
+LISTED = {"executable": "/opt/python", "version": [3, 12, 1], "module": "/opt/tpuboard/__init__.py", "plugins": [],
+          "packages": {}}
+
+
+class Case(unittest.TestCase):
+    """A folder for each test, and variables that name nothing else."""
+
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+        self.variables = {key: value for key, value in os.environ.items()
+                          if not key.startswith(("TPU", "JAX", "PJRT", "XDG", "LD_PRELOAD", "VIRTUAL_ENV"))}
+        self.variables |= {"HOME": str(self.folder), "LC_ALL": "C.UTF-8"}
+
+    def run_command(self, *words: str, before: tuple[str, ...] = (), **variables: str) -> subprocess.CompletedProcess:
+        """The command in the folder."""
+        return subprocess.run([*before, TPUBOARD, *words], env=self.variables | variables, cwd=self.folder, text=True,
+                              capture_output=True, check=False, timeout=100)
+
+    def fake_python(self, **changes: object) -> str:
+        """A program that prints such a list of packages."""
+        program = self.folder / "python"
+        program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(LISTED | changes)}\nEND\n", encoding="utf-8")
+        program.chmod(0o755)
+        return str(program)
+
+
+class Doctor(Case):
+    """Findings of changed environments."""
+
+    def doctor(self, *words: str, before: tuple[str, ...] = (), code: int = 0, **variables: str) -> list[dict]:
+        """The findings that are not ok."""
+        options = words if "--python" in words else ("--python", self.fake_python(), *words)
+        done = self.run_command("doctor", "--json", "-", *options, before=before, **variables)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual(report["problems"], sum(found["level"] == "problem" for found in report["findings"]))
+        return [found for found in report["findings"] if found["level"] != "ok"]
+
+    def found(self, findings: list[dict], level: str, text: str, advice: str = "") -> None:
+        """One of them is this."""
+        self.assertTrue([found for found in findings if found["level"] == level and text in found["text"]
+                         and advice in found["advice"]], f"{level}: {text}: {advice}: not in {findings}")
+
+    def test_text(self) -> None:
+        """People get a line for each finding, and the board boots."""
+        done = self.run_command("doctor", "--python", self.fake_python())
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for text in ("tpuboard ", "glibc 2.", "v3_8 with 8 devices", "0 problems"):
+            self.assertIn(text, done.stdout)
+
+    def test_variables(self) -> None:
+        """Variables that keep frameworks from the board."""
+        found = self.doctor(code=1, TPUBOARD_THREDS="2", TPU_LIBRARY_PATH="/nowhere/libtpuboard_pjrt.so",
+                            JAX_PLATFORMS="cpu")
+        self.found(found, "problem", "unknown environment variable TPUBOARD_THREDS", "TPUBOARD_THREADS")
+        self.found(found, "problem", "/nowhere/libtpuboard_pjrt.so, which does not exist", "unset it")
+        self.found(found, "warning", "JAX_PLATFORMS is cpu", "JAX_PLATFORMS=tpu")
+
+    def test_other_library(self) -> None:
+        """A library of another package, and one of another installation."""
+        other = self.folder / "libtpu.so"
+        other.touch()
+        self.found(self.doctor(TPU_LIBRARY_PATH=str(other)), "warning", "another library", "unset it")
+        if (Path(TPUBOARD).parent.parent / "lib/libtpuboard_pjrt.so").exists():
+            copy = self.folder / "libtpuboard_pjrt.so"
+            copy.touch()
+            self.found(self.doctor(TPU_LIBRARY_PATH=str(copy)), "warning", "another installation")
+
+    def test_folders(self) -> None:
+        """A home that cannot be written to or is not there, and a terminal without UTF-8."""
+        closed = self.folder / "file"
+        closed.touch()
+        found = self.doctor(HOME=str(closed), LC_ALL="C", TMPDIR=str(self.folder))
+        self.found(found, "warning", f"{closed} is not a folder", "TPUBOARD_CACHE=DIR")
+        self.found(found, "note", "ANSI_X3.4-1968", "C.UTF-8")
+        self.found(self.doctor(HOME=""), "warning", "HOME is not set")
+        self.found(self.doctor(LC_ALL="xx_YY.UTF-8"), "note", "is missing")
+
+    def test_limits(self) -> None:
+        """An address space that holds no board."""
+        found = self.doctor(before=("sh", "-c", 'ulimit -v 2000000; exec "$@"', "sh"))
+        self.found(found, "warning", "address space", "ulimit -v unlimited")
+        found = self.doctor(before=("sh", "-c", 'ulimit -v 300000; exec "$@"', "sh"), code=1)
+        self.found(found, "problem", "ResourceExhausted", "warnings above")
+
+    def test_two_programs(self) -> None:
+        """Another tpuboard on the PATH."""
+        (self.folder / "tpuboard").write_text("#!/bin/sh\n", encoding="utf-8")
+        (self.folder / "tpuboard").chmod(0o755)
+        found = self.doctor(PATH=f"{self.folder}:{os.environ['PATH']}")
+        self.found(found, "warning", "another tpuboard is on the PATH")
+
+    def test_packages(self) -> None:
+        """Packages that do not go together."""
+        version = self.run_command("--version").stdout.split()[1]
+        python = self.fake_python(packages={"tpuboard": version, "jax-tpuboard": version, "jax": "0.5.0",
+                                            "jaxlib": "0.5.0", "torch": "2.9.1", "torch-xla": "2.8.0",
+                                            "libtpu": "0.0.30"}, plugins=["jax-cuda12-plugin", "tpuboard"])
+        found = self.doctor("--python", python, code=1)
+        self.found(found, "problem", "have the same files", "pip uninstall jax-tpuboard tpuboard")
+        self.found(found, "problem", "jax 0.5.0", "0.6.2")
+        self.found(found, "problem", "torch 2.9.1, torch-xla 2.8.0")
+        self.found(found, "warning", "libtpu 0.0.30", "uninstall libtpu")
+        self.found(found, "note", "jax-cuda12-plugin")
+        other = self.doctor("--python", self.fake_python(version=[3, 9, 2], packages={"tpuboard": "99.1"}))
+        self.found(other, "warning", "3.9.2", "3.10")
+        self.found(other, "warning", "tpuboard 99.1", version)
+
+    def test_python(self) -> None:
+        """Pythons that say nothing."""
+        self.found(self.doctor("--python", "/nowhere/python"), "note", "cannot be started")
+        self.found(self.doctor("--python", "/bin/false"), "warning", "cannot list its packages")
+        self.found(self.doctor("--python", "/bin/echo"), "warning", "printed no list")
+        self.found(self.doctor("--python", sys.executable), "note", "")
+
+
+class Demo(Case):
+    """What the demo lacks is said; sim_scripts/demo and the wheel's test run it."""
+
+    def fails(self, code: int, text: str, *words: str) -> None:
+        """Exit code and error."""
+        done = self.run_command("demo", *words)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertIn(text, done.stderr)
+
+    def test_errors(self) -> None:
+        """Digits, Python, folders and words."""
+        self.fails(1, f"expected images.npy and labels.npy in {self.folder}", "--data", str(self.folder))
+        self.fails(2, "mlp alone", "--jax", "--model", "convnet")
+        self.fails(2, "--model", "--model", "resnet")
+        self.fails(2, "--jax", "--python", "python3")
+        for name in ("images.npy", "labels.npy"):
+            (self.folder / name).touch()
+        (self.folder / "none").write_text(textwrap.dedent("""\
+            #!/bin/sh
+            exit 3
+            """), encoding="utf-8")
+        (self.folder / "none").chmod(0o755)
+        data = ("--data", str(self.folder))
+        self.fails(1, "has no JAX", "--jax", "--python", str(self.folder / "none"), *data)
+        self.fails(1, "cannot be started", "--jax", "--python", "/nowhere/python", *data)
+        self.fails(1, "labels.npy", "--out", str(self.folder / "labels.npy/out"), *data)
+        self.fails(1, "images.npy", *data)
+
+
+if __name__ == "__main__":
+    unittest.main()
