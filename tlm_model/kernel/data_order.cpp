@@ -1,9 +1,10 @@
 // Which jobs touch the same bytes. Few are in flight in one memory: a walk over all is cheaper than
-// a tree, and most are told apart by their bounds.
+// a tree, and most are told apart by their bounds, four at a time.
 #include "kernel/data_order.hpp"
 
-#include <algorithm>
-#include <array>
+#include <emmintrin.h>
+
+#include <bit>
 
 namespace tpu::model {
 
@@ -38,46 +39,64 @@ DataRange data_range(const spec::StridePattern& pattern) {
   return range;
 }
 
-// Calls visit(use) for those near the range, which returns whether to forget the use.
-template <class Visit>
-void DataOrder::Uses::visit(const DataRange& range, const Visit& visit) {
-  for (size_t i = bounds_.size(); i-- > 0;) {
-    if (bounds_[i].low < range.high && range.low < bounds_[i].high && visit(uses_[i])) {
-      forget(i);
-    }
-  }
+DataOrder::Uses::Four DataOrder::Uses::no_uses() {
+  Four none;
+  none.first.fill(INT32_MAX);
+  none.end.fill(0);
+  return none;
 }
 
+// The last takes its place.
 void DataOrder::Uses::forget(size_t index) {
-  bounds_[index] = bounds_.back();
-  bounds_.pop_back();
+  const size_t last = uses_.size() - 1;
+  const Four& four = bounds_[last / 4];
+  set_bounds(index, four.first[last % 4], four.end[last % 4]);
+  set_bounds(last, INT32_MAX, 0);
+  if (last % 4 == 0) {
+    bounds_.pop_back();
+  }
   uses_[index] = uses_.back();
   uses_.pop_back();
 }
 
-void DataOrder::Uses::find(const DataRange& range, bool keep_done, std::vector<JobRef>& before) {
-  visit(range, [&](const Use& use) {
-    if (!range.shares_bytes(use.range)) {
-      return false;
+void DataOrder::Uses::find(const DataRange& range, bool keep_done, bool hide,
+                           std::vector<JobRef>& before) {
+  const __m128i first = _mm_set1_epi32(first_line(range));
+  const __m128i end = _mm_set1_epi32(end_line(range));
+  for (size_t four = bounds_.size(); four-- > 0;) {
+    const auto load = [](const std::array<int32_t, 4>& from) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from.data()));
+    };
+    const __m128i meets = _mm_and_si128(_mm_cmplt_epi32(load(bounds_[four].first), end),
+                                        _mm_cmplt_epi32(first, load(bounds_[four].end)));
+    auto near = static_cast<unsigned>(_mm_movemask_ps(_mm_castsi128_ps(meets)));
+    while (near != 0) {  // from the last on, since those behind fill gaps
+      const auto lane = static_cast<unsigned>(std::bit_width(near)) - 1;
+      near &= ~(1U << lane);
+      const Use& use = uses_[4 * four + lane];
+      if (!range.shares_bytes(use.range)) {
+        continue;
+      }
+      const bool done = use.job.done();
+      if (!done || keep_done) {
+        before.push_back(use.job);
+      }
+      if ((done && !keep_done) || (hide && range.holds(use.range))) {
+        forget(4 * four + lane);
+      }
     }
-    const bool done = use.job.done();
-    if (!done || keep_done) {
-      before.push_back(use.job);
-    }
-    return done && !keep_done;
-  });
+  }
 }
 
 void DataOrder::Uses::add(const DataRange& range, bool keep_done, const JobRef& job) {
   if (uses_.size() >= (keep_done ? std::max(look_at_, kTracedUses) : look_at_)) {
     forget_done();
   }
-  bounds_.push_back({range.low, range.high});
+  if (uses_.size() % 4 == 0) {
+    bounds_.push_back(no_uses());
+  }
   uses_.push_back({range, job});
-}
-
-void DataOrder::Uses::hide(const DataRange& range, const Job& job) {
-  visit(range, [&](const Use& use) { return range.holds(use.range) && use.job.job != &job; });
+  set_bounds(uses_.size() - 1, first_line(range), end_line(range));
 }
 
 void DataOrder::Uses::forget_done() {
@@ -89,24 +108,27 @@ void DataOrder::Uses::forget_done() {
   look_at_ = std::max(kLeastUses, 2 * uses_.size());
 }
 
-void DataOrder::find(const DataRange& range, bool write, std::vector<JobRef>& before) {
-  writes_.find(range, traced_, before);
+void DataOrder::find(const DataRange& range, bool write, bool hide, std::vector<JobRef>& before) {
+  writes_.find(range, traced_, hide, before);
   if (write) {
-    reads_.find(range, traced_, before);
+    reads_.find(range, traced_, hide, before);
   }
+}
+
+void DataOrder::find(const DataRange& range, bool write, std::vector<JobRef>& before) {
+  find(range, write, false, before);
+}
+
+void DataOrder::find_for_next(const DataRange& range, bool write, std::vector<JobRef>& before) {
+  find(range, write, write, before);
 }
 
 void DataOrder::add(const DataRange& range, bool write, Job& job) {
   const JobRef ref = job.latest();
   traced_ = ref.traced != 0;
-  if (ref.done() && !traced_) {
-    return;
+  if (!ref.done() || traced_) {
+    (write ? writes_ : reads_).add(range, traced_, ref);
   }
-  if (write) {
-    writes_.hide(range, job);
-    reads_.hide(range, job);
-  }
-  (write ? writes_ : reads_).add(range, traced_, ref);
 }
 
 void DataOrder::wait_for(const DataRange& range, bool write) {
@@ -120,7 +142,7 @@ void DataOrder::wait_for(const DataRange& range, bool write) {
 void DataUses::launch(JobPool& pool, JobStrand* strand, Job& job) {
   if (pool.threads() > 1 || pool.traces()) {
     for (const Use& use : uses_) {
-      use.order->find(use.range, use.write, before_);
+      use.order->find_for_next(use.range, use.write, before_);
     }
   }
   if (strand != nullptr) {

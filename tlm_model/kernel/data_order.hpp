@@ -6,6 +6,9 @@
 // then it waits longer than it had to. Kernel thread only.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -48,6 +51,9 @@ class DataOrder {
   // Adds those in flight that a job must follow that reads or writes the range; while the pool
   // keeps a trace, also those that are done.
   void find(const DataRange& range, bool write, std::vector<JobRef>& before);
+  // Likewise for a job that is launched next, and then added. What it overwrites all of is
+  // forgotten: whoever must follow that will follow this job.
+  void find_for_next(const DataRange& range, bool write, std::vector<JobRef>& before);
   // A job, launched just now, reads or writes the range.
   void add(const DataRange& range, bool write, Job& job);
 
@@ -62,10 +68,6 @@ class DataOrder {
   static constexpr size_t kLeastUses = 64;
   static constexpr size_t kTracedUses = 256;  // more cost the forecast more than they tell
 
-  struct Bounds {
-    uint64_t low;
-    uint64_t high;
-  };
   struct Use {
     DataRange range;
     JobRef job;
@@ -74,22 +76,36 @@ class DataOrder {
   class Uses {
    public:
     bool empty() const { return uses_.empty(); }
-    void find(const DataRange& range, bool keep_done, std::vector<JobRef>& before);
+    // `hide`: forgets those that the range holds.
+    void find(const DataRange& range, bool keep_done, bool hide, std::vector<JobRef>& before);
     void add(const DataRange& range, bool keep_done, const JobRef& job);
-    // Those of other jobs in a range that `job` writes: who must follow them will follow it.
-    void hide(const DataRange& range, const Job& job);
 
    private:
-    template <class Visit>
-    void visit(const DataRange& range, const Visit& visit);
+    // Bounds of four uses, in lines of kLine bytes, rounded to the outside. No use: none meets it.
+    struct Four {
+      std::array<int32_t, 4> first, end;
+    };
+    static constexpr uint64_t kLine = 256;
+    static Four no_uses();
+    static int32_t first_line(const DataRange& range) {
+      return static_cast<int32_t>(std::min<uint64_t>(range.low / kLine, INT32_MAX - 1));
+    }
+    static int32_t end_line(const DataRange& range) {
+      return static_cast<int32_t>(std::min<uint64_t>((range.high - 1) / kLine + 1, INT32_MAX));
+    }
+    void set_bounds(size_t index, int32_t first, int32_t end) {
+      bounds_[index / 4].first[index % 4] = first;
+      bounds_[index / 4].end[index % 4] = end;
+    }
     void forget_done();
     void forget(size_t index);
 
-    std::vector<Bounds> bounds_;  // of uses_, close together: most uses are elsewhere
+    std::vector<Four> bounds_;  // of uses_, close together: most uses are elsewhere
     std::vector<Use> uses_;
     size_t look_at_ = kLeastUses;
   };
 
+  void find(const DataRange& range, bool write, bool hide, std::vector<JobRef>& before);
   void wait_for(const DataRange& range, bool write);
 
   Uses reads_;
