@@ -17,7 +17,10 @@ from pathlib import Path, PurePosixPath
 
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
 FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.DOTALL | re.MULTILINE)
+OUTPUT = re.compile(r"^<!-- run: output -->\n```\n", re.MULTILINE)
 COMMENT = re.compile(r"^<!-- run: .*? -->\n", re.MULTILINE | re.DOTALL)
+SHOWN = "```{code-block} none\n:class: output\n\n"  # what commands print
+TITLES = {"README.md": "Overview"}  # in the menu, of pages whose own would be unclear
 PICTURES = (".png", ".svg")
 LANGUAGES = {".py": "python", ".cpp": "cpp", ".hpp": "cpp", ".h": "c", ".c": "c", ".toml": "toml"}
 
@@ -86,7 +89,7 @@ def notebook_page(text: str) -> str:
             parts.append(f"```python\n{source}\n```")
             shown = "".join("".join(output.get("text", [])) for output in cell["outputs"])
             if shown:
-                parts.append(f"```\n{shown.rstrip()}\n```")
+                parts.append(f"{SHOWN}{shown.rstrip()}\n```")
     return "\n\n".join(parts) + "\n"
 
 
@@ -99,8 +102,9 @@ class Pages:
         found = re.search(r"project\(tpuboard VERSION (\S+)", (root / "CMakeLists.txt").read_text("utf-8"))
         assert found is not None
         self.version = found[1]
-        names = ["README.md", "CONTRIBUTING.md", *self._glob("docs/**/*.md"), *self._glob("docs/**/*.ipynb"),
-                 *self._glob("examples/**/*.md")]
+        names = ["README.md", "CONTRIBUTING.md", "SECURITY.md"]
+        names += [name for pattern in ("docs/**/*.md", "docs/**/*.ipynb", "examples/**/*.md")
+                  for name in self._glob(pattern)]
         self.pages = {name: address(name) for name in names}
         self.sources: dict[str, str] = {}  # source files that pages link to
         self.errors: list[str] = []
@@ -161,13 +165,14 @@ class Pages:
     @staticmethod
     def _tree(title: str, names: list[str], page: str) -> str:
         caption = f":caption: {title}\n" if title else ""
-        entries = "\n".join(f"/{address(name)}" for name in names)
+        entries = "\n".join(f"{TITLES[name]} </{address(name)}>" if name in TITLES else f"/{address(name)}"
+                            for name in names)
         return f"\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n{caption}\n{entries}\n```\n" if page else ""
 
     def _translate(self, text: str, name: str, where: str, base: str | None = None) -> str:
         """The text of page `name` with links as they are at the address `where`."""
         folder = str(PurePosixPath(name).parent) if base is None else base
-        text = COMMENT.sub("", text)
+        text = COMMENT.sub("", OUTPUT.sub(SHOWN, text))
 
         def link(found: re.Match[str]) -> str:
             target, anchor = found[1], found[2] or ""
