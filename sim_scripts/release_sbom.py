@@ -1,0 +1,144 @@
+"""Bill of materials of a build, as SPDX 2.3 in JSON: what the shipped programs and libraries are linked with, what is
+compiled into them, by Debian package with version, and what the Python package asks for.
+
+Shared libraries are those that the ELF files need, and those that these need. Packages of which headers are compiled in
+are read from the dependencies that ninja has recorded, without those of tests and benchmarks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import tomllib
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+# Not shipped: sources whose objects are in these folders of the build.
+UNSHIPPED = ("tests/", "benchmarks/")
+SHIPPED = ("bin/tpuc", "bin/tpuboard", "bin/tpuboard-exporter", "lib/libtpuboard_pjrt.so", "lib/tpuboard_server",
+           "host_driver/libtpuboard.so")
+REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)\s*(.*)")
+BATCH = 200  # files of one call of dpkg
+LICENSE = re.compile(r"^License: *(\S.*)$", re.MULTILINE)
+
+
+def output_of(*command: str | Path) -> str:
+    """Standard output of a command."""
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def owners(files: Iterable[str]) -> set[str]:
+    """Debian packages that have these files; files of no package are left out."""
+    names, found = sorted(set(files)), set()
+    for at in range(0, len(names), BATCH):
+        done = subprocess.run(["dpkg-query", "--search", *names[at:at + BATCH]], check=False, capture_output=True,
+                              text=True)
+        found |= {line.split(": ", 1)[0].split(",")[0] for line in done.stdout.splitlines()
+                  if not line.startswith("diversion ")}
+    return found
+
+
+def linked(build: Path) -> set[str]:
+    """Packages of the shared libraries that shipped files need."""
+    libraries = set()
+    for name in SHIPPED:
+        if (build / name).exists():
+            for line in output_of("ldd", build / name).splitlines():
+                path = re.search(r"=> (/\S+)|^\s+(/\S+)", line)
+                if path and not Path(path[1] or path[2]).is_relative_to(build):
+                    libraries.add(path[1] or path[2])
+    # A merged /usr: the package may have the file under either name.
+    both = libraries | {f"/usr{path}" for path in libraries} | {path.removeprefix("/usr") for path in libraries}
+    return owners(both)
+
+
+def compiled_in(build: Path) -> set[str]:
+    """Packages of which shipped objects include headers."""
+    files, shipped = set(), False
+    for line in output_of("ninja", "-C", build, "-t", "deps").splitlines():
+        if line and not line[0].isspace():
+            shipped = not line.startswith(UNSHIPPED)
+        elif shipped and line.strip().startswith("/usr/"):
+            files.add(line.strip())
+    return owners(files)
+
+
+def deb_package(name: str) -> dict:
+    """SPDX package of an installed Debian package."""
+    version, arch, home = output_of("dpkg-query", "--show", "--showformat=${Version}\t${Architecture}\t${Homepage}",
+                                    name).split("\t")
+    plain = name.split(":")[0]
+    notice = Path(f"/usr/share/doc/{plain}/copyright")
+    names = sorted(set(LICENSE.findall(notice.read_text("utf-8", errors="replace")))) if notice.exists() else []
+    package = entry(f"deb-{plain}", plain, version, f"pkg:deb/debian/{plain}@{version}?arch={arch}")
+    if home:
+        package["homepage"] = home
+    if names:
+        package["licenseComments"] = f"Debian's copyright file names: {'; '.join(names)}"
+    return package
+
+
+def entry(key: str, name: str, version: str, locator: str) -> dict:
+    """SPDX package."""
+    package = {"SPDXID": "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", key), "name": name,
+               "downloadLocation": "NOASSERTION", "filesAnalyzed": False, "licenseConcluded": "NOASSERTION",
+               "licenseDeclared": "NOASSERTION", "copyrightText": "NOASSERTION",
+               "externalRefs": [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
+                                 "referenceLocator": locator}]}
+    if version:
+        package["versionInfo"] = version
+    return package
+
+
+def python_packages(root: Path) -> list[tuple[dict, str]]:
+    """What pyproject.toml asks for, with its relationship to the product."""
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    groups = [("RUNTIME_DEPENDENCY_OF", project["dependencies"])]
+    groups += [("OPTIONAL_DEPENDENCY_OF", each) for each in project["optional-dependencies"].values()]
+    found = {}
+    for relation, requirements in groups:
+        for requirement in requirements:
+            match = REQUIREMENT.fullmatch(requirement.split(";")[0].strip())
+            if match is None or match[1].startswith("tpuboard"):
+                continue
+            name, version = match[1].lower().replace("_", "-"), match[2].removeprefix("==")
+            exact = match[2].startswith("==")
+            package = entry(f"pypi-{name}-{version}", name, version,
+                            f"pkg:pypi/{name}" + (f"@{version}" if exact else ""))
+            found[package["SPDXID"]] = (package, relation)
+    return list(found.values())
+
+
+def bill(root: Path, build: Path, version: str, seconds: int, files: list[Path]) -> dict:
+    """The document. `seconds`: when it was made, as seconds of Unix time, so that two runs write the same."""
+    product = entry("tpuboard", "tpuboard", version, f"pkg:generic/tpuboard@{version}")
+    product["licenseDeclared"] = product["licenseConcluded"] = "Apache-2.0"
+    packages, relations = [product], [("SPDXRef-DOCUMENT", "DESCRIBES", product["SPDXID"])]
+    shared, inside = linked(build), compiled_in(build)
+    for name in sorted(shared | inside):
+        package = deb_package(name)
+        packages.append(package)
+        relations += [(product["SPDXID"], relation, package["SPDXID"])
+                      for relation, names in (("DYNAMIC_LINK", shared), ("STATIC_LINK", inside)) if name in names]
+    for package, relation in python_packages(root):
+        packages.append(package)
+        relations.append((package["SPDXID"], relation, product["SPDXID"]))
+    sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    entries = [{"SPDXID": f"SPDXRef-File-{re.sub(r'[^A-Za-z0-9.-]', '-', name)}", "fileName": f"./{name}",
+                "checksums": [{"algorithm": "SHA1", "checksumValue": hashlib.sha1(path.read_bytes()).hexdigest()},
+                              {"algorithm": "SHA256", "checksumValue": sums[name]}],
+                "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION"}
+               for name, path in sorted((path.name, path) for path in files)]
+    relations += [("SPDXRef-DOCUMENT", "DESCRIBES", each["SPDXID"]) for each in entries]
+    content = json.dumps([packages, relations, sums], sort_keys=True)
+    return {"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
+            "name": f"tpuboard-{version}", "documentNamespace": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, content)}",
+            "creationInfo": {"created": datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                             "creators": ["Tool: tpuboard-sim_scripts-release"]},
+            "packages": packages, "files": entries,
+            "relationships": [{"spdxElementId": one, "relationshipType": relation, "relatedSpdxElement": other}
+                              for one, relation, other in relations]}
