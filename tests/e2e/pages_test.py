@@ -7,6 +7,7 @@ comment in front of a block says what else it is:
   <!-- run: no, REASON -->     commands that are not run
   <!-- run: fails -->          commands of which the last one fails
   <!-- run: file NAME -->      the content of a file
+  <!-- run: text -->           not commands
   <!-- run: output -->         lines that the commands in front of it print, in this order; `...` is any text,
                                and `\\` at the end of a line continues it
 
@@ -34,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^(?:<!-- run: (?P<mark>.*?) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
                    re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
+PATH = os.environ["PATH"]
 # Of the tree, what commands read.
 LINKS = ("c_api", "examples", "firmware", "host_driver", "python", "rtl", "sim_scripts", "spec")
 
@@ -59,7 +61,7 @@ def steps_of(page: Path) -> tuple[list[Step], list[str]]:
         mark, content = block["mark"] or "", block["text"]
         line = text.count("\n", 0, block.start()) + 1
         kind, _, rest = mark.partition(" ")
-        if mark.startswith("no, "):
+        if mark == "text" or mark.startswith("no, "):
             continue
         if kind == "file" and rest:
             files[rest] = content
@@ -69,9 +71,9 @@ def steps_of(page: Path) -> tuple[list[Step], list[str]]:
             steps.append(Step(content, line, mark == "fails", files))
             files = {}
         elif mark or not block["language"]:
-            errors.append(f"{page.name}:{line}: expected 'run: no, REASON', 'run: fails', 'run: file NAME' or "
-                          f"'run: output' before a block, found '{mark}'")
-    if not steps and not errors:
+            errors.append(f"{page.name}:{line}: expected 'run: no, REASON', 'run: fails', 'run: file NAME', "
+                          f"'run: text' or 'run: output' before a block, found '{mark}'")
+    if not steps and not errors and not BLOCK.search(text):
         errors.append(f"{page.name}: has no commands")
     return steps, errors
 
@@ -180,6 +182,7 @@ def main() -> int:
             (folder / "build/release").symlink_to(build)
             (folder / "venv").symlink_to(Path(sys.prefix))
             os.environ["XDG_CACHE_HOME"] = f"{name}/cache"
+            os.environ["PATH"] = f"{Path(sys.prefix) / 'bin'}:{PATH}"  # python3 with NumPy
             if page.suffix == ".ipynb":
                 os.environ |= {"TPU_LIBRARY_PATH": str(build / "lib/libtpuboard_pjrt.so"), "JAX_PLATFORMS": "tpu",
                                "PYTHONPATH": str(ROOT / "python")}
