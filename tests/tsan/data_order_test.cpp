@@ -46,6 +46,18 @@ struct Command {
   uint64_t parts = 1;
 };
 
+// Where the bytes of a memory lie in its order: most are told apart by their bounds, and those
+// of the last memory are higher than any memory is.
+DataRange placed(size_t memory, DataRange range) {
+  constexpr uint64_t kApart = 80;
+  const uint64_t base = memory + 1 == kMemories ? uint64_t{1} << 60 : memory << 30;
+  range.low = base + range.low * kApart;
+  range.high = base + range.high * kApart;
+  range.period *= kApart;
+  range.run *= kApart;
+  return range;
+}
+
 // Each byte of the result depends on its place, on all operands and on what was there.
 void execute(const Command& command, std::array<Memory, kMemories>& memories, uint64_t part,
              uint64_t parts) {
@@ -142,10 +154,10 @@ class DataOrderThreads : public ::testing::TestWithParam<int> {
       job.prepare(command, memories);
       for (const Operand& from : command.from) {
         if (reads) {
-          uses.add(orders[from.memory], from.range, false);
+          uses.add(orders[from.memory], placed(from.memory, from.range), false);
         }
       }
-      uses.add(orders[command.to.memory], command.to.range, true);
+      uses.add(orders[command.to.memory], placed(command.to.memory, command.to.range), true);
       if (command.strand) {
         uses.launch(pool, strand, job);
       } else {
@@ -154,7 +166,8 @@ class DataOrderThreads : public ::testing::TestWithParam<int> {
       if (commands.below(16) == 0) {  // the kernel thread looks, and writes
         const size_t memory = commands.below(kMemories);
         const uint64_t at = commands.below(kBytes);
-        orders[memory].wait(at, at + 1, true);
+        const DataRange look = placed(memory, {.low = at, .high = at + 1});
+        orders[memory].wait(look.low, look.high, true);
         if (memories[memory][at] != one_by_one[memory][at]) {
           break;
         }
