@@ -23,7 +23,8 @@ from pathlib import Path
 
 COMMAND = sys.argv[1] if len(sys.argv) > 1 else ""
 os.environ["JAX_PLATFORMS"] = "tpu,cpu" if sys.argv[-1] in ("jit", "shard_map") else "cpu"
-os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={1 if COMMAND == 'convnet' else 8}"
+DEVICES = 1 if COMMAND == "convnet" else 8
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
 
 import numpy as np  # noqa: E402, the variables above are read when JAX is imported
 

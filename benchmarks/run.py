@@ -20,10 +20,12 @@ writes JSON: {name: {ours, theirs, ratio, unit, ...}}. What this host cannot run
   resnet50_v3_8    simulated ms of a ResNet-50 training step, batch 128 a core; theirs: measured on a real v3-8
   resnet50_v2_8    the same on v2-8
 
-Usage: run.py [--only NAME ...] [--json FILE] [--markdown FILE] [--bin DIR] [--python FILE] [--rounds N] [--smoke]
+Usage: run.py [--only NAME ...] [--simd NAME] [--json FILE] [--markdown FILE] [--bin DIR] [--python FILE] [--rounds N]
+              [--smoke]
 Needs Python 3.11 alone; NumPy, JAX and flax are in the environment that it makes. Exit code 1 when something failed to
 run; a bar that is missed is told in the table alone. --smoke runs tiny sizes once, to see that all still runs: its
-figures mean nothing.
+figures mean nothing. --simd avx2 or avx512 keeps both sides, JAX and OpenBLAS, to these instructions on a host that has
+more of them; NumPy takes what it finds.
 """
 
 from __future__ import annotations
@@ -53,6 +55,9 @@ RESNET_WALL_SECONDS = 60
 CONVNET_BARS = {"avx2": 5.5, "avx512": 4.5, "avx512_bf16": 4.5, "amx": 6.5}  # by the host's best instruction set
 CORE_STEP_BARS = {"bert_layer": 3.0, "gpt_block": 3.0, "resnet_bottleneck": 5.0, "mlp_step": 3.0}
 INPUT_COST = 0.03  # of a step's time
+# Of XLA's own code and of oneDNN inside of it, by the instructions that --simd leaves.
+LIMITS = {"avx2": {"XLA_FLAGS": "--xla_cpu_max_isa=AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+          "avx512": {"XLA_FLAGS": "--xla_cpu_max_isa=AVX512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}}
 
 
 @dataclass(frozen=True)
@@ -134,11 +139,14 @@ class Bench:
         self.rounds: int = 1 if args.smoke else args.rounds
         self.sizes = SMOKE if args.smoke else Sizes()
         self.scratch = scratch
+        self.simd: str = args.simd or host_simd()
+        self.limit: list[str] = ["--simd", args.simd] if args.simd else []  # options of tpuboard
+        self.environment: dict[str, str] = LIMITS.get(args.simd, {})
 
     def call(self, command: list[str | Path], **environment: str) -> str:
         """Standard output of a command; its error text when it fails."""
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False,
-                              env=os.environ | environment)
+                              env=os.environ | self.environment | environment)
         if done.returncode != 0:
             text = (done.stderr or done.stdout).strip()[-600:]
             raise RuntimeError(f"{Path(command[0]).name} {command[1]} exited {done.returncode}: {text}")
@@ -156,10 +164,11 @@ class Bench:
 
     def launch(self, executable: Path, launches: int, inputs: list[Path], *options: str) -> dict:
         """Figures of `tpuboard run`."""
+        limit = [] if "--simd" in options else self.limit
         figures = self.scratch / "run.json"
         given = [text for i, path in enumerate(inputs) for text in ("--in", f"{i}={path}")]
         self.call([self.bin / "tpuboard", "run", executable, "--launches", str(launches), "--json", figures, *given,
-                   *options])
+                   *limit, *options])
         return json.loads(figures.read_text(encoding="utf-8"))
 
 
@@ -214,7 +223,7 @@ class Convnet:
         out = self.bench.scratch / "train"
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         self.bench.call([self.bench.bin / "tpuboard", "train", config, "--steps", str(self.bench.sizes.convnet_steps),
-                         "--out", out])
+                         "--out", out, *self.bench.limit])
         user = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
         return json.loads((out / "run.json").read_text(encoding="utf-8")) | {"user_seconds": user}
 
@@ -251,7 +260,7 @@ def convnet_step(bench: Bench) -> Result:
     convnet = Convnet(bench)
     rounds = [(convnet.train(), convnet.jax("cpu")) for _ in range(bench.rounds)]
     (ours, simulated), (theirs, what) = (min(side) for side in zip(*rounds, strict=True))
-    return speed(ours, theirs, "s", CONVNET_BARS[host_simd()], f"{what}; {simulated}")
+    return speed(ours, theirs, "s", CONVNET_BARS[bench.simd], f"{what}; {simulated}")
 
 
 def convnet_plugin(bench: Bench) -> Result:
@@ -306,14 +315,14 @@ def core_step(bench: Bench, name: str) -> Result:
         ours.append(median(bench.launch(program, launches, inputs)["launch_seconds"][2:]))
         jax = json.loads(bench.call([*steps, "run", name, launches, outputs, *options]))
         theirs.append(median(jax["step_seconds"][2:]))
-    bar = CORE_STEP_BARS.get(name, CONVNET_BARS[host_simd()])
+    bar = CORE_STEP_BARS.get(name, CONVNET_BARS[bench.simd])
     return speed(min(ours), min(theirs), "s", bar, f"{jax['what']}; results differ by {jax['error']:.2g}")
 
 
 def mxu_2048(bench: Bench) -> Result:
     """One thread and the host's best vectors on both sides; ours may multiply in bf16, as boards do, not in tiles."""
     size, launches = bench.sizes.matmul, bench.sizes.matmul_launches
-    simd, core = "avx512_bf16" if host_simd() == "amx" else host_simd(), "SkylakeX"
+    simd, core = "avx512_bf16" if bench.simd == "amx" else bench.simd, "SkylakeX"
     if simd == "avx2":
         core = "Haswell"
     graph = bench.scratch / "matmul.mlirbc"
@@ -335,8 +344,8 @@ def mxu_2048(bench: Bench) -> Result:
 
 def mxu_512_amx(bench: Bench) -> Result:
     """Both in one process."""
-    if host_simd() != "amx":
-        raise Skipped("this host has no AMX")
+    if bench.simd != "amx":
+        raise Skipped(f"{bench.simd} alone, and no AMX")
     program = bench.bin / "onednn-bench"
     if not program.exists():
         raise Skipped("onednn-bench was not built; install oneDNN with: apt-get install libdnnl-dev")
@@ -419,9 +428,10 @@ def number(value: float | None) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def markdown(results: dict[str, Result]) -> str:
+def markdown(results: dict[str, Result], simd: str | None) -> str:
     """The table."""
-    lines = [f"Host: {cpu_name()}.", "", "| what | ours | theirs | ratio | bar | |", "|---|---|---|---|---|---|"]
+    host = cpu_name() + (f", with {simd.upper()} alone" if simd else "")
+    lines = [f"Host: {host}.", "", "| what | ours | theirs | ratio | bar | |", "|---|---|---|---|---|---|"]
     for name, r in results.items():
         title = f"`{name}`: {BENCHMARKS[name][0]}"
         cells = [title, "-", "-", "-", r.bar or "-", f"{'failed' if r.failed else 'skipped'}: {r.reason}"]
@@ -470,6 +480,7 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=list(BENCHMARKS), metavar="NAME", help="repeatable")
+    parser.add_argument("--simd", choices=list(LIMITS), help="both sides with these instructions alone")
     parser.add_argument("--json", type=Path, help="figures as JSON")
     parser.add_argument("--markdown", type=Path, help="the table")
     parser.add_argument("--bin", type=Path, help="folder of tpuc and tpuboard; nothing is built then")
@@ -477,6 +488,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2, help="turns of each pair (default 2)")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, once: sees that everything runs")
     args = parser.parse_args()
+    if args.simd == "avx512" and host_simd() == "avx2":
+        parser.error("--simd avx512: this host has no AVX-512; take avx2")
     build(args)
     make_python(args)
     results: dict[str, Result] = {}
@@ -485,7 +498,7 @@ def main() -> int:
         for name in args.only or BENCHMARKS:
             print(f"== {name}", file=sys.stderr, flush=True)
             results[name] = measure(bench, name)
-    table = markdown(results)
+    table = markdown(results, args.simd)
     print(table, end="")
     if args.markdown is not None:
         args.markdown.write_text(table, encoding="utf-8")
