@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BOARD = "spec/board/v3_8.toml"
-CORE_WIDTH, CORE_HEIGHT, MARGIN, HBM, TITLE = 236, 268, 16, 40, 26
+CORE_WIDTH, CORE_HEIGHT, MARGIN, HBM, TITLE = 268, 268, 16, 40, 26
 FILLS = {"mxu": "#f2d7d5", "vector": "#d4e8d4", "memory": "#d6e4f0", "control": "#f5ecc8", "io": "#e3dcef"}
 EPOCHS = 3
 
