@@ -50,6 +50,7 @@ call.
 
 ```{literalinclude} tpu.h
 :language: c
+:class: header
 ```
 """
 CPP_PAGE = """# C++: `tpu/tpu.hpp`
