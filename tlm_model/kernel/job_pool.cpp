@@ -16,8 +16,8 @@ void Job::run_together(std::span<Job* const> jobs) {
   }
 }
 
-const Job* Job::front() const {
-  const Job* job = this;
+Job* Job::front() {
+  Job* job = this;
   while (job->waits_for_ != 0) {
     job = std::find_if(job->before_.rbegin(), job->before_.rend(), [](const JobRef& before) {
             return !before.done();
@@ -142,9 +142,9 @@ void JobPool::drain() {
 }
 
 // Until the job is done; null: until all are.
-void JobPool::help_until(const Job* job) {
+void JobPool::help_until(Job* job) {
   while (!is_over(job)) {
-    const Job* const last = late_ ? ready_tail_ : nullptr;
+    Job* const last = late_ ? ready_tail_ : nullptr;
     if (const Claim work = claim(job != nullptr ? job->front() : last)) {
       const spec::ScopedFlushMode flush;
       const HostTimer timer(HostWork::kJoinWork);
@@ -289,6 +289,8 @@ void JobPool::make_ready(Job& job, int takers) {
   }
   ++active_;
   job.next_ready_ = nullptr;
+  job.previous_ready_ = ready_tail_;
+  job.is_ready_ = true;
   if (ready_tail_ != nullptr) {
     ready_tail_->next_ready_ = &job;
   } else {
@@ -326,25 +328,15 @@ void JobPool::wake_others() {
   }
 }
 
-JobPool::Claim JobPool::claim(const Job* preferred) {
-  Job* previous = nullptr;
-  Job* job = ready_head_;
-  if (preferred != nullptr) {
-    for (Job* walk = ready_head_; walk != nullptr; walk = walk->next_ready_) {
-      if (walk->next_ready_ == preferred) {
-        previous = walk;
-        job = walk->next_ready_;
-        break;
-      }
-    }
-  }
+JobPool::Claim JobPool::claim(Job* preferred) {
+  Job* const job = preferred != nullptr && preferred->is_ready_ ? preferred : ready_head_.load();
   if (job == nullptr) {
     return {};
   }
   Claim claim(*job, job->claimed_++);
   --ready_parts_;
   if (job->claimed_ == job->parts_) {  // no part left
-    remove_ready(previous, *job);
+    remove_ready(*job);
   }
   if (job->group_ != 0 && job->parts_ == 1 && !job->uncut_ && !late_) {
     take_along(claim);
@@ -352,16 +344,18 @@ JobPool::Claim JobPool::claim(const Job* preferred) {
   return claim;
 }
 
-// Behind `previous`, or at the head.
-void JobPool::remove_ready(Job* previous, const Job& job) {
-  if (previous != nullptr) {
-    previous->next_ready_ = job.next_ready_;
+void JobPool::remove_ready(Job& job) {
+  if (job.previous_ready_ != nullptr) {
+    job.previous_ready_->next_ready_ = job.next_ready_;
   } else {
     ready_head_ = job.next_ready_;
   }
-  if (ready_tail_ == &job) {
-    ready_tail_ = previous;
+  if (job.next_ready_ != nullptr) {
+    job.next_ready_->previous_ready_ = job.previous_ready_;
+  } else {
+    ready_tail_ = job.previous_ready_;
   }
+  job.is_ready_ = false;
 }
 
 // Adds jobs that are less work together with the claimed one, but leaves their part to threads that
@@ -380,17 +374,15 @@ void JobPool::take_along(Claim& claim) {
   }
   const int idle = std::max(threads_ - 1 - running_ - others, 0);
   const auto most = static_cast<size_t>((alike + idle) / (1 + idle));
-  Job* previous = nullptr;
   for (Job* walk = ready_head_;
        walk != nullptr && claim.jobs().size() < std::min(most, kMostTogether);
        walk = walk->next_ready_) {
     if (!fits(*walk)) {
-      previous = walk;
       continue;
     }
     ++walk->claimed_;
     --ready_parts_;
-    remove_ready(previous, *walk);
+    remove_ready(*walk);
     claim.add(*walk);
   }
 }

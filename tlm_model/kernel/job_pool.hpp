@@ -82,14 +82,17 @@ class Job {
   friend struct JobRef;
   // An unfinished predecessor that can run, or this job: a thread that joins this job runs that one
   // first. With the pool's lock held.
-  const Job* front() const;
+  Job* front();
 
   JobPool* pool_ = nullptr;
   JobStrand* strand_ = nullptr;
   std::vector<Job*> followers_;  // that wait for this one, each once for each of its reasons
   std::vector<JobRef> before_;   // that this one waited for at its launch
   uint32_t waits_for_ = 0;       // of these
-  Job* next_ready_ = nullptr;    // in the pool's list of jobs with unclaimed parts
+  // Neighbours in the pool's list of jobs with unclaimed parts.
+  Job* next_ready_ = nullptr;
+  Job* previous_ready_ = nullptr;
+  bool is_ready_ = false;  // in this list
   int parts_ = 1;
   uint64_t group_ = 0;
   bool quick_ = false;
@@ -207,7 +210,7 @@ class JobPool {
   }
   void launch_behind(JobStrand* strand, Job& job, std::span<const JobRef> after);
   void run_here(Job& job);
-  void help_until(const Job* job) TPU_REQUIRES(mutex_);
+  void help_until(Job* job) TPU_REQUIRES(mutex_);
   bool is_over(const Job* job) const TPU_REQUIRES(mutex_) {
     return job != nullptr ? job->done() : jobs_ == 0;
   }
@@ -221,8 +224,8 @@ class JobPool {
   void make_ready(Job& job, int takers) TPU_REQUIRES(mutex_);
   void wake(int takers) TPU_REQUIRES(mutex_);
   void wake_others() TPU_REQUIRES(mutex_);
-  Claim claim(const Job* preferred) TPU_REQUIRES(mutex_);
-  void remove_ready(Job* previous, const Job& job) TPU_REQUIRES(mutex_);
+  Claim claim(Job* preferred) TPU_REQUIRES(mutex_);
+  void remove_ready(Job& job) TPU_REQUIRES(mutex_);
   void take_along(Claim& claim) TPU_REQUIRES(mutex_);
   // Gives the lock up while it runs.
   void run_claimed(const Claim& claim) TPU_REQUIRES(mutex_);
