@@ -10,6 +10,7 @@
 #include "client_options.hpp"
 #include "options/option_check.hpp"
 #include "options/option_values.hpp"
+#include "options/option_wire.hpp"
 #include "sim/option_names.hpp"
 #include "tests/cli/cli_fixture.hpp"
 #include "tpu/error.hpp"
@@ -294,6 +295,18 @@ TEST(OptionNames, AreThoseOfTheirDoor) {
   EXPECT_EQ(spec::name_options(text, OptionDoor::kEnvironment),
             "TPUBOARD_WAVES_TRIGGER x: needs TPUBOARD_WAVES_STEPS, TPUBOARD_TIME_LIMIT and "
             "SimOptions::no_data; SimOptions::none, SimOptions::");
+}
+
+// Workers are told the names of launches only for options that record something.
+TEST(OptionWire, LaunchesHaveNamesForWhatIsRecorded) {
+  SimOptions sim;
+  EXPECT_FALSE(names_launches(sim));
+  sim.threads = 3;
+  sim.no_data = true;
+  sim.schedule_seed = 7;
+  EXPECT_FALSE(names_launches(sim));
+  sim.timeline_path = "t.pftrace";
+  EXPECT_TRUE(names_launches(sim));
 }
 
 }  // namespace

@@ -167,6 +167,28 @@ TEST_F(Scout, CountsTheTurnsOfLoops) {
   EXPECT_EQ(silent(0), (kTurns - depth - 1) * one);
 }
 
+TEST_F(Scout, ReadsReplicaCoresAndStep) {
+  constexpr uint32_t kTurns = 1000;
+  const auto turns_of = [&](ScalarOp op) {
+    ProgramBuilder p;
+    p.scalar(op, 1, 0, 0, 0);
+    const uint32_t turn = p.here();
+    p.matmul(Queue::kMxu0, 0, 0x10000, 0x20000, 8, 128, 128, {});
+    p.scalar(ScalarOp::kAddi, 1, 1, 0, -1);
+    p.scalar(ScalarOp::kBne, 0, 1, 0, static_cast<int32_t>(turn));
+    send_to(p, kOtherBoard);
+    p.halt();
+    load(p);
+    return silent(0) / least_cycles(program->command(0)) + depth + 1;
+  };
+  place.replica = kTurns;
+  place.cores = kTurns + 1;
+  place.step = kTurns + 2;
+  EXPECT_EQ(turns_of(ScalarOp::kRid), kTurns);
+  EXPECT_EQ(turns_of(ScalarOp::kNrep), kTurns + 1);
+  EXPECT_EQ(turns_of(ScalarOp::kStep), kTurns + 2);
+}
+
 // A loop without commands is long: each look goes on where the one before has stopped.
 TEST_F(Scout, GoesThroughScalarLoopsInSeveralLooks) {
   constexpr int32_t kTurns = 1000;
