@@ -1,0 +1,56 @@
+"""pages_test.py and page_options_test.py notice what they are for, on small pages."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import page_options_test
+from pages_test import is_close, run_page
+
+# A page, and a part of what is wrong with it ("": nothing).
+PAGES = [
+    ("```sh\necho one two\n```\n\n<!-- run: output -->\n```\none ...\n```\n", ""),
+    ("```sh\necho one\n```\n\n<!-- run: output -->\n```\ntwo\n```\n", "does not print 'two'"),
+    ("```sh\nprintf 'b\\na\\n'\n```\n\n<!-- run: output -->\n```\na\nb\n```\n", "does not print 'b'"),
+    ("```sh\nfalse\necho one\n```\n", "these commands fail"),
+    ("```sh\nfalse | cat\n```\n", "these commands fail"),
+    ("<!-- run: fails -->\n```sh\ntrue\n```\n", "the page says that they fail"),
+    ("<!-- run: fails -->\n```sh\nfalse\n```\n", ""),
+    ("<!-- run: no, REASON -->\n```sh\nfalse\n```\n\n```sh\ntrue\n```\n", ""),
+    ("<!-- run: no -->\n```sh\nfalse\n```\n", "expected 'run: no, REASON'"),
+    ("```\nfalse\n```\n", "expected 'run: no, REASON'"),
+    ("<!-- run: file a.txt -->\n```\nin a\n```\n\n```sh\ncat a.txt\n```\n\n<!-- run: output -->\n```\nin a\n```\n", ""),
+    ("```sh\nexport A=1\n```\n\n```sh\necho \"A is $A\"\n```\n\n<!-- run: output -->\n```\nA is 1\n```\n", ""),
+    ("No block.\n", "has no commands"),
+]
+LINES = [("a 100 us", "a  110 us", True), ("a 100 us", "a 130 us", False), ("a 1", "b 1", False), ("a 1", "a", False)]
+COMMANDS = [  # text, and the commands in it
+    ("```\nX=1 build/release/bin/tpuc a.mlirbc \\\n  -o b --cores 1   # 8\n```\n",
+     [("tpuc", "a.mlirbc    -o b --cores 1")]),
+    ("`tpuboard run X --no-data`, `--check`", [("tpuboard", "run X --no-data")]),
+    ("```python\ntpuboard.board()\n```\n", []),
+]
+
+
+def main() -> int:
+    """Prints what is not noticed."""
+    errors = []
+    for text, expected in PAGES:
+        with tempfile.TemporaryDirectory() as name:
+            page = Path(name) / "page.md"
+            page.write_text(text, "utf-8")
+            found = run_page(page, Path(name))
+            if bool(found) != bool(expected) or (expected and expected not in found[0]):
+                errors.append(f"{text!r}: {found}, expected '{expected}'")
+    errors += [f"'{one}' and '{other}': expected {expected}" for one, other, expected in LINES
+               if is_close(one, other) != expected]
+    errors += [f"{text!r}: {page_options_test.commands(text)}, expected {expected}" for text, expected in COMMANDS
+               if page_options_test.commands(text) != expected]
+    print("\n".join(errors) if errors else "faults of pages are noticed")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
