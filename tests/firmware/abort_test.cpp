@@ -70,6 +70,7 @@ TEST_F(Aborts, FirstFaultOfALaunchIsKeptInTheDrainBarrierToo) {
   drain_own_fault();
   fault(TPU_FAULT_SMEM_RANGE);
   EXPECT_EQ(seen().code, TPU_FAULT_VMEM_RANGE);
+  EXPECT_EQ(seen().origin, MockDevice::kCore);
   EXPECT_EQ(fault_seq(), 1U);
   EXPECT_EQ(device_.aborts_sent.size(), 1U);
 }

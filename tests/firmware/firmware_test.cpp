@@ -19,6 +19,17 @@ TEST_F(FirmwareTest, HandshakeReportsVersionAndBuildAndWaitsForTheHost) {
   EXPECT_EQ(device_.event_msis, 2U);
 }
 
+TEST_F(FirmwareTest, RingsHaveASmallestAndALargestSize) {
+  for (const uint32_t log2 : {0U, 17U}) {
+    host_.open(log2, 9);
+    dispatch();
+    EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_HANDSHAKE) << log2;
+  }
+  host_.open(16, 9);
+  dispatch();
+  EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
+}
+
 TEST_F(FirmwareTest, OtherMajorVersionIsRefusedAndCanBeMended) {
   host_.open(8, 9, 0, TPU_RING_ABI + 0x10000);
   dispatch();

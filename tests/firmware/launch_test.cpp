@@ -113,6 +113,10 @@ TEST_F(FirmwareTest, RefusedLaunchTellsItsGangAndHolds) {
   }
   device_.bad_slot = 1;
   EXPECT_EQ(status_of(host_.launch(5, 3, 200, 1, kAlone | 1U), TPU_OP_LAUNCH), TPU_STATUS_NO_SLOT);
+  host_.resume();
+  dispatch();
+  device_.bad_slot = 0;
+  EXPECT_EQ(status_of(host_.launch(5, 3, 201, 1, kAlone | 1U), TPU_OP_LAUNCH), TPU_STATUS_NO_SLOT);
 }
 
 // A gang that lies behind the slots of the table.

@@ -147,6 +147,17 @@ TEST(Verify, DefinitionBeforeUse) {
   EXPECT_THAT(error_of(m), HasSubstr("not defined before it"));
 }
 
+TEST(Verify, NothingOutsideSeesValuesOfABody) {
+  GraphBuilder b;
+  Value* x = b.arg(f32({4}));
+  Value* sum = b.reduce(x, b.constant(f32({}), 0), {0}, f32({}), Kind::kAdd);
+  Value* negated = b.op(Kind::kNegate, {sum}, f32({}));
+  Module& m = b.done({negated});
+  EXPECT_EQ(error_of(m), "");
+  negated->def->operands[0] = sum->def->regions[0]->ops[0]->result();
+  EXPECT_NE(error_of(m), "");
+}
+
 TEST(Verify, ClosedBodiesSeeNothingOutside) {
   GraphBuilder b(8);
   Value* x = b.arg(f32({}));
