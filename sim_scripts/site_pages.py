@@ -57,9 +57,10 @@ CPP_PAGE = """# C++: `tpu/tpu.hpp`
 
 [Host driver](../docs/host_driver.md#library) introduces the interface.
 
-- <a href="../cpp/index.html">Reference of C++</a>: all classes and functions, made by Doxygen
-- <a href="../cpp/annotated.html">Classes</a>
+- <a href="../cpp/annotated.html">Classes</a>, with all their functions
 - <a href="../cpp/files.html">Headers</a>
+
+Doxygen makes this reference. It has a search of its own.
 """
 API_PAGES = {"api:python": ("api/python.md", PYTHON_PAGE), "api:c": ("api/c.md", C_PAGE),
              "api:cpp": ("api/cpp.md", CPP_PAGE)}
