@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "report/run_figures.hpp"
+
 namespace tpu::driver {
 
 using training::EpochResult;
@@ -20,9 +22,10 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::string figures(double seconds, double mxu, double idle) {
-  return fmt::format("  {:.1f} us/step  MXU {:.2f} %  idle {:.2f} %", seconds * 1e6, 100 * mxu,
-                     100 * idle);
+// `idle`: nothing where it is not known.
+std::string figures(double seconds, double mxu, std::optional<double> idle) {
+  return fmt::format("  {:.1f} us/step  MXU {:.2f} %", seconds * 1e6, 100 * mxu) +
+         (idle ? fmt::format("  idle {:.2f} %", 100 * *idle) : std::string());
 }
 
 }  // namespace
@@ -73,16 +76,7 @@ void ProgressBar::begin_epoch(const Progress& at) {
   epoch_ = at.epoch;
   first_step_ = at.step;
   first_cycle_ = trainer_.board().now();
-  first_run_ = run_cycles();
-}
-
-uint64_t ProgressBar::run_cycles() const {
-  const std::vector<uint64_t> cores = trainer_.board().run_cycles();
-  uint64_t sum = 0;
-  for (const int device : trainer_.program().devices()) {
-    sum += cores[static_cast<size_t>(device)];
-  }
-  return sum;
+  first_run_ = training::busy_cycles(trainer_);
 }
 
 // Since the first step of the epoch; of the epochs before while there is nothing else to tell.
@@ -98,11 +92,14 @@ std::string ProgressBar::live_figures(int64_t step) const {
   }
   const auto steps = static_cast<double>(step - first_step_);
   const double core_cycles = cycles * trainer_.program().partitions();
-  const auto run = static_cast<double>(run_cycles() - first_run_);
+  const std::optional<uint64_t> run = training::busy_cycles(trainer_);
   const double mxu = steps * static_cast<double>(trainer_.program().matmul_flops()) /
                      (cycles * static_cast<double>(board.peak_flops_per_cycle()));
-  return figures(cycles / steps / board.clock_hz(), mxu,
-                 std::clamp(1.0 - run / core_cycles, 0.0, 1.0));
+  std::optional<double> idle;
+  if (run && first_run_) {
+    idle = std::clamp(1.0 - static_cast<double>(*run - *first_run_) / core_cycles, 0.0, 1.0);
+  }
+  return figures(cycles / steps / board.clock_hz(), mxu, idle);
 }
 
 }  // namespace tpu::driver

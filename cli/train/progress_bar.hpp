@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "loop/trainer.hpp"
@@ -21,7 +22,6 @@ class ProgressBar {
  private:
   std::string loss_text(double loss) const;
   void begin_epoch(const training::Progress& at);
-  uint64_t run_cycles() const;
   std::string live_figures(int64_t step) const;
 
   using Clock = std::chrono::steady_clock;
@@ -32,7 +32,7 @@ class ProgressBar {
   int64_t epoch_ = 0;
   int64_t first_step_ = 0;
   uint64_t first_cycle_ = 0;
-  uint64_t first_run_ = 0;
+  std::optional<uint64_t> first_run_ = {};
 };
 
 }  // namespace tpu::driver

@@ -5,7 +5,10 @@ Usage: vfio_transport_test.py TPUBOARD TPUC
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -22,6 +25,25 @@ TPUBOARD, TPUC = sys.argv.pop(1), sys.argv.pop(1)
 ROOT = Path(__file__).resolve().parents[2]
 ARGUMENT = re.compile(r"^argument (\d+): (\w+)\[([\d,]*)\]", re.MULTILINE)
 TYPES = {"f32": np.float32, "i32": np.int32}
+BATCH = 16
+TRAINING = """[program]
+train = "{program}"
+
+[state]
+seed = 1
+init = ["zeros", "he_normal", "zeros", "he_normal", "zeros", "he_normal", "zeros*13"]
+
+[data]
+images = "{folder}/images.npy"
+labels = "{folder}/labels.npy"
+split_seed = 7
+eval_count = 0
+classes = 4
+
+[run]
+batch = 16
+epochs = 1
+"""
 
 
 def run(*words: str) -> subprocess.CompletedProcess:
@@ -81,6 +103,32 @@ class Transport(unittest.TestCase):
 
     def test_training_steps_on_all_cores_have_the_bits_of_a_board_here(self) -> None:
         self.same("tests/data/mlp_adam.mlirbc", "--launches", "4")
+
+    def test_training_on_a_terminal_tells_what_it_knows(self) -> None:
+        """A guest's console is one. The functions do not tell for how long cores had a program running."""
+        path, _ = self.program("tests/data/mlp_adam.mlirbc")
+        config = self.folder / "train.toml"
+        config.write_text(TRAINING.format(program=path, folder=self.folder))
+        random = np.random.default_rng(108)
+        np.save(self.folder / "images.npy", random.random((2 * BATCH, 12), np.float32))
+        np.save(self.folder / "labels.npy", random.integers(0, 4, 2 * BATCH).astype(np.int32))
+        out = self.folder / "trained"
+        said = bytearray()
+        end, terminal = pty.openpty()
+        words = [TPUBOARD, "train", str(config), "--out", str(out), *self.connect()]
+        with subprocess.Popen(words, stdout=terminal, stderr=subprocess.PIPE, text=True) as process:
+            os.close(terminal)
+            with contextlib.suppress(OSError):  # the other end is closed
+                while more := os.read(end, 4096):
+                    said += more
+            errors = process.communicate(timeout=60)[1]
+        os.close(end)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertIn(b"2/2", said)
+        self.assertIn(b"MXU", said)
+        columns = (out / "metrics.csv").read_text().splitlines()[0].split(",")
+        self.assertIn("mxu_percent", columns)
+        self.assertNotIn("idle_percent", columns)
 
     def test_mistakes_are_named(self) -> None:
         for words, text in (

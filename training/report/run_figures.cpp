@@ -5,20 +5,23 @@
 
 namespace tpu::training {
 
+std::optional<uint64_t> busy_cycles(const Trainer& trainer) {
+  const std::vector<uint64_t> cores = trainer.board().run_cycles();
+  if (cores.empty()) {
+    return std::nullopt;
+  }
+  uint64_t sum = 0;
+  for (const int device : trainer.program().devices()) {
+    sum += cores[static_cast<size_t>(device)];
+  }
+  return sum;
+}
+
 StepMeter::StepMeter(const Trainer& trainer) : trainer_(trainer) { skip(); }
 
 void StepMeter::skip() {
   cycle_ = trainer_.board().now();
-  run_ = run_cycles();
-}
-
-uint64_t StepMeter::run_cycles() const {
-  const std::vector<uint64_t> cores = trainer_.board().run_cycles();
-  uint64_t sum = 0;
-  for (const int device : trainer_.program().devices()) {
-    sum += cores.empty() ? 0 : cores[static_cast<size_t>(device)];
-  }
-  return sum;
+  run_ = busy_cycles(trainer_);
 }
 
 FigureRow StepMeter::step(const Progress& at) {
@@ -32,7 +35,7 @@ FigureRow StepMeter::step(const Progress& at) {
   }
   const driver::Board& board = trainer_.board();
   const auto cycles = static_cast<double>(board.now() - cycle_);
-  const auto run = static_cast<double>(run_cycles() - run_);
+  const std::optional<uint64_t> before = run_;
   skip();
   const double flops = static_cast<double>(trainer_.program().matmul_flops());
   const bool passed = cycles > 0;  // the transport null has no time
@@ -40,10 +43,14 @@ FigureRow StepMeter::step(const Progress& at) {
   row.values.push_back(
       {"mxu_percent",
        passed ? 100 * flops / (cycles * static_cast<double>(board.peak_flops_per_cycle())) : 0});
-  row.values.push_back(
-      {"idle_percent",
-       passed ? std::clamp(100 - 100 * run / (cycles * trainer_.program().partitions()), 0.0, 100.0)
-              : 0});
+  if (!passed || (run_ && before)) {
+    const auto run = static_cast<double>(*run_ - *before);
+    row.values.push_back(
+        {"idle_percent",
+         passed
+             ? std::clamp(100 - 100 * run / (cycles * trainer_.program().partitions()), 0.0, 100.0)
+             : 0});
+  }
   row.values.push_back({"host_ms", 1e3 * trainer_.step_seconds().back()});
   const double waited = trainer_.input_rates().waited_seconds;
   row.values.push_back({"input_ms", 1e3 * (waited - waited_)});

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "checkpoint/checkpoint.hpp"
 #include "loop/trainer.hpp"
 
 namespace tpu::training {
+
+/// Cycles with a program running so far, of all cores of the trainer's program together, from the
+/// debug port. Nothing: the transport does not tell (PCI functions).
+std::optional<uint64_t> busy_cycles(const Trainer& trainer);
 
 /// One step, or one evaluation behind it.
 struct FigureRow {
@@ -18,7 +23,8 @@ struct FigureRow {
 };
 
 /// Makes rows of the calls of a trainer's hooks. Between two losses that come back the board does
-/// about one step: MXU and idle are those of that time, not of the step's own commands.
+/// about one step: MXU and idle are those of that time, not of the step's own commands. Idle is not
+/// there where the transport does not tell it.
 class StepMeter {
  public:
   explicit StepMeter(const Trainer& trainer);
@@ -29,12 +35,10 @@ class StepMeter {
   void skip();
 
  private:
-  uint64_t run_cycles() const;
-
   const Trainer& trainer_;
-  uint64_t cycle_ = 0;  // of the loss before
-  uint64_t run_ = 0;    // cycles of all cores with a program running until then
-  double waited_ = 0;   // for the input until then
+  uint64_t cycle_ = 0;                // of the loss before
+  std::optional<uint64_t> run_ = {};  // cycles of all cores with a program running until then
+  double waited_ = 0;                 // for the input until then
 };
 
 }  // namespace tpu::training
