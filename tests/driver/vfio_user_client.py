@@ -203,11 +203,12 @@ class Client:
             if time.monotonic() > end:
                 raise TimeoutError(f"FW_STATE is {found}, not {state}")
 
-    def boot(self, core: int, image: bytes, rings: int) -> None:
-        """Loads the firmware of a core; its rings are at `rings` (commands) and 0x8000 behind (completions)."""
+    def boot(self, core: int, image: bytes, rings: int, piece: int = 4096) -> None:
+        """Loads the firmware of a core by pieces of so many bytes; its rings are at `rings` (commands) and 0x8000
+        behind (completions)."""
         self.write32(BAR0, self.core(core, "CORE_CTRL"), 2)
-        for at in range(0, len(image), 4096):
-            self.write(BAR2, core * 0x40000 + at, image[at:at + 4096], posted=True)
+        for at in range(0, len(image), piece):
+            self.write(BAR2, core * 0x40000 + at, image[at:at + piece], posted=True)
         for name, value in (("BOOT_ENTRY", ITCM), ("BOOT_LEN", len(image)), ("BOOT_CRC", crc32c(image)),
                             ("CORE_CTRL", 1)):
             self.write32(BAR0, self.core(core, name), value)

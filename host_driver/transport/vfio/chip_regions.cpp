@@ -65,6 +65,7 @@ std::vector<std::byte> ChipRegions::info(Bytes payload) {
 std::vector<std::byte> ChipRegions::read(Bytes payload) {
   const auto access = exactly<RegionAccess>(payload);
   check_access(access);
+  settle();
   std::vector<std::byte> reply = vector_of(access);
   reply.resize(sizeof access + access.count, std::byte{0xFF});
   const std::span<std::byte> data = std::span(reply).subspan(sizeof access);
@@ -109,15 +110,33 @@ void ChipRegions::write_part(const RegionAccess& access, Bytes data) {
   if (data.size() != access.count) {
     throw Rejected(EINVAL, fmt::format("{} bytes of data: expected {}", data.size(), access.count));
   }
+  if (access.region == kBar2Region && config_.memory_space()) {
+    load(access.offset, data);
+    return;
+  }
+  settle();
   if (access.region == kConfigRegion) {
     write_config(access.offset, data);
   } else if (!config_.memory_space()) {
     config_.note_unsupported();
-  } else if (access.region == kBar0Region) {
-    write_registers(access.offset, data);
   } else {
+    write_registers(access.offset, data);
+  }
+}
+
+void ChipRegions::load(uint64_t offset, Bytes data) {
+  if (offset != load_offset_ + loads_.size() || offset % kLoadBytes == 0) {
+    settle();
+    load_offset_ = offset;
+  }
+  loads_.insert(loads_.end(), data.begin(), data.end());
+}
+
+void ChipRegions::settle() {
+  if (!loads_.empty()) {
     board_.quiet = false;
-    board_.transport->write_block(chip_, 2, access.offset, data);
+    board_.transport->write_block(chip_, 2, load_offset_, loads_);
+    loads_.clear();
   }
 }
 
@@ -166,6 +185,7 @@ void ChipRegions::write_registers(uint64_t offset, Bytes data) {
 }
 
 void ChipRegions::reset() {
+  settle();
   config_.reset();
   board_.quiet = false;
   board_.transport->write32(chip_, 0, chip_page::kChipReset, 1);

@@ -35,12 +35,19 @@ class ChipRegions {
   std::vector<std::byte> write(Bytes payload);
   std::vector<std::byte> write_many(Bytes payload);
 
+  /// Loads that wait for more of them go to the chip; before reads, other writes and resets they do
+  /// in any case. A guest's kernel makes an access of each word of an image.
+  void settle();
+
   /// Of the function, its configuration space and its chip.
   void reset();
   ConfigSpace& config() { return config_; }
 
  private:
+  static constexpr size_t kLoadBytes = 4096;  // joined, within a page: no memory ends in one
+
   void write_part(const RegionAccess& access, Bytes data);
+  void load(uint64_t offset, Bytes data);
   void read_config(uint64_t offset, std::span<std::byte> to);
   void read_registers(uint64_t offset, std::span<std::byte> to);
   void write_config(uint64_t offset, Bytes data);
@@ -49,6 +56,8 @@ class ChipRegions {
   FunctionBoard& board_;
   const int chip_;
   ConfigSpace config_;
+  uint64_t load_offset_ = 0;      // of what waits for the load windows
+  std::vector<std::byte> loads_;  // that lie one behind the other
 };
 
 }  // namespace tpu::driver::vfio

@@ -30,9 +30,9 @@ class DmaRanges {
 
   /// 0, or the errno of the reply. A descriptor that is not valid: without a file.
   int map(const DmaMap& map, base::Descriptor file);
-  /// Takes away all ranges inside `size` bytes (1 or more) at `address`, which may be none, as VFIO's
-  /// IOMMU does: an IOMMU that QEMU models names whole parts of the address space. 0 and the bytes
-  /// that were mapped, or EINVAL and no change: a range would be cut, or the end is behind 2^64.
+  /// Takes away all ranges inside `size` bytes (1 or more) at `address`, perhaps none, as Linux
+  /// does: an IOMMU that QEMU models names whole parts of the address space. 0 and the bytes that
+  /// were mapped, or EINVAL and no change: a range would be cut, or the end is behind 2^64.
   std::pair<int, uint64_t> unmap(uint64_t address, uint64_t size);
   void clear();
 

@@ -71,11 +71,12 @@ void PciFunction::serve() {
       }
       std::optional<Frame> frame = socket_->receive_now();
       if (!frame) {
-        return;
+        break;
       }
       silent_ = false;
       handle(std::move(*frame));
     }
+    regions_.settle();
   } catch (const ConnectionClosed&) {
     disconnect();
   } catch (const ConnectionEnded& ended) {
