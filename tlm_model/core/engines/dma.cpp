@@ -2,6 +2,7 @@
 #include "core/engines/dma.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "core/operand_check.hpp"
 #include "core/overlap.hpp"
@@ -33,6 +34,40 @@ StridedBox one_run(uint64_t bytes, const StridedBox& of) {
 }
 
 bool in_smem(const Operand& operand) { return memory_of(operand) == ProbeMemory::kSmem; }
+
+// Counts its own life as HostWork::kPages, without the jobs that a page waits for.
+class PageTimer {
+ public:
+  explicit PageTimer(uint64_t bytes) : bytes_(bytes), on_(HostProfile::enabled()) {
+    if (on_) {
+      joins_ = joins();
+      start_ = Clock::now();
+    }
+  }
+  ~PageTimer() {
+    if (on_) {
+      const std::chrono::nanoseconds life = Clock::now() - start_;
+      const auto waited = std::chrono::nanoseconds(joins() - joins_);
+      HostProfile::add(HostWork::kPages, static_cast<uint64_t>((life - waited).count()), bytes_, 0);
+    }
+  }
+  PageTimer(const PageTimer&) = delete;
+  PageTimer& operator=(const PageTimer&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // Nanoseconds of the kernel thread, which alone joins.
+  static uint64_t joins() {
+    const HostProfile::Counters counters = HostProfile::read();
+    return counters[static_cast<size_t>(HostWork::kJoinWork)].nanoseconds +
+           counters[static_cast<size_t>(HostWork::kJoinWait)].nanoseconds;
+  }
+
+  const uint64_t bytes_;
+  const bool on_;
+  uint64_t joins_ = 0;
+  Clock::time_point start_;
+};
 
 // Bytes of VMEM, of all cores that run a program, that are taken to stay in the host's last-level
 // cache, where the commands that read them come soon.
@@ -435,7 +470,7 @@ MemoryView Dma::view(const Place& place, const DmaPlan& plan, BoxSide side, Page
   if (place.hbm == nullptr) {
     return {.flat = place.flat};
   }
-  const HostTimer timer(HostWork::kPages, plan.box.total_bytes);
+  const PageTimer timer(plan.box.total_bytes);
   const ByteExtent extent = spec::box_extent(plan.box, side);
   pages.open(place.base + static_cast<uint64_t>(extent.low),
              place.base + static_cast<uint64_t>(extent.high) - 1);
@@ -491,7 +526,7 @@ MemoryView Dma::open_shared(const DmaPlan& plan, const Place& dst, Work& work) {
                                 .gang = context().launch.tag,
                                 .step = context().launch.step},
                                work, work.touches);
-  const HostTimer timer(HostWork::kPages, bytes);
+  const PageTimer timer(bytes);
   work.dst_pages.open(dst.base, dst.base + bytes - 1);
   dst.hbm->pin(work.dst_pages, dst.base, bytes, true, true);
   context().equal_writes.opened(work.equal);
