@@ -89,6 +89,7 @@ class Function(unittest.TestCase):
         control = struct.unpack_from("<H", config, found[5] + 2)[0]
         self.assertEqual((control >> 1 & 7, control >> 7 & 1), (3, 1))  # eight vectors, 64 bit
         self.assertEqual(config[found[0x10] + 2], 2)
+        self.assertEqual(struct.unpack_from("<H", config, found[0x10] + 8)[0], 0x2010)  # device control: 512 B reads
         self.assertTrue(struct.unpack_from("<I", config, found[0x10] + 4)[0] >> 28 & 1)  # function-level reset
         extended, at = [], 0x100
         while at:
