@@ -294,8 +294,8 @@ TEST(HbmStore, PagesToComeAreSettledByReaders) {
   first.release(held);
 }
 
-// Cores that keep copies of an array write it piece by piece, one of them first, the others to pages
-// that they give up later; the old pieces stay until the last has left them.
+// Cores that keep copies of an array write it piece by piece, one of them first, the others to
+// pages that they give up later; the old pieces stay until the last has left them.
 TEST(HbmStore, SharedRangesThatAreReplacedLieInOnePiece) {
   PagePool pool;
   constexpr uint64_t kPages = 40;
