@@ -1,9 +1,22 @@
 # tpu_library(), tpu_messages(), tpu_executable(), tpu_test(): the only way targets of this project are made, so that
 # flags are the same everywhere. No global flags: everything hangs on the interface target tpu_flags.
 
+# The target's processor: x86-64 or 64-bit Arm (docs/aarch64.md).
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(TPU_X86_64 ON)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(TPU_X86_64 OFF)
+else()
+  message(FATAL_ERROR "tpuboard needs an x86-64 or aarch64 processor, found '${CMAKE_SYSTEM_PROCESSOR}'")
+endif()
+
 add_library(tpu_flags INTERFACE)
 # -ffp-contract=off: g++ would otherwise fuse a*b+c on targets with FMA and change results.
 target_compile_options(tpu_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Werror -ffp-contract=off)
+# A plain char is signed, as on x86-64.
+if(NOT TPU_X86_64)
+  target_compile_options(tpu_flags INTERFACE -fsigned-char)
+endif()
 # g++ 12 sees overlapping copies inside std::string at -O3 that are not there (GCC bug 105651).
 target_compile_options(tpu_flags INTERFACE $<$<CONFIG:Release>:-Wno-restrict>)
 # It takes the parts of a unity file for headers, in which a class may not hold a type of an anonymous namespace.

@@ -2,7 +2,7 @@
 # Generated code is not ours: it gets no -Werror, and its headers are SYSTEM for whoever links the library.
 find_program(VERILATOR_PROGRAM verilator REQUIRED)
 find_path(VERILATOR_INCLUDE_DIR verilated.h PATHS /usr/share/verilator/include $ENV{VERILATOR_ROOT}/include
-          REQUIRED)
+          REQUIRED NO_CMAKE_FIND_ROOT_PATH)  # the program's own, whatever the target
 find_package(ZLIB REQUIRED)
 
 add_library(tpu_verilated STATIC EXCLUDE_FROM_ALL ${VERILATOR_INCLUDE_DIR}/verilated.cpp
@@ -44,9 +44,9 @@ function(tpu_verilate name)
   add_library(tpu_${name} STATIC EXCLUDE_FROM_ALL ${dir}/V${name}__all.cpp)
   target_include_directories(tpu_${name} SYSTEM PUBLIC ${dir})
   # AVX2 code: 3 to 5 times as many cycles a second as baseline x86-64, same bits (integers only). Programs check the
-  # host at run time before they step an array (tlm_model/mxu/verilated_array.hpp).
+  # host at run time before they step a unit (rtl/run/host.hpp).
   # The texts of assertions have no folder of this host: the same sources give the same bytes in every folder.
-  target_compile_options(tpu_${name} PRIVATE ${ARG_OPTIMIZE} -march=x86-64-v3 -g0 -w
+  target_compile_options(tpu_${name} PRIVATE ${ARG_OPTIMIZE} $<$<BOOL:${TPU_X86_64}>:-march=x86-64-v3> -g0 -w
                          -ffile-prefix-map=${CMAKE_BINARY_DIR}/=)
   target_link_libraries(tpu_${name} PUBLIC tpu_verilated)
   set_target_properties(tpu_${name} PROPERTIES UNITY_BUILD OFF)

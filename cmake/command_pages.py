@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -124,10 +125,11 @@ def parse(command: list[str], text: str) -> Help:
     return result
 
 
-def read_help(program: Path) -> list[Help]:
-    """Help of the program and of each of its subcommands."""
+def read_help(program: Path, emulator: list[str]) -> list[Help]:
+    """Help of the program and of each of its subcommands. `emulator`: words in front of the program's."""
     def ask(*words: str) -> str:
-        return subprocess.run([str(program), *words, "--help"], check=True, capture_output=True, text=True).stdout
+        command = [*emulator, str(program), *words, "--help"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     top = parse([program.name], ask())
     return [top] + [parse([program.name, sub.names[0]], ask(sub.names[0])) for sub in top.entries("Subcommands")]
@@ -273,10 +275,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder of what is made")
     parser.add_argument("--version", required=True, help="version in the foot of the pages")
+    parser.add_argument("--emulator", default="", help="command that runs programs of another processor")
     parser.add_argument("program", type=Path, nargs="+", help="commands to ask")
     args = parser.parse_args()
     for program in args.program:
-        pages = read_help(program)
+        pages = read_help(program, shlex.split(args.emulator))
         for page in pages:
             write(args.out / "man" / f"{'-'.join(page.command)}.1", man_page(page, args.version))
         write(args.out / "bash" / program.name, bash_completion(pages))

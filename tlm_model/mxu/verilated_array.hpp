@@ -16,6 +16,7 @@
 #include "file/file_lock.hpp"
 #include "mxu/rtl_array.hpp"
 #include "run/assertions.hpp"
+#include "run/host.hpp"
 
 namespace tpu::model {
 
@@ -24,7 +25,7 @@ class VerilatedArray final : public RtlArray {
  public:
   explicit VerilatedArray(const spec::MxuShape& shape, const std::string& path = "mxu")
       : RtlArray(shape), scope_(path) {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2")) {
+    if (!rtl::host_runs_units()) {
       throw std::runtime_error(
           "mxu: the Verilated array needs a host with AVX2; use the fast or scalar engine here");
     }

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "run/assertions.hpp"
+#include "run/host.hpp"
 #include "tpu/spec/rtl_units.hpp"
 
 namespace tpu::model {
@@ -48,7 +49,7 @@ DmaVerilog::DmaVerilog(uint64_t granule) : unit_(std::make_unique<Unit>()) {
     throw std::runtime_error("there is Verilog for granules of " + std::to_string(kGranule) +
                              " bytes, not of " + std::to_string(granule) + " (dma.granule_bytes)");
   }
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2")) {
+  if (!rtl::host_runs_units()) {
     throw std::runtime_error("the Verilog of a DMA queue needs a host with AVX2");
   }
   unit_->model.rst_ni = 0;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "run/assertions.hpp"
+#include "run/host.hpp"
 #include "tpu/spec/rtl_units.hpp"
 
 namespace tpu::model {
@@ -63,7 +64,7 @@ SemaphoreVerilog::SemaphoreVerilog(uint32_t count, uint64_t delay, FailureObserv
                              " and core.semaphore_cycles = " + std::to_string(kSemDelay) +
                              ", found " + std::to_string(count) + " and " + std::to_string(delay));
   }
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2")) {
+  if (!rtl::host_runs_units()) {
     throw std::runtime_error("the Verilog of the semaphores needs a host with AVX2");
   }
   unit_ = std::make_unique<Unit>();
