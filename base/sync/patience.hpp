@@ -5,6 +5,8 @@
 #include <chrono>
 #include <thread>
 
+#include "sync/pause.hpp"
+
 namespace tpu::base {
 
 /// Of one side of a conversation.
@@ -21,7 +23,7 @@ class Patience {
         if (sign()) {
           return;
         }
-        __builtin_ia32_pause();
+        pause_processor();
       }
       if (spent > kWakeUp) {
         std::this_thread::yield();  // others who want this processor have it

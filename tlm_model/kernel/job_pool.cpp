@@ -7,6 +7,7 @@
 
 #include "arith/flush_mode.hpp"
 #include "kernel/host_profile.hpp"
+#include "sync/pause.hpp"
 
 namespace tpu::model {
 
@@ -265,7 +266,7 @@ bool JobPool::spin(const Job* job) {
       for (int look = 0; look < kLooks && !found; ++look) {
         found = ready_head_.load(std::memory_order_relaxed) != nullptr ||
                 stop_.load(std::memory_order_relaxed) || (job != nullptr && job->done());
-        __builtin_ia32_pause();
+        base::pause_processor();
       }
     } while (!found && expecting_.load(std::memory_order_relaxed) &&
              std::chrono::steady_clock::now() < end);

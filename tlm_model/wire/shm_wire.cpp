@@ -17,6 +17,7 @@
 
 #include "board/pod_part.hpp"
 #include "socket/descriptor.hpp"
+#include "sync/pause.hpp"
 
 namespace tpu::model {
 namespace {
@@ -106,7 +107,7 @@ class ShmWire final : public Wire {
       if (has_come(from)) {
         return;
       }
-      __builtin_ia32_pause();
+      base::pause_processor();
     }
     Bell& bell = bells_[rank_];
     const uint32_t seen = bell.count.load(std::memory_order_seq_cst);
