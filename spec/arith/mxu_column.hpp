@@ -9,12 +9,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
 #include "arith/bf16.hpp"
 #include "arith/f32.hpp"
+#include "arith/host_f32.hpp"
 #include "arith/mxu_shape.hpp"
 
 namespace tpu::spec {
@@ -34,7 +34,7 @@ struct MxuBits {
 struct MxuFloats {
   using Operand = float;
   using Sum = float;
-  static Sum multiply_add(Operand w, Operand x, Sum sum) { return std::fma(w, x, sum); }
+  static Sum multiply_add(Operand w, Operand x, Sum sum) { return host_fma(w, x, sum); }
   static Sum add(Sum a, Sum b) { return a + b; }
 };
 
