@@ -1,6 +1,8 @@
 // Batch normalisation by its definition, in double.
+#include <algorithm>
 #include <cmath>
 
+#include "arith/host_f32.hpp"
 #include "ir/elements.hpp"
 #include "ir/lifted_body.hpp"
 
@@ -85,7 +87,9 @@ class BatchNorm {
 
   Tensor stored(const std::vector<double>& values, size_t result) const {
     Tensor out = make_tensor(op_.type(result));
-    store_floats({values.begin(), values.end()}, out);
+    std::vector<float> rounded(values.size());
+    std::transform(values.begin(), values.end(), rounded.begin(), spec::host_narrow);
+    store_floats(rounded, out);
     return out;
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "arith/bf16.hpp"
+#include "arith/host_f32.hpp"
 #include "ir/elements.hpp"
 
 namespace tpu::compiler::eval {
@@ -37,7 +38,7 @@ class Convolution {
       count *= dim;
     }
     for (int64_t i = 0; i < count; ++i) {
-      out.push_back(canonical(static_cast<float>(element(at))));
+      out.push_back(canonical(spec::host_narrow(element(at))));
       for (size_t d = at.size(); d-- > 0 && ++at[d] == out_dims_[d];) {
         at[d] = 0;
       }

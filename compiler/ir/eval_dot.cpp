@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "arith/bf16.hpp"
+#include "arith/host_f32.hpp"
 #include "arith/mxu_column.hpp"
 #include "ir/elements.hpp"
 
@@ -67,7 +68,7 @@ float double_sum(const float* a, const float* b, size_t k) {
   for (size_t i = 0; i < k; ++i) {
     sum += static_cast<double>(a[i]) * b[i];
   }
-  return canonical(static_cast<float>(sum));
+  return canonical(spec::host_narrow(sum));
 }
 
 Tensor integer_dot(const Op& op, const Tensors& in);

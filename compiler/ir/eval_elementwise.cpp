@@ -8,6 +8,7 @@
 
 #include "arith/bf16.hpp"
 #include "arith/f32.hpp"
+#include "arith/host_f32.hpp"
 #include "arith/trigonometric.hpp"
 #include "ir/compare_values.hpp"
 #include "ir/elements.hpp"
@@ -18,20 +19,22 @@ namespace {
 
 // Host scalars as lanes of the transcendentals; exact while the host flushes subnormals.
 struct ScalarLane {
-  using F = float;
+  using F = spec::HostF32;
   using U = uint32_t;
   using I = int32_t;
   using M = bool;
   static F splat(float v) { return v; }
-  static F fma(F a, F b, F c) { return std::fma(a, b, c); }
-  static F sqrt(F x) { return std::sqrt(x); }
+  static F fma(F a, F b, F c) {
+    return spec::host_fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c));
+  }
+  static F sqrt(F x) { return std::sqrt(static_cast<float>(x)); }
   static F select(M m, F a, F b) { return m ? a : b; }
   static U select(M m, U a, U b) { return m ? a : b; }
-  static U bits(F x) { return std::bit_cast<U>(x); }
-  static F value(U x) { return std::bit_cast<F>(x); }
+  static U bits(F x) { return std::bit_cast<U>(static_cast<float>(x)); }
+  static F value(U x) { return std::bit_cast<float>(x); }
   static U sra(U x, int n) { return static_cast<U>(static_cast<I>(x) >> n); }
-  static F to_float(U x) { return static_cast<F>(static_cast<I>(x)); }
-  static U trunc(F x) { return static_cast<U>(static_cast<I>(x)); }
+  static F to_float(U x) { return static_cast<float>(static_cast<I>(x)); }
+  static U trunc(F x) { return static_cast<U>(static_cast<I>(static_cast<float>(x))); }
   static M both(M a, M b) { return a && b; }
   static M either(M a, M b) { return a || b; }
   static bool any(M m) { return m; }
@@ -82,18 +85,18 @@ constexpr KindTable<float (*)(float)> kUnaryFloats{
     {Kind::kNegate, [](float x) { return with_sign_rule(Kind::kNegate, x); }},
     {Kind::kSign, sign_of},
     {Kind::kSqrt, [](float x) { return std::sqrt(x); }},
-    {Kind::kRsqrt, [](float x) { return Semantics::rsqrt(x); }},
-    {Kind::kExp, [](float x) { return Semantics::exp(x); }},
-    {Kind::kExpm1, [](float x) { return Semantics::expm1(x); }},
-    {Kind::kLog, [](float x) { return Semantics::log(x); }},
-    {Kind::kLog1p, [](float x) { return Semantics::log1p(x); }},
-    {Kind::kTanh, [](float x) { return Semantics::tanh(x); }},
-    {Kind::kLogistic, [](float x) { return Semantics::logistic(x); }},
-    {Kind::kSine, [](float x) { return Semantics::sin(x); }},
-    {Kind::kCosine, [](float x) { return Semantics::cos(x); }},
-    {Kind::kTan, [](float x) { return Semantics::tan(x); }},
-    {Kind::kCbrt, [](float x) { return Semantics::cbrt(x); }},
-    {Kind::kErf, [](float x) { return Semantics::erf(x); }},
+    {Kind::kRsqrt, [](float x) { return static_cast<float>(Semantics::rsqrt(x)); }},
+    {Kind::kExp, [](float x) { return static_cast<float>(Semantics::exp(x)); }},
+    {Kind::kExpm1, [](float x) { return static_cast<float>(Semantics::expm1(x)); }},
+    {Kind::kLog, [](float x) { return static_cast<float>(Semantics::log(x)); }},
+    {Kind::kLog1p, [](float x) { return static_cast<float>(Semantics::log1p(x)); }},
+    {Kind::kTanh, [](float x) { return static_cast<float>(Semantics::tanh(x)); }},
+    {Kind::kLogistic, [](float x) { return static_cast<float>(Semantics::logistic(x)); }},
+    {Kind::kSine, [](float x) { return static_cast<float>(Semantics::sin(x)); }},
+    {Kind::kCosine, [](float x) { return static_cast<float>(Semantics::cos(x)); }},
+    {Kind::kTan, [](float x) { return static_cast<float>(Semantics::tan(x)); }},
+    {Kind::kCbrt, [](float x) { return static_cast<float>(Semantics::cbrt(x)); }},
+    {Kind::kErf, [](float x) { return static_cast<float>(Semantics::erf(x)); }},
     {Kind::kFloor, [](float x) { return std::floor(canonical(x)); }},
     {Kind::kCeil, [](float x) { return std::ceil(canonical(x)); }},
     {Kind::kRoundEven, [](float x) { return std::nearbyint(canonical(x)); }},
@@ -136,10 +139,10 @@ float extreme_float(float a, float b) {
 constexpr KindTable<float (*)(float, float)> kBinaryFloats{
     {Kind::kAdd, [](float a, float b) { return a + b; }},
     {Kind::kSubtract, [](float a, float b) { return a - b; }},
-    {Kind::kMultiply, [](float a, float b) { return a * b; }},
+    {Kind::kMultiply, [](float a, float b) { return spec::host_mul(a, b); }},
     {Kind::kDivide, [](float a, float b) { return a / b; }},
-    {Kind::kPower, [](float a, float b) { return Semantics::pow(a, b); }},
-    {Kind::kAtan2, [](float a, float b) { return Semantics::atan2(a, b); }},
+    {Kind::kPower, [](float a, float b) { return static_cast<float>(Semantics::pow(a, b)); }},
+    {Kind::kAtan2, [](float a, float b) { return static_cast<float>(Semantics::atan2(a, b)); }},
     {Kind::kRemainder, [](float a, float b) { return std::fmod(canonical(a), canonical(b)); }},
     {Kind::kMaximum, extreme_float<true>},
     {Kind::kMinimum, extreme_float<false>},
@@ -351,7 +354,7 @@ Tensor multiply_add(const Tensors& in) {
   auto x = load_floats(*in[0]);
   const auto y = load_floats(*in[1]), z = load_floats(*in[2]);
   for (size_t i = 0; i < x.size(); ++i) {
-    x[i] = canonical(std::fma(x[i], y[i], z[i]));
+    x[i] = canonical(spec::host_fma(x[i], y[i], z[i]));
   }
   store_floats(x, out);
   return out;
