@@ -1,11 +1,11 @@
 // Copies of strided boxes between flat memory and paged HBM.
 #include "core/strided_box.hpp"
 
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
+
+#include "core/host_vector.hpp"
 
 namespace tpu::model {
 namespace {
@@ -28,10 +28,7 @@ uint64_t contiguous_from(const MemoryView& view, int64_t offset) {
              : kPageBytes - ((view.base + static_cast<uint64_t>(offset)) & PageSet::kPageMask);
 }
 
-void stream_vector(uint8_t* to, const uint8_t* from) {
-  _mm_stream_si128(reinterpret_cast<__m128i*>(to),
-                   _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-}
+void stream_vector(uint8_t* to, const uint8_t* from) { stream16(to, load16(from)); }
 
 // Large copies go around the caches: the memories of eight cores are many times larger than these,
 // and a line that is written whole need not be fetched first. Only whole lines do so, since a line
@@ -39,7 +36,7 @@ void stream_vector(uint8_t* to, const uint8_t* from) {
 // where this one ends, so that the lines between runs become whole too.
 // `ahead`: from each line to the one that is asked for.
 void stream_copy(uint8_t* to, const uint8_t* from, uint64_t bytes, int64_t ahead, bool joined) {
-  constexpr uint64_t kVector = sizeof(__m128i);
+  constexpr uint64_t kVector = sizeof(Vector16);
   uint64_t at = 0;
   if (joined && reinterpret_cast<uintptr_t>(to) % kVector == 0 && bytes % kVector == 0) {
     for (; reinterpret_cast<uintptr_t>(to + at) % kLine != 0 && at < bytes; at += kVector) {
@@ -52,7 +49,7 @@ void stream_copy(uint8_t* to, const uint8_t* from, uint64_t bytes, int64_t ahead
   }
   for (; at + kLine <= bytes; at += kLine) {
     // Into the second-level cache: an Intel host reads at a third of the pace with the hint NTA.
-    _mm_prefetch(reinterpret_cast<const char*>(from + at) + ahead, _MM_HINT_T1);
+    ask_for(from + at + ahead);
     stream_vector(to + at, from + at);
     stream_vector(to + at + kVector, from + at + kVector);
     stream_vector(to + at + 2 * kVector, from + at + 2 * kVector);
@@ -281,7 +278,7 @@ void copy_box(const StridedBox& box, const MemoryView& src, const MemoryView& ds
     });
   }
   if (mode != CopyMode::kCached) {
-    _mm_sfence();  // before the end of the job is told to other threads
+    end_stream();  // before the end of the job is told to other threads
   }
 }
 

@@ -1,10 +1,9 @@
 // Transposes of the cross-lane unit: tiles whose rows and columns are whole cache lines on both
 // sides, inside them 4 x 4 words or 8 x 8 halves of words in vector registers.
-#include <emmintrin.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "core/host_vector.hpp"
 #include "core/strided_box.hpp"
 
 namespace tpu::model {
@@ -30,21 +29,18 @@ void transpose_elements(const TransposeShape& s, const uint8_t* src, uint8_t* ds
 constexpr uint64_t kStreamedBytes = 64 * 1024;
 constexpr uint64_t kCacheLine = 64;
 
-__m128i load16(const uint8_t* from) {
-  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-}
-
 // Four columns of the words of a, b, c and d.
-void store_columns(__m128i a, __m128i b, __m128i c, __m128i d, uint8_t* out, int64_t out_pitch) {
-  const __m128i ab_low = _mm_unpacklo_epi32(a, b), ab_high = _mm_unpackhi_epi32(a, b);
-  const __m128i cd_low = _mm_unpacklo_epi32(c, d), cd_high = _mm_unpackhi_epi32(c, d);
-  const auto store = [&](int64_t column, __m128i value) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + column * out_pitch), value);
+void store_columns(Vector16 a, Vector16 b, Vector16 c, Vector16 d, uint8_t* out,
+                   int64_t out_pitch) {
+  const Vector16 ab_low = low_halves32(a, b), ab_high = high_halves32(a, b);
+  const Vector16 cd_low = low_halves32(c, d), cd_high = high_halves32(c, d);
+  const auto store = [&](int64_t column, Vector16 value) {
+    store16(out + column * out_pitch, value);
   };
-  store(0, _mm_unpacklo_epi64(ab_low, cd_low));
-  store(1, _mm_unpackhi_epi64(ab_low, cd_low));
-  store(2, _mm_unpacklo_epi64(ab_high, cd_high));
-  store(3, _mm_unpackhi_epi64(ab_high, cd_high));
+  store(0, low_halves64(ab_low, cd_low));
+  store(1, high_halves64(ab_low, cd_low));
+  store(2, low_halves64(ab_high, cd_high));
+  store(3, high_halves64(ab_high, cd_high));
 }
 
 // Square blocks in vector registers, by type of elements; none of others.
@@ -69,12 +65,12 @@ struct Block<uint16_t> {
   static constexpr uint64_t kSize = 8;
 
   static void transpose(const uint8_t* in, int64_t in_pitch, uint8_t* out, int64_t out_pitch) {
-    __m128i low[4], high[4];  // rows 2p and 2p + 1: columns 0 to 3, and 4 to 7
+    Vector16 low[4], high[4];  // rows 2p and 2p + 1: columns 0 to 3, and 4 to 7
     for (int64_t p = 0; p < 4; ++p) {
-      const __m128i even = load16(in + 2 * p * in_pitch);
-      const __m128i odd = load16(in + (2 * p + 1) * in_pitch);
-      low[p] = _mm_unpacklo_epi16(even, odd);
-      high[p] = _mm_unpackhi_epi16(even, odd);
+      const Vector16 even = load16(in + 2 * p * in_pitch);
+      const Vector16 odd = load16(in + (2 * p + 1) * in_pitch);
+      low[p] = low_halves16(even, odd);
+      high[p] = high_halves16(even, odd);
     }
     store_columns(low[0], low[1], low[2], low[3], out, out_pitch);
     store_columns(high[0], high[1], high[2], high[3], out + 4 * out_pitch, out_pitch);
@@ -120,11 +116,11 @@ void stream_tile(const TransposeShape& s, const uint8_t* src, uint8_t* dst, uint
       src + static_cast<int64_t>(row) * s.src_pitch + static_cast<int64_t>(col * sizeof(T));
   transpose_tile<T>(tile, in, lines[0], 0, kRows, 0, col_end - col);
   for (uint64_t c = col; c < col_end; ++c) {
-    auto* const to = reinterpret_cast<__m128i*>(dst + static_cast<int64_t>(c) * s.dst_pitch +
-                                                static_cast<int64_t>(row * sizeof(T)));
-    const auto* const line = reinterpret_cast<const __m128i*>(lines[c - col]);
-    for (int i = 0; i < 4; ++i) {
-      _mm_stream_si128(to + i, _mm_load_si128(line + i));
+    uint8_t* const to =
+        dst + static_cast<int64_t>(c) * s.dst_pitch + static_cast<int64_t>(row * sizeof(T));
+    const uint8_t* const line = lines[c - col];
+    for (uint64_t at = 0; at < kCacheLine; at += sizeof(Vector16)) {
+      stream16(to + at, load16(line + at));
     }
   }
 }
@@ -149,7 +145,7 @@ class TilesAhead {
     const uint8_t* at =
         src_ + static_cast<int64_t>(row_) * s_.src_pitch + static_cast<int64_t>(col_ * sizeof(T));
     for (uint64_t r = row_; r < end; ++r, at += s_.src_pitch) {
-      _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
+      ask_for(at);
     }
     if (dst_ != nullptr && row_ < row_end_) {
       const uint64_t col_end = std::min(col_ + kTile, s_.cols);
@@ -202,7 +198,7 @@ void transpose_rows(const TransposeShape& s, const uint8_t* src, uint8_t* dst, u
     }
   }
   if (stream) {
-    _mm_sfence();  // before the end of the job is told to other threads
+    end_stream();  // before the end of the job is told to other threads
   }
 }
 
