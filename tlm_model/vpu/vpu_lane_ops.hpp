@@ -3,7 +3,11 @@
 #pragma once
 
 #include "arith/trigonometric.hpp"
+#if defined(__x86_64__)
 #include "vpu/vpu_lanes.hpp"
+#else
+#include "vpu/vpu_lanes_neon.hpp"
+#endif
 
 namespace tpu::model {
 namespace {

@@ -45,9 +45,13 @@ struct VpuOpTable {
   FusedIsa fused = FusedIsa::kNone;
 };
 
-/// Need the host's MXCSR in flush mode (arith/flush_mode.hpp) and its instructions.
+/// Need the host in flush mode (arith/flush_mode.hpp), and its instructions.
 VpuOpTable vpu_ops_scalar();
+#if defined(__x86_64__)
 VpuOpTable vpu_ops_avx2();
 VpuOpTable vpu_ops_avx512();
+#else
+VpuOpTable vpu_ops_neon();
+#endif
 
 }  // namespace tpu::model

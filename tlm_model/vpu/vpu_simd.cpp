@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "vpu/vpu_ops.hpp"
 #include "vpu/vpu_program.hpp"
@@ -15,21 +16,33 @@ bool host_has(VpuSimd simd) {
   switch (simd) {
     case VpuSimd::kScalar:
       return true;
+#if defined(__x86_64__)
+    case VpuSimd::kNeon:
+      return false;
     case VpuSimd::kAvx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     case VpuSimd::kAvx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
              __builtin_cpu_supports("fma");
+#else
+    case VpuSimd::kNeon:  // all processors of aarch64 have it
+      return true;
+    case VpuSimd::kAvx2:
+    case VpuSimd::kAvx512:
+      return false;
+#endif
   }
   return false;
 }
+
+constexpr std::array kAll = {VpuSimd::kScalar, VpuSimd::kNeon, VpuSimd::kAvx2, VpuSimd::kAvx512};
 
 }  // namespace
 
 std::vector<VpuSimd> vpu_host_simds() {
   std::vector<VpuSimd> result;
-  for (const VpuSimd simd : {VpuSimd::kScalar, VpuSimd::kAvx2, VpuSimd::kAvx512}) {
+  for (const VpuSimd simd : kAll) {
     if (host_has(simd)) {
       result.push_back(simd);
     }
@@ -46,6 +59,8 @@ std::string_view vpu_simd_name(VpuSimd simd) {
   switch (simd) {
     case VpuSimd::kScalar:
       return "scalar";
+    case VpuSimd::kNeon:
+      return "neon";
     case VpuSimd::kAvx2:
       return "avx2";
     case VpuSimd::kAvx512:
@@ -60,7 +75,7 @@ VpuSimd vpu_simd_from_name(std::string_view name) {
   }
   const bool matrices = name == "amx" || name == "avx512_bf16";
   const std::string_view wanted = matrices ? std::string_view("avx512") : name;
-  for (const VpuSimd simd : {VpuSimd::kScalar, VpuSimd::kAvx2, VpuSimd::kAvx512}) {
+  for (const VpuSimd simd : kAll) {
     if (vpu_simd_name(simd) != wanted) {
       continue;
     }
@@ -72,12 +87,13 @@ VpuSimd vpu_simd_from_name(std::string_view name) {
     return simd;
   }
   throw VpuError(fmt::format(
-      "SimOptions::simd {}: expected scalar, avx2, avx512, avx512_bf16, amx or auto", name));
+      "SimOptions::simd {}: expected scalar, neon, avx2, avx512, avx512_bf16, amx or auto", name));
 }
 
 VpuOpTable vpu_ops(VpuSimd simd) {
   VpuOpTable table = vpu_ops_scalar();
   switch (simd) {
+#if defined(__x86_64__)
     case VpuSimd::kAvx2:
       table = vpu_ops_avx2();
       table.fused = fused_isa(FusedIsa::kAvx2);
@@ -87,7 +103,17 @@ VpuOpTable vpu_ops(VpuSimd simd) {
       table.fused = fused_isa(FusedIsa::kAvx512);
       break;
     case VpuSimd::kScalar:
+    case VpuSimd::kNeon:
       break;
+#else
+    case VpuSimd::kNeon:
+      table = vpu_ops_neon();
+      break;
+    case VpuSimd::kScalar:
+    case VpuSimd::kAvx2:
+    case VpuSimd::kAvx512:
+      break;
+#endif
   }
   return table;
 }

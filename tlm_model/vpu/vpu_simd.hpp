@@ -7,13 +7,14 @@
 
 namespace tpu::model {
 
-enum class VpuSimd : uint8_t { kScalar, kAvx2, kAvx512 };
+enum class VpuSimd : uint8_t { kScalar, kNeon, kAvx2, kAvx512 };
 
 /// The widest that this host has.
 VpuSimd vpu_best_simd();
 /// All that this host has, narrowest first.
 std::vector<VpuSimd> vpu_host_simds();
-/// "scalar", "avx2", "avx512", "avx512_bf16" and "amx" (= avx512 here), "auto" or "" (the widest).
+/// "scalar", "neon", "avx2", "avx512", "avx512_bf16" and "amx" (= avx512 here), "auto" or "" (the
+/// widest).
 /// Throws VpuError for other names and for what this host lacks.
 VpuSimd vpu_simd_from_name(std::string_view name);
 std::string_view vpu_simd_name(VpuSimd simd);

@@ -2,6 +2,7 @@
 // of this host and the emulated one: special values with each other, then random ones.
 #include <gtest/gtest.h>
 
+#include "arith/flush_mode.hpp"
 #include "vpu_builder.hpp"
 #include "vpu_lane_code.hpp"
 
@@ -169,9 +170,9 @@ TEST(VpuOps, HostModeIsRestored) {
   b.add(Section::kBody, VpuOp::kLoad, 0, 0, 0, a);
   const VpuProgram program = b.program();
   std::vector<uint8_t> vmem(4096);
-  const unsigned before = __builtin_ia32_stmxcsr();
+  const uint64_t before = spec::ScopedFlushMode::mode();
   b.kernel(program).run(vmem.data());
-  EXPECT_EQ(__builtin_ia32_stmxcsr(), before);
+  EXPECT_EQ(spec::ScopedFlushMode::mode(), before);
 }
 
 }  // namespace

@@ -20,9 +20,11 @@ inline std::vector<LaneCode> lane_codes() {
   for (const model::VpuSimd simd : model::vpu_host_simds()) {
     codes.push_back({std::string(model::vpu_simd_name(simd)), model::vpu_ops(simd)});
   }
+#if defined(__x86_64__)
   if (codes.size() > 1) {
     codes.push_back({"emulated avx512", model::emulated_vpu_ops_avx512()});
   }
+#endif
   return codes;
 }
 
