@@ -594,6 +594,7 @@ class FastRun {
   bool rhs_again_ = false;
 };
 
+#if defined(__x86_64__)
 bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
@@ -616,11 +617,13 @@ bool has_amx() {
   return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && has_avx512_bf16() &&
          mxu_kernels_amx() != nullptr;
 }
+#endif
 
 }  // namespace
 
 std::vector<MxuSimd> mxu_host_simd() {
   std::vector<MxuSimd> list = {MxuSimd::kScalar};
+#if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
       __builtin_cpu_supports("bmi")) {
     list.push_back(MxuSimd::kAvx2);
@@ -634,6 +637,9 @@ std::vector<MxuSimd> mxu_host_simd() {
       }
     }
   }
+#else
+  list.push_back(MxuSimd::kNeon);  // all processors of aarch64 have it
+#endif
   return list;
 }
 
@@ -641,6 +647,8 @@ const char* mxu_simd_name(MxuSimd simd) {
   switch (simd) {
     case MxuSimd::kScalar:
       return "scalar";
+    case MxuSimd::kNeon:
+      return "neon";
     case MxuSimd::kAvx2:
       return "avx2";
     case MxuSimd::kAvx512:
@@ -671,6 +679,7 @@ MxuSimd mxu_simd_from_name(const std::string& name) {
 
 const MxuKernelSet* mxu_kernels(MxuSimd simd) {
   switch (simd) {
+#if defined(__x86_64__)
     case MxuSimd::kAvx2:
       return mxu_kernels_avx2();
     case MxuSimd::kAvx512:
@@ -680,7 +689,18 @@ const MxuKernelSet* mxu_kernels(MxuSimd simd) {
     case MxuSimd::kAmx:
       return mxu_kernels_amx();
     case MxuSimd::kScalar:
+    case MxuSimd::kNeon:
       break;
+#else
+    case MxuSimd::kNeon:
+      return mxu_kernels_neon();
+    case MxuSimd::kScalar:
+    case MxuSimd::kAvx2:
+    case MxuSimd::kAvx512:
+    case MxuSimd::kAvx512Bf16:
+    case MxuSimd::kAmx:
+      break;
+#endif
   }
   return nullptr;
 }

@@ -1,7 +1,7 @@
 // Fast engine of the matrix unit: packs operands once a command, then runs register-blocked kernels
-// of the host's SIMD (AVX2, AVX-512 with or without BF16, AMX). Same bits as the scalar reference
-// on every host: two chains a segment of 32 rows, as spec/arith/mxu_column.hpp says; the serial
-// order (chains = 1) runs on the reference engine.
+// of the host's SIMD (AVX2, AVX-512 with or without BF16, AMX; NEON). Same bits as the scalar
+// reference on every host: two chains a segment of 32 rows, as spec/arith/mxu_column.hpp says; the
+// serial order (chains = 1) runs on the reference engine.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@
 
 namespace tpu::model {
 
-enum class MxuSimd { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+enum class MxuSimd { kScalar, kNeon, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
 // What this host can run, the fastest last; never empty.
 std::vector<MxuSimd> mxu_host_simd();
 
-// "scalar", "avx2", "avx512", "avx512_bf16", "amx"; "" or "auto" gives the host's best. Throws
+// "scalar", "neon", "avx2", "avx512", "avx512_bf16", "amx"; "" or "auto" gives the best. Throws
 // std::runtime_error on an unknown name and on one that this host lacks, naming those it has.
 MxuSimd mxu_simd_from_name(const std::string& name);
 const char* mxu_simd_name(MxuSimd simd);

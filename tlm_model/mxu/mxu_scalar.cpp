@@ -8,6 +8,7 @@
 
 #include "arith/f32.hpp"
 #include "arith/flush_mode.hpp"
+#include "arith/host_f32.hpp"
 #include "arith/mxu_column.hpp"
 #include "mxu/mxu_tiles.hpp"
 
@@ -19,7 +20,7 @@ namespace {
 struct Scratch {
   std::vector<uint16_t> weight_bits, x_bits;
   std::vector<uint32_t> running_bits;
-  std::vector<float> weights, x, chain, sum, running;
+  std::vector<float> weights, x, chain, sum, running, before;
 };
 
 struct TileArgs {
@@ -30,10 +31,17 @@ struct TileArgs {
   bool pad;  // segments without data follow
 };
 
-__attribute__((target("avx2,fma"))) void chain_pass(const float* __restrict weights,
-                                                    const float* __restrict x, size_t begin,
-                                                    size_t end, size_t step, size_t cols,
-                                                    float* __restrict chain) {
+#if defined(__x86_64__)
+#define TPU_FMA_TARGET target("avx2,fma")
+#else
+#define TPU_FMA_TARGET noinline  // underflows of it are asked for (arith/host_f32.hpp)
+#endif
+
+// kExact: products that the host may have flushed too early are computed once more.
+template <bool kExact>
+__attribute__((TPU_FMA_TARGET)) void chain_pass(const float* __restrict weights,
+                                                const float* __restrict x, size_t begin, size_t end,
+                                                size_t step, size_t cols, float* __restrict chain) {
   for (size_t n = 0; n < cols; ++n) {
     chain[n] = 0.0f;
   }
@@ -41,17 +49,19 @@ __attribute__((target("avx2,fma"))) void chain_pass(const float* __restrict weig
     const float* w = weights + k * cols;
     const float xk = x[k];
     for (size_t n = 0; n < cols; ++n) {
-      chain[n] = __builtin_fmaf(w[n], xk, chain[n]);
+      chain[n] = kExact ? spec::host_fma(w[n], xk, chain[n]) : __builtin_fmaf(w[n], xk, chain[n]);
     }
   }
 }
 
-void host_row(const TileArgs& a, Scratch& s) {
+template <bool kExact>
+void sum_segments(const TileArgs& a, Scratch& s) {
   for (size_t segment = 0; segment < a.rows; segment += a.segment_rows) {
     const size_t end = segment + a.segment_rows;
-    chain_pass(s.weights.data(), s.x.data(), segment, end, a.chains, a.cols, s.sum.data());
+    chain_pass<kExact>(s.weights.data(), s.x.data(), segment, end, a.chains, a.cols, s.sum.data());
     for (size_t c = 1; c < a.chains; ++c) {
-      chain_pass(s.weights.data(), s.x.data(), segment + c, end, a.chains, a.cols, s.chain.data());
+      chain_pass<kExact>(s.weights.data(), s.x.data(), segment + c, end, a.chains, a.cols,
+                         s.chain.data());
       for (size_t n = 0; n < a.cols; ++n) {
         s.sum[n] += s.chain[n];
       }
@@ -60,11 +70,33 @@ void host_row(const TileArgs& a, Scratch& s) {
       s.running[n] += s.sum[n];
     }
   }
+}
+
+void host_row(const TileArgs& a, Scratch& s) {
+#if defined(__x86_64__)
+  sum_segments<false>(a, s);
+#else
+  s.before = s.running;
+  spec::clear_host_underflow();
+  sum_segments<false>(a, s);
+  if (spec::host_underflowed()) {
+    s.running = s.before;
+    sum_segments<true>(a, s);
+  }
+#endif
   for (size_t n = 0; n < a.cols; ++n) {
     const float value = a.pad ? s.running[n] + 0.0f : s.running[n];
     const uint32_t bits = spec::f32_bits(value);
     s.running[n] = spec::f32_is_nan(bits) ? spec::f32_from_bits(spec::kF32CanonicalNan) : value;
   }
+}
+
+bool host_has_fma() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return true;
+#endif
 }
 
 void reference_row(const spec::MxuShape& shape, const MxuTile& tile, Scratch& s) {
@@ -82,9 +114,7 @@ void reference_row(const spec::MxuShape& shape, const MxuTile& tile, Scratch& s)
 }  // namespace
 
 MxuScalarEngine::MxuScalarEngine(const spec::MxuShape& shape, bool use_host_fma)
-    : shape_(shape),
-      use_host_fma_(use_host_fma && __builtin_cpu_supports("avx2") &&
-                    __builtin_cpu_supports("fma")) {
+    : shape_(shape), use_host_fma_(use_host_fma && host_has_fma()) {
   if (const auto error = spec::mxu_shape_error(shape)) {
     throw std::runtime_error(*error);
   }

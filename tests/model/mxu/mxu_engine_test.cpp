@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "arith/flush_mode.hpp"
 #include "arith/mxu_column.hpp"
 #include "mxu/mxu_factory.hpp"
 #include "mxu/mxu_scalar.hpp"
@@ -165,10 +166,10 @@ TEST_P(MxuEngineTest, ColumnRangesGiveTheSameBitsAsTheWholeJob) {
 
 TEST_P(MxuEngineTest, LeavesTheCallersFloatingPointMode) {
   const auto engine = make({});
-  const unsigned before = __builtin_ia32_stmxcsr();
+  const uint64_t before = spec::ScopedFlushMode::mode();
   OwnedJob owned = test::packed_job({4, 40, 40}, 1, Values::kNormal);
   engine->run(owned.job);
-  EXPECT_EQ(__builtin_ia32_stmxcsr() & ~0x3fu, before & ~0x3fu);
+  EXPECT_EQ(spec::ScopedFlushMode::mode(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, MxuEngineTest, testing::Values("fast", "scalar", "rtl"),

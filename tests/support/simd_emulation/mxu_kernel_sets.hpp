@@ -20,11 +20,13 @@ inline std::vector<KernelSet> kernel_sets() {
   for (const model::MxuSimd simd : model::mxu_host_simd()) {
     sets.push_back({model::mxu_simd_name(simd), model::mxu_kernels(simd)});
   }
+#if defined(__x86_64__)
   if (sets.size() > 1) {
     sets.push_back({"emulated avx512", model::emulated_mxu_kernels_avx512()});
     sets.push_back({"emulated avx512_bf16", model::emulated_mxu_kernels_avx512_bf16()});
     sets.push_back({"emulated amx", model::emulated_mxu_kernels_amx()});
   }
+#endif
   return sets;
 }
 
