@@ -189,8 +189,7 @@ void run_graphs(const DemoArguments& arguments) {
       "--epochs", std::to_string(arguments.epochs > 0 ? arguments.epochs : model.epochs),
       "--out",    out.string(),
       "--waves",  (out / "board.fst").string()};
-  const std::vector<std::string> simd = host_simd();
-  const bool has_verilog = std::find(simd.begin(), simd.end(), "avx2") != simd.end();
+  const bool has_verilog = !host_simd().empty();  // AVX2 and more, or aarch64
   if (has_verilog) {
     spec::print(
         "== training on TPU:0..7; matrix unit 0 of TPU:0 is compared with its Verilog, one tile in "

@@ -2,7 +2,11 @@
 // time of the thread, so that other work on the host counts as little as can be.
 #include "cli/host_limits.hpp"
 
+#if defined(__x86_64__)
 #include <immintrin.h>
+#else
+#include <arm_neon.h>
+#endif
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -72,6 +76,7 @@ void copy(const Span& from, const Span& to, size_t bytes) {
   asm volatile("" : : "r"(to.data()) : "memory");
 }
 
+#if defined(__x86_64__)
 // Around the caches, as large copies of the simulation.
 __attribute__((target("avx2"))) void stream(const Span& from, const Span& to, size_t bytes) {
   for (size_t i = 0; i < bytes; i += sizeof(__m256i)) {
@@ -80,18 +85,21 @@ __attribute__((target("avx2"))) void stream(const Span& from, const Span& to, si
   }
   _mm_sfence();
 }
+#endif
 
-void measure_copies(HostLimits& limits, bool avx2) {
+void measure_copies(HostLimits& limits, [[maybe_unused]] bool avx2) {
   constexpr size_t kLarge = size_t{64} << 20;
   constexpr size_t kCached = size_t{64} << 10;
   constexpr size_t kTimes = 1000;
   const Span from(kLarge);
   const Span to(kLarge);
   limits.copy_bytes_per_second = best_rate(kLarge, [&] { copy(from, to, kLarge); });
+#if defined(__x86_64__)
   if (avx2) {
     limits.copy_bytes_per_second = std::max(limits.copy_bytes_per_second,
                                             best_rate(kLarge, [&] { stream(from, to, kLarge); }));
   }
+#endif
   limits.cached_copy_bytes_per_second = best_rate(kCached * kTimes, [&] {
     for (size_t i = 0; i < kTimes; ++i) {
       copy(from, to, kCached);
@@ -102,6 +110,9 @@ void measure_copies(HostLimits& limits, bool avx2) {
 // As many sums side by side as hide the latency of a multiply-add, in registers.
 constexpr size_t kSums = 12;
 constexpr int64_t kSteps = 500'000;
+constexpr double kFlops = 2.0 * kSums * kSteps;  // in one lane
+
+#if defined(__x86_64__)
 
 __attribute__((target("avx2,fma"))) void multiply_add_avx2() {
   const __m256 x = _mm256_set1_ps(0.5F);
@@ -139,8 +150,6 @@ __attribute__((target("avx512f,avx512bf16"))) void multiply_add_pairs() {
     }
   }
 }
-
-constexpr double kFlops = 2.0 * kSums * kSteps;  // in one lane
 
 double measure_multiply_adds(bool wide) {
   return wide ? best_rate(kFlops * 16, multiply_add_avx512)
@@ -190,8 +199,24 @@ __attribute__((target("amx-tile,amx-bf16"))) void multiply_tiles() {
   _tile_release();
 }
 
+#else
+
+void multiply_add_neon() {
+  const float32x4_t x = vdupq_n_f32(0.5F);
+  float32x4_t sums[kSums] = {};
+  for (int64_t i = 0; i < kSteps; ++i) {
+#pragma GCC unroll 12
+    for (float32x4_t& sum : sums) {
+      sum = vfmaq_f32(sum, x, x);
+      asm volatile("" : "+w"(sum));
+    }
+  }
+}
+#endif
+
 }  // namespace
 
+#if defined(__x86_64__)
 std::vector<std::string> host_simd() {
   std::ifstream file("/proc/cpuinfo");
   std::string word;
@@ -235,6 +260,16 @@ HostLimits measure_host_limits(const std::string& simd) {
   }
   return limits;
 }
+#else
+std::vector<std::string> host_simd() { return {"neon"}; }
+
+HostLimits measure_host_limits(const std::string& /*simd*/) {
+  HostLimits limits;
+  measure_copies(limits, false);
+  limits.fma_flops = best_rate(kFlops * 4, multiply_add_neon);
+  return limits;
+}
+#endif
 
 nlohmann::ordered_json HostLimits::json() const {
   const auto known = [](double rate) {

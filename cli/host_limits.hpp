@@ -9,7 +9,7 @@
 namespace tpu::driver {
 
 /// Instruction sets of the matrix engine that this host has, the best one last: avx2, avx512,
-/// avx512_bf16, amx.
+/// avx512_bf16, amx; neon on aarch64.
 std::vector<std::string> host_simd();
 
 /// Of one thread, in its processor time. 0: this host or instruction set has none.

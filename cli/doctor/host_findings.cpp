@@ -58,6 +58,10 @@ void look_at_processor(Findings& found) {
     found.push_back({Level::kWarning, "processor", text,
                      "simulation is slow, and units do not run as Verilog; use a host with AVX2 "
                      "(in a virtual machine: pass the processor of the host through)"});
+  } else if (simd.front() == "neon") {
+    found.push_back({Level::kNote, "processor", text,
+                     "runs of vector instructions and control harts are interpreted: no code "
+                     "generator for this processor; results and cycles are the same"});
   } else {
     found.push_back({Level::kOk, "processor", text, ""});
   }
