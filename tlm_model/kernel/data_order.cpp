@@ -2,11 +2,35 @@
 // a tree, and most are told apart by their bounds, four at a time.
 #include "kernel/data_order.hpp"
 
+#if defined(__x86_64__)
 #include <emmintrin.h>
+#endif
 
 #include <bit>
 
 namespace tpu::model {
+namespace {
+
+// Of four uses, those that begin before `end` and end behind `first`: a bit for each.
+unsigned meeting(const std::array<int32_t, 4>& firsts, const std::array<int32_t, 4>& ends,
+                 int32_t first, int32_t end) {
+#if defined(__x86_64__)
+  const auto load = [](const std::array<int32_t, 4>& from) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from.data()));
+  };
+  const __m128i meets = _mm_and_si128(_mm_cmplt_epi32(load(firsts), _mm_set1_epi32(end)),
+                                      _mm_cmplt_epi32(_mm_set1_epi32(first), load(ends)));
+  return static_cast<unsigned>(_mm_movemask_ps(_mm_castsi128_ps(meets)));
+#else
+  unsigned places = 0;
+  for (unsigned i = 0; i < firsts.size(); ++i) {
+    places |= (firsts[i] < end && first < ends[i]) ? 1U << i : 0U;
+  }
+  return places;
+#endif
+}
+
+}  // namespace
 
 DataRange data_range(const spec::StridePattern& pattern) {
   const spec::ByteExtent extent = pattern.extent();
@@ -61,15 +85,10 @@ void DataOrder::Uses::forget(size_t index) {
 
 void DataOrder::Uses::find(const DataRange& range, bool keep_done, bool hide,
                            std::vector<JobRef>& before) {
-  const __m128i first = _mm_set1_epi32(first_line(range));
-  const __m128i end = _mm_set1_epi32(end_line(range));
+  const int32_t first = first_line(range);
+  const int32_t end = end_line(range);
   for (size_t four = bounds_.size(); four-- > 0;) {
-    const auto load = [](const std::array<int32_t, 4>& from) {
-      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from.data()));
-    };
-    const __m128i meets = _mm_and_si128(_mm_cmplt_epi32(load(bounds_[four].first), end),
-                                        _mm_cmplt_epi32(first, load(bounds_[four].end)));
-    auto near = static_cast<unsigned>(_mm_movemask_ps(_mm_castsi128_ps(meets)));
+    unsigned near = meeting(bounds_[four].first, bounds_[four].end, first, end);
     while (near != 0) {  // from the last on, since those behind fill gaps
       const auto lane = static_cast<unsigned>(std::bit_width(near)) - 1;
       near &= ~(1U << lane);
