@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "board/board_loader.hpp"
 #include "board/chip_lease.hpp"
@@ -53,15 +54,36 @@ std::string command_of_process() {
   return words.substr(0, kMost);
 }
 
+const char* variable(const char* name) { return std::getenv(name); }
+
+// A worker's board: chips to lease. A board of this process has no other chips, where the variables
+// of a TPU host say in full that the process has these alone.
+void take_visible_chips(driver::OpenOptions& open) {
+  const bool worker = open.connect.starts_with("unix:") || open.connect.starts_with("tcp:");
+  if (worker && open.connect.find(',') == std::string::npos && open.connect_chips.empty()) {
+    open.connect_chips = visible_chips(variable);
+  }
+  const char* const bounds = variable("TPU_PROCESS_BOUNDS");
+  if (!open.connect.empty() || bounds == nullptr || !is_one_process(bounds)) {
+    return;
+  }
+  const std::string chips = visible_chips(variable);
+  try {
+    const spec::BoardParams board = spec::load_board(open.preset, open.overrides);
+    for (std::string& each :
+         spec::overrides_of_chips(board, spec::read_chips(board, chips, "TPU_VISIBLE_CHIPS"))) {
+      open.overrides.push_back(std::move(each));
+    }
+  } catch (const spec::BoardError& error) {
+    throw driver::Error(driver::ErrorCode::kInvalidArgument, error.what());
+  }
+}
+
 const ClientOptions& options_locked() TPU_REQUIRES(opening) {
   if (known_options == nullptr) {
     auto options = std::make_unique<ClientOptions>(read_client_options(environment_of_process()));
     options->open.completion_thread = true;
-    driver::OpenOptions& open = options->open;
-    const bool worker = open.connect.starts_with("unix:") || open.connect.starts_with("tcp:");
-    if (worker && open.connect.find(',') == std::string::npos && open.connect_chips.empty()) {
-      open.connect_chips = visible_chips([](const char* name) { return std::getenv(name); });
-    }
+    take_visible_chips(options->open);
     known_options = options.release();
   }
   return *known_options;

@@ -1,4 +1,5 @@
-// Chips that the variables of a TPU host give to a program: what it leases of a worker's board.
+// Chips that the variables of a TPU host give to a program: what it leases of a worker's board, or
+// has as a board of its own.
 #pragma once
 
 #include <functional>
@@ -6,6 +7,9 @@
 #include <string_view>
 
 namespace tpu::client {
+
+// Whether TPU_PROCESS_BOUNDS says so.
+inline bool is_one_process(std::string_view bounds) { return bounds == "1,1,1" || bounds == "1,1"; }
 
 // TPU_VISIBLE_CHIPS of a program of one process; empty: it is not set, or other variables say that
 // several processes share the board, each of which has its chips by its number. `variable` returns
@@ -16,7 +20,7 @@ inline std::string visible_chips(const std::function<const char*(const char*)>& 
     return std::string_view(text == nullptr ? "" : text);
   };
   const std::string_view bounds = value("TPU_PROCESS_BOUNDS");
-  const bool one_process = bounds.empty() || bounds == "1,1,1" || bounds == "1,1";
+  const bool one_process = bounds.empty() || is_one_process(bounds);
   const std::string_view count = value("TPUBOARD_PROCESS_COUNT");
   const bool shared =
       !one_process || (!count.empty() && count != "1") ||

@@ -199,12 +199,13 @@ def _take_part() -> None:
     x, y = shape
     if bounds not in ("", f"{x},{y},1"):
         raise ValueError(f"{what} names {x} x {y} chips, {_BOUNDS}={bounds}: expected {x},{y},1; take one of them away")
-    # Children have both from the parent.
     part = f"board.chips={x * y};board.torus_x={x}"
-    if not _is_whole() and os.environ.get("TPUBOARD_SET") != part:
+    if not _is_whole():
         raise ValueError(f"{what} asks for a part of a v3-8, and TPUBOARD_BOARD or TPUBOARD_SET for another board: "
                          f"take the variable away, or set TPUBOARD_SET={part}")
-    os.environ["TPUBOARD_SET"] = part
+    os.environ["TPUBOARD_SET"] = part  # children share this board
+    for name in (*named, _BOUNDS):
+        os.environ.pop(name, None)
 
 
 def _chips_of(text: str) -> tuple[int, ...]:

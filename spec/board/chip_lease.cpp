@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kMostChips = std::numeric_limits<ChipSet>::digits - 1;  // fewer than kAllChips
 
-[[noreturn]] void refuse(const std::string& text, const std::string& why) {
-  throw BoardError(fmt::format("OpenOptions::connect_chips '{}': {}", text, why));
+[[noreturn]] void refuse(const char* option, const std::string& text, const std::string& why) {
+  throw BoardError(fmt::format("{} '{}': {}", option, text, why));
 }
 
 constexpr ChipSet bit_of(int64_t chip) { return ChipSet{1} << chip; }
@@ -43,16 +43,17 @@ Rectangle around(const BoardParams& board, ChipSet chips) {
 
 }  // namespace
 
-ChipSet read_chips(const BoardParams& board, const std::string& text) {
+ChipSet read_chips(const BoardParams& board, const std::string& text, const char* option) {
   if (text.empty()) {
     return kAllChips;
   }
   if (board_count(board) != 1) {
-    refuse(text, "chips of a pod cannot be leased; a program gets all of its boards");
+    refuse(option, text, "a program gets all boards of a pod, not some chips");
   }
   if (board.board.chips > kMostChips) {
-    refuse(text, fmt::format("expected a board of at most {} chips, found {}", kMostChips,
-                             board.board.chips));
+    refuse(option, text,
+           fmt::format("expected a board of at most {} chips, found {}", kMostChips,
+                       board.board.chips));
   }
   ChipSet chips = 0;
   for (size_t from = 0; from <= text.size();) {
@@ -61,22 +62,24 @@ ChipSet read_chips(const BoardParams& board, const std::string& text) {
     const auto [stopped, error] = std::from_chars(text.data() + from, text.data() + end, chip);
     if (error != std::errc() || stopped != text.data() + end || chip < 0 ||
         chip >= board.board.chips) {
-      refuse(text, fmt::format("expected numbers of chips from 0 to {}, separated by commas, found "
-                               "'{}'",
-                               board.board.chips - 1, text.substr(from, end - from)));
+      refuse(option, text,
+             fmt::format("expected numbers of chips from 0 to {}, separated by commas, found "
+                         "'{}'",
+                         board.board.chips - 1, text.substr(from, end - from)));
     }
     if ((chips & bit_of(chip)) != 0) {
-      refuse(text, fmt::format("chip {} is named twice", chip));
+      refuse(option, text, fmt::format("chip {} is named twice", chip));
     }
     chips |= bit_of(chip);
     from = end + 1;
   }
   const Rectangle all = around(board, chips);
   if (std::popcount(chips) != (all.right - all.left + 1) * (all.bottom - all.top + 1)) {
-    refuse(text, fmt::format("expected a rectangle of the torus, which has {} x {} chips with "
-                             "chip = x + {} * y",
-                             board.board.torus_x, board.board.chips / board.board.torus_x,
-                             board.board.torus_x));
+    refuse(option, text,
+           fmt::format("expected a rectangle of the torus, which has {} x {} chips with "
+                       "chip = x + {} * y",
+                       board.board.torus_x, board.board.chips / board.board.torus_x,
+                       board.board.torus_x));
   }
   return chips;
 }

@@ -15,7 +15,9 @@ inline constexpr ChipSet kAllChips = ~ChipSet{0};
 
 /// Of a text as "0,1"; empty: kAllChips. Throws BoardError for what is not a number of a chip of
 /// the board, a chip that is named twice, chips that are not a rectangle of the torus, and pods.
-ChipSet read_chips(const BoardParams& board, const std::string& text);
+/// `option`: where the text is from, for errors.
+ChipSet read_chips(const BoardParams& board, const std::string& text,
+                   const char* option = "OpenOptions::connect_chips");
 
 /// "section.key=value" that make the board one of these chips alone, numbered from 0 in the same
 /// order; none for kAllChips.

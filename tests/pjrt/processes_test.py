@@ -252,6 +252,11 @@ def variables() -> None:
             "CLOUD_TPU_TASK_ID": "{process}"})):
         assert text.splitlines()[0].startswith(f"[{2 * process}, {2 * process + 1}]"), text
         assert text.splitlines()[0].endswith(f" {process}") and text.splitlines()[1] == "6", text
+    part = {"TPU_PROCESS_BOUNDS": "1,1,1", "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,2,1", "TPU_VISIBLE_CHIPS": "0,2"}
+    assert outputs(code + "print(jax.pmap(jnp.sin)(jnp.zeros(4)).shape)", 1, part) == [
+        "[0, 1, 2, 3] [[0, 0, 0], [0, 0, 0], [0, 1, 0], [0, 1, 0]] 0\n(4,)\n"]
+    (exit_code, _, errors), = Job(code, 1, part | {"TPU_VISIBLE_CHIPS": "0,3"}).wait()
+    assert exit_code != 0 and "TPU_VISIBLE_CHIPS '0,3': expected a rectangle of the torus" in errors, errors
 
 
 def killed() -> None:
