@@ -31,6 +31,7 @@
 #include "format/json_output.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
+#include "tpu/worker.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -283,6 +284,7 @@ void require_one_kind(const BenchArguments& arguments) {
 }
 
 void bench(const BenchArguments& arguments) {
+  serve_first_rank(arguments.board.open);
   require_one_kind(arguments);
   keep_inputs(arguments.board, {arguments.json}, {arguments.program});
   const JsonOutput json(arguments.json);

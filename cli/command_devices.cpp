@@ -8,6 +8,7 @@
 #include "cli/options.hpp"
 #include "format/json_output.hpp"
 #include "terminal/printable_text.hpp"
+#include "tpu/worker.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -46,6 +47,7 @@ nlohmann::ordered_json as_json(const Board& board, const std::string& transport)
 }
 
 void devices(const DevicesArguments& arguments) {
+  serve_first_rank(arguments.board.open);
   const JsonOutput json(arguments.json);
   const Board board = Board::open(arguments.board.open);
   if (json.wanted()) {

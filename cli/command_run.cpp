@@ -34,6 +34,7 @@
 #include "terminal/printable_text.hpp"
 #include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
+#include "tpu/worker.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -255,6 +256,7 @@ std::vector<std::string> check_files(const RunArguments& arguments, const OpenOp
 }
 
 void run(const RunArguments& arguments) {
+  serve_first_rank(arguments.board.open);
   const std::map<size_t, std::string> files = input_files(arguments.inputs);
   OpenOptions options = arguments.board.open;
   if (arguments.monitor) {

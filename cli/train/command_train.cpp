@@ -42,6 +42,7 @@
 #include "terminal/text_bar.hpp"
 #include "tpu/error.hpp"
 #include "tpu/profiling_facet.hpp"
+#include "tpu/worker.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -370,6 +371,7 @@ void find_rate(const TrainArguments& arguments, const TrainConfig& config, Train
 }
 
 void train(const TrainArguments& arguments) {
+  serve_first_rank(arguments.board.open);
   const auto start = Clock::now();
   check_usage(arguments);
   const JsonOutput json(arguments.json);

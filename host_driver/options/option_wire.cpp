@@ -145,6 +145,20 @@ SimOptions merged_options(const SimOptions& board, const SimOptions& user) {
   return merged.open.sim;
 }
 
+void check_nothing_added(const SimOptions& board, const SimOptions& user) {
+  BoardArguments has = arguments_of(board);
+  BoardArguments asked = arguments_of(user);
+  for_each_row([&](const OptionInfo& option, const Member& member) {
+    if (!equal_values(member, has, asked)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: the worker was started with {}, this program asks for {}; use "
+                              "one value in both",
+                              option_name(option, spec::OptionDoor::kStruct), value_of(member, has),
+                              value_of(member, asked)));
+    }
+  });
+}
+
 std::string option_of_one_process(const SimOptions& sim) {
   // They belong to single commands, cores or processes.
   constexpr std::array<std::string_view, 12> kSpread = {

@@ -16,6 +16,10 @@ void visit_options(spec::Archive& archive, SimOptions& sim);
 /// that names a file, a port or threads and that only the user asked for.
 SimOptions merged_options(const SimOptions& board, const SimOptions& user);
 
+/// Throws Error (InvalidArgument) for an option of the board that the user has not asked for, with
+/// both values.
+void check_nothing_added(const SimOptions& board, const SimOptions& user);
+
 /// Whether files or profiles want to know what launches run.
 bool names_launches(const SimOptions& sim);
 

@@ -4,6 +4,7 @@ process that is killed is named and nothing hangs or stays behind, and what need
 Programs: a step of the perceptron of examples/mnist_mlp, of a small convnet, one collective of each kind on two boards;
 a step of the perceptron on v3_32. `workers`: the perceptron on workers that were there. `kill`: processes that end at
 random moments. `tls`: the perceptron on v3_32 on workers at several addresses, with certificates.
+`mpi`: the same in ranks of mpirun, one of which is killed, or has other arguments; needs a build with TPU_MPI.
 `latencies`: the perceptron on v3_32 with links that are faster than packets. `faults`: faults on
 purpose. `reject`: options.
 TPUBOARD_TEST_KILLS=100 kills so many.
@@ -179,6 +180,70 @@ def check_tls(tools: Path, folder: Path) -> list[str]:
                               text=True, check=False, timeout=SECONDS)
         if done.returncode == 0 or "IP address mismatch" not in done.stderr:
             wrong.append(f"a certificate with another address: {done.stderr}")
+    return wrong
+
+
+MPIRUN = ["mpirun", "--oversubscribe", "--allow-run-as-root", "-n"]
+MPI_LIMIT = 5 * SECONDS  # of ranks that share few processors
+
+
+def check_mpi(tools: Path, folder: Path) -> list[str]:
+    """What differs between one process and ranks of mpirun, and what is said of ranks that cannot be a pod."""
+    board, exe, inputs = prepare(tools, folder, "v3_32")
+    found = {}
+    for count, threads in ((1, 1), (2, 1), (4, 1), (4, 8)):
+        path = folder / "figures.json"
+        out = ["--out-dir", folder] if count == 4 else []  # which one process of a host can have
+        start, connect = ([*MPIRUN, str(count)], ["--connect", "mpi:"]) if count > 1 else ([], [])
+        subprocess.run([*start, tools / "tpuboard", "run", exe, *inputs, "--json", path, "--board", board, *connect,
+                        "--threads", str(threads), *out], check=True, stdout=subprocess.DEVNULL, timeout=MPI_LIMIT)
+        figures = json.loads(path.read_text())
+        found[count, threads] = figures["sim_cycles"], figures["digest"]
+        path.unlink()
+    print(f"ranks of MPI, with threads: {found}")
+    wrong = [] if len(set(found.values())) == 1 else [f"ranks of MPI: {found}"]
+    devices = [str(tools / "tpuboard"), "devices", "--board", board, "--connect"]
+    no_data = [*devices, "mpi:", "--no-data"]
+    cases = {
+        (*MPIRUN, "5", *devices, "mpi:"): ("expected at most 4 processes, one for each board of v3_32, found 5",),
+        (*devices, "mpi:"): ("--connect: mpi: needs several ranks of one program; start it with mpirun",),
+        (*MPIRUN, "2", *devices, "mpi:1"): ("--connect: 'mpi:1': expected mpi: alone",),
+        (*MPIRUN, "1", *devices, "mpi:", ":", "-n", "1", *no_data): (
+            "rank 1 of mpirun (pid ", f"was started with '{' '.join(no_data[1:])}",
+            f"rank 0 with '{' '.join([*devices[1:], 'mpi:'])}"),
+    }
+    for start, texts in cases.items():
+        done = subprocess.run(start, capture_output=True, text=True, check=False, timeout=MPI_LIMIT)
+        if done.returncode == 0 or any(text not in done.stderr for text in texts):
+            wrong.append(f"{start}: code {done.returncode}: {done.stderr}")
+    return wrong + check_mpi_kills(tools, exe, inputs, board)
+
+
+def check_mpi_kills(tools: Path, exe: Path, inputs: list[str], board: str) -> list[str]:
+    """What goes wrong when a rank is killed: another one, then that with the program."""
+    wrong = []
+    for victim in (2, 0):
+        run = subprocess.Popen([*MPIRUN, "4", tools / "tpuboard", "run", exe, *inputs, "--board", board, "--connect",
+                                "mpi:", "--launches", "1000000", "--progress", "0.05"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if not any("has run for" in line for line in run.stderr):
+            return [f"the ranks end with code {run.wait()} before one is killed"]
+        family = children_of(run.pid)
+        variable = f"\0OMPI_COMM_WORLD_RANK={victim}\0"
+        pid = next(each for each in family if variable in Path(f"/proc/{each}/environ").read_text())
+        os.kill(pid, signal.SIGKILL)
+        try:
+            _, errors = run.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            return [f"rank {victim} is killed: the others hang"]
+        print(f"rank {victim}, process {pid}, is killed: {errors[-600:]}")
+        others = [rank for rank in range(4) if rank != victim]
+        texts = [f"rank {rank} of mpirun: rank {victim} of mpirun (pid {pid} on host " for rank in others]
+        # The program says what it has lost.
+        texts += ["of the pod: the board was lost at cycle"] if victim != 0 else []
+        if run.returncode == 0 or any(map(lives, family)) or any(text not in errors for text in texts):
+            wrong.append(f"rank {victim} is killed: code {run.returncode}: {errors}")
     return wrong
 
 
@@ -452,6 +517,8 @@ def check_rejected(tools: Path, folder: Path) -> list[str]:
         ("--board", "v3_32", "--processes", "2", "--transport", "null"): "--transport: boards in several processes",
         ("--board", "v3_32", "--processes", "2", "--connect", "unix:/x"): "expected one of them",
         ("--board", "v3_32", "--connect", "unix:/x,tcp:"): "address 'tcp:'",
+        ("--board", "v3_32", "--connect", "mpi:"): "--connect: mpi: needs ",  # a build with MPI, or several ranks
+        ("--board", "v3_32", "--connect", "mpi:", "--connect-wait", "5"): "--connect-wait: ranks of mpirun",
         **{("--board", "v3_32", "--processes", "2", "--set", f"{number}=0"): f"{number}: expected at least 1 ns"
            for number in ("pcie.latency_ns", "ici.control_hop_ns", "ici.hop_ns", "ici.extra_hop_ns")},
     }
@@ -479,12 +546,12 @@ def main() -> int:
     parser.add_argument("--bin", type=Path, required=True)
     parser.add_argument("--program", required=True,
                         choices=[*order_test.PROGRAMS, "v3_32", "workers", "tls", "latencies", "faults", "kill",
-                                 "stopped", "reject"])
+                                 "mpi", "stopped", "reject"])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        checks = {"workers": check_workers, "tls": check_tls, "latencies": check_latencies, "faults": check_faults,
-                  "kill": check_kills, "stopped": check_stopped, "reject": check_rejected}
+        checks = {"workers": check_workers, "tls": check_tls, "mpi": check_mpi, "latencies": check_latencies,
+                  "faults": check_faults, "kill": check_kills, "stopped": check_stopped, "reject": check_rejected}
         wrong = (checks[args.program](args.bin, folder) if args.program in checks
                  else check_equal(args.bin, folder, args.program))
     for problem in wrong:

@@ -52,9 +52,9 @@ struct OpenOptions {
   /// Bits and cycles are those of one process. 1: all boards are in this process.
   int board_processes = 1;
 
-  /// unix:PATH or tcp:HOST:PORT of a worker (`tpuboard serve`) that has a board of this
-  /// `transport`, with the bits and cycles of one here; several, by commas, have parts of a pod.
-  /// Or vfio-user:FOLDER or vfio:[ADDRESS,..] of PCI functions, with its bits. Empty: it is here.
+  /// unix:PATH or tcp:HOST:PORT of a worker (`tpuboard serve`), with the bits and cycles of a board
+  /// here; several, by commas, have parts of a pod, as have the ranks of mpirun for mpi:. Or
+  /// vfio-user:FOLDER or vfio:[ADDRESS,..] of PCI functions, with its bits. Empty: it is here.
   std::string connect;
   std::string connect_token;  ///< file with the token of the worker; empty: it needs none
   /// File of certificates (PEM) that the worker is known by, which turns TLS on; empty: no TLS.

@@ -29,6 +29,12 @@ struct ServeOptions {
 /// Until SIGINT or SIGTERM. No other thread runs. Throws Error.
 void serve_boards(const ServeOptions& options);
 
+/// In a rank of mpirun other than 0, where OpenOptions::connect is "mpi:": has a part of the boards
+/// for rank 0 until that one closes its board, and ends this process. Otherwise it returns.
+/// Board::open() does the same; programs that write files before it call this first. Throws Error:
+/// Unimplemented in a build without MPI, FailedPrecondition, InvalidArgument.
+void serve_first_rank(const OpenOptions& options);
+
 /// What a process does that OpenOptions::board_processes has started: descriptor 3 is a socket to
 /// the program, 4 a file with what to serve. Exit code; standard error says what is wrong.
 int serve_boards_of_maker();

@@ -14,6 +14,7 @@
 #include "tpu/spec/core_page_regs.hpp"
 #include "tpu/spec/hart_map.h"
 #include "transport/vfio/vfio_transport.hpp"
+#include "transport/worker/mpi_rank.hpp"
 #include "transport/worker/pod_transport.hpp"
 #include "transport/worker/worker_transport.hpp"
 
@@ -39,7 +40,8 @@ std::string command_words(const OpenOptions& options) {
 // Of the boards; a list of PCI functions is of one, too.
 bool has_one_process(const OpenOptions& options) {
   return options.board_processes == 1 &&
-         (is_vfio_address(options.connect) || options.connect.find(',') == std::string::npos);
+         (is_vfio_address(options.connect) || (options.connect.find(',') == std::string::npos &&
+                                               !options.connect.starts_with(worker::kMpiAddress)));
 }
 
 std::unique_ptr<Transport> make_transport(const OpenOptions& options,

@@ -13,6 +13,7 @@ struct Address {
   std::string path;  ///< of a Unix socket; empty: TCP
   std::string host;
   std::string port;
+  int mpi_rank = -1;  ///< of the program's own mpirun; else negative
 
   bool is_local() const { return !path.empty(); }
 };

@@ -67,11 +67,11 @@ std::unique_ptr<Transport> make_board(const std::string& transport, const Transp
 }
 
 BoardService::BoardService(Channel& channel, const OpenOptions& options, std::function<void()> done,
-                           TlsFiles tls)
+                           WireEnds ends)
     : channel_(channel),
       options_(options),
       done_(std::move(done)),
-      tls_(std::move(tls)),
+      ends_(std::move(ends)),
       memory_(
           channel,
           [this] {
@@ -103,6 +103,9 @@ void BoardService::attach(const Attach& attach) {
   TransportRequest request;
   request.params = params;
   request.sim = merged_options(options_.sim, attach.sim);
+  if (!part_.pipes.empty() && !sockets_) {
+    check_nothing_added(request.sim, attach.sim);  // the driver's own boards have what it asks for
+  }
   const FirmwareImage image = firmware_of(options_);
   const uint32_t firmware = spec::crc32c(image.bytes);
   if (firmware != attach.firmware &&
@@ -135,7 +138,7 @@ std::vector<std::byte> BoardService::listen() {
   if (board_ || sockets_) {
     refuse_message("the worker listens already");
   }
-  const bool far = !tls_.certificate.empty();
+  const bool far = !ends_.certificate.empty();
   sockets_.emplace(channel_.socket(), far);
   return pack(Listens{sockets_->address(), sockets_->is_loopback()});
 }
@@ -153,12 +156,19 @@ void BoardService::take_part(const Message& message) {
     part_.memory = wires_->bytes();
     return;
   }
+  if (!ends_.pipes.empty()) {
+    if (ends_.pipes.size() != part.ranks) {
+      refuse_message("a part of a pod: there are more processes, or less");
+    }
+    part_.pipes = std::exchange(ends_.pipes, {});
+    return;
+  }
   if (!sockets_ || part.addresses.size() != part.ranks) {
     refuse_message("a part of a pod: there is neither memory nor an address of each worker");
   }
   std::optional<PeerTls> tls;
-  if (!tls_.certificate.empty()) {
-    tls.emplace(tls_.certificate, tls_.key, part.trusted);
+  if (!ends_.certificate.empty()) {
+    tls.emplace(ends_.certificate, ends_.key, part.trusted);
   }
   part_.pipes = sockets_->connect(part.rank, {part.addresses, part.names, part.secret}, tls,
                                   channel_.socket());

@@ -7,7 +7,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "socket/pipe.hpp"
 #include "socket/shared_memory.hpp"
 #include "tpu/board.hpp"
 #include "tpu/transport.hpp"
@@ -24,18 +26,18 @@ namespace tpu::driver::worker {
 std::unique_ptr<Transport> make_board(const std::string& transport, const TransportRequest& request,
                                       HostMemory& memory, const PodPart& part = {});
 
-/// A certificate and its key, in PEM; empty: no TLS.
-struct TlsFiles {
-  std::string certificate, key;
+/// How a worker reaches those that it shares a pod with, where they have no memory in common.
+struct WireEnds {
+  std::string certificate, key;  ///< files in PEM, with which it connects; empty: no TLS
+  std::vector<std::shared_ptr<base::Pipe>> pipes;  ///< that are there already, by rank
 };
 
 class BoardService {
  public:
   /// `options`: what the worker was started with. `done` is called before the driver is told that
   /// its board is closed, or that it gets none.
-  /// `tls`: files of the worker that listens, for wires to other workers.
   BoardService(Channel& channel, const OpenOptions& options, std::function<void()> done,
-               TlsFiles tls = {});
+               WireEnds ends = {});
   ~BoardService();
 
   /// Until the driver closes the board. Throws Error (Unavailable) when the driver is gone.
@@ -65,7 +67,7 @@ class BoardService {
   Channel& channel_;
   const OpenOptions options_;
   const std::function<void()> done_;
-  const TlsFiles tls_;
+  WireEnds ends_;
   SimOptions sim_;  // what the board has
   int chips_ = 0;
   RemoteMemory memory_;

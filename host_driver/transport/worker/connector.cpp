@@ -13,11 +13,14 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <thread>
 
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
 #include "tpu/version.hpp"
+#include "transport/mpi/mpi_mesh.hpp"
+#include "transport/worker/mpi_rank.hpp"
 #include "transport/worker/token.hpp"
 
 namespace tpu::driver::worker {
@@ -52,6 +55,21 @@ std::unique_ptr<TlsClient> tls_of(const OpenOptions& options, const Address& add
         fmt::format("OpenOptions::connect_ca: {} is on this host and has no TLS", address.text));
   }
   return std::make_unique<TlsClient>(options.connect_ca, address.host);
+}
+
+Address worker_address(const std::string& connect) {
+  if (const std::optional<int> rank = rank_of_address(connect)) {
+    Address address;
+    address.text = connect;
+    address.mpi_rank = *rank;
+    return address;
+  }
+  return read_address(connect);
+}
+
+base::Descriptor connected(const Address& address) {
+  return address.mpi_rank < 0 ? connect_to(address)
+                              : MpiMesh::of_process().take(address.mpi_rank, MpiStream::kCalls);
 }
 
 void read_all(Stream& stream, std::span<std::byte> bytes) {
@@ -100,7 +118,7 @@ void greet(Stream& stream, const Address& address, bool tls, uint64_t session) {
 }  // namespace
 
 Connector::Connector(const OpenOptions& options)
-    : address_(read_address(options.connect)),
+    : address_(worker_address(options.connect)),
       token_(options.connect_token.empty() ? std::vector<std::byte>()
                                            : read_token(options.connect_token)),
       tls_(tls_of(options, address_)),
@@ -108,12 +126,14 @@ Connector::Connector(const OpenOptions& options)
       chips_(options.connect_chips) {}
 
 std::string Connector::name() const {
-  return fmt::format("the worker at {} (pid {})", address_.text, session_.pid);
+  return address_.mpi_rank < 0
+             ? fmt::format("the worker at {} (pid {})", address_.text, session_.pid)
+             : MpiMesh::of_process().name_of(address_.mpi_rank);
 }
 
 NextConnection Connector::attempt(const Hello& hello, Welcome& welcome) {
   std::unique_ptr<Stream> stream =
-      std::make_unique<SocketStream>(connect_to(address_), address_.is_local());
+      std::make_unique<SocketStream>(connected(address_), address_.is_local());
   if (!token_.empty() && !tls_ && !address_.is_local() && leaves_host(stream->socket())) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("the token would go to {} without TLS, where others can read it: name "
@@ -166,8 +186,10 @@ NextConnection Connector::open() {
   try {
     return attempt(hello, session_);
   } catch (const ConnectionLost& lost) {
-    throw Error(ErrorCode::kUnavailable, fmt::format("the worker at {} ended the connection: {}",
-                                                     address_.text, lost.what()));
+    throw Error(ErrorCode::kUnavailable,
+                fmt::format("{} ended the connection: {}",
+                            address_.mpi_rank < 0 ? "the worker at " + address_.text : name(),
+                            lost.what()));
   }
 }
 

@@ -15,11 +15,15 @@
 #include "board/pod_part.hpp"
 #include "socket/shared_memory.hpp"
 #include "tpu/error.hpp"
+#include "tpu/worker.hpp"
+#include "transport/mpi/mpi_mesh.hpp"
 #include "transport/worker/address.hpp"
+#include "transport/worker/board_service.hpp"
 #include "transport/worker/crew.hpp"
 #include "transport/worker/fault_logs.hpp"
 #include "transport/worker/link_group.hpp"
 #include "transport/worker/local_workers.hpp"
+#include "transport/worker/mpi_rank.hpp"
 #include "transport/worker/pod_meeting.hpp"
 #include "transport/worker/pod_options.hpp"
 #include "transport/worker/worker_transport.hpp"
@@ -51,8 +55,14 @@ void merge_tallies(std::vector<spec::FaultTally>& tallies) {
   }
 }
 
+// MPI ends behind the transport.
+struct EndMpi {
+  void operator()(MpiMesh* mesh) const { mesh->finish(kMpiPatience); }
+};
+
 struct PodOfWorkers {
-  std::unique_ptr<LocalWorkers> own;  // null: they were there
+  std::unique_ptr<LocalWorkers> own;      // null: they were there
+  std::unique_ptr<MpiMesh, EndMpi> mesh;  // of ranks, of which this process is the first; or null
   std::vector<std::string> addresses;
 };
 
@@ -269,9 +279,11 @@ class PodTransport final : public PodDebugPort {
     if (workers().own != nullptr) {
       asked.sim = {};  // they have been made with the options
     }
-    const bool local = std::ranges::all_of(workers().addresses, [](const std::string& address) {
-      return read_address(address).is_local();
-    });
+    MpiMesh* const mesh = workers().mesh.get();
+    const bool local =
+        mesh == nullptr && std::ranges::all_of(workers().addresses, [](const std::string& address) {
+          return read_address(address).is_local();
+        });
     std::optional<base::SharedMemory> wires;
     if (local) {
       wires.emplace(base::SharedMemory::create(spec::pod_memory_bytes(ranks)));
@@ -280,6 +292,11 @@ class PodTransport final : public PodDebugPort {
     parts().resize(ranks);
     together(
         [&](size_t rank) {
+          if (mesh != nullptr && rank == 0) {
+            parts()[rank] = make_board(options.transport, request, memory,
+                                       {.ranks = ranks, .memory = {}, .pipes = mpi_wires()});
+            return;
+          }
           OpenOptions one = options;
           one.connect = workers().addresses[rank];
           WorkerPart part{static_cast<uint32_t>(rank), ranks};
@@ -287,12 +304,14 @@ class PodTransport final : public PodDebugPort {
             part.file = wires->file();
             part.bytes = wires->bytes().size();
           }
-          part.exchange = [&](const std::string& own, bool is_loopback) {
-            if (!crew().meet([&] { meeting.add(rank, own, is_loopback); }, [] { return true; })) {
-              throw Error(ErrorCode::kUnavailable, "another process of the pod did not start");
-            }
-            return meeting.all();
-          };
+          if (mesh == nullptr) {
+            part.exchange = [&](const std::string& own, bool is_loopback) {
+              if (!crew().meet([&] { meeting.add(rank, own, is_loopback); }, [] { return true; })) {
+                throw Error(ErrorCode::kUnavailable, "another process of the pod did not start");
+              }
+              return meeting.all();
+            };
+          }
           part.links = &links_;
           parts()[rank] = make_worker_transport(one, asked, memory, shared, firmware, part);
           fault_logs().attached(rank);
@@ -454,7 +473,12 @@ class PodTransport final : public PodDebugPort {
     }
     Rescue rescue;
     if (patience) {
-      rescue = {*patience, [this] { links_.give_up(); }};
+      rescue = {*patience, [this] {
+                  links_.give_up();
+                  if (workers().mesh != nullptr) {
+                    workers().mesh->give_up();  // who waits at a wire, too
+                  }
+                }};
     }
     const auto call_one = [&](size_t rank) {
       try {
@@ -520,6 +544,12 @@ std::unique_ptr<Transport> make_pod_transport(const OpenOptions& options,
     throw Error(ErrorCode::kInvalidArgument,
                 "OpenOptions::board_processes and OpenOptions::connect: expected one of them; the "
                 "list of addresses says how many processes there are");
+  } else if (options.connect.starts_with(kMpiAddress)) {
+    serve_first_rank(options);
+    workers.mesh.reset(&MpiMesh::of_process());
+    for (int rank = 0; rank < workers.mesh->ranks(); ++rank) {
+      workers.addresses.push_back(address_of_rank(rank));
+    }
   } else {
     workers.addresses = addresses_of(options.connect);
   }

@@ -67,7 +67,8 @@ class Session {
     }
   }
 
-  int run(base::Descriptor connection, bool tls, bool again) {
+  int run(base::Descriptor connection, bool tls, bool again,
+          std::vector<std::shared_ptr<base::Pipe>> wires) {
     Greeted greeted = greet(std::move(connection), tls);
     if (again) {
       const Error error(ErrorCode::kFailedPrecondition,
@@ -92,7 +93,8 @@ class Session {
       note.note = Note::kDone;
       send_note(notes_.number(), note);
     };
-    BoardService service(channel, board_, done, {options_.tls_cert, options_.tls_key});
+    BoardService service(channel, board_, done,
+                         {options_.tls_cert, options_.tls_key, std::move(wires)});
     service.serve();
     return 0;
   }
@@ -328,13 +330,14 @@ std::optional<NoteFrame> receive_note(int socket, base::Descriptor* descriptor) 
 }
 
 int run_session(const ServeOptions& options, base::Descriptor connection, bool tls,
-                base::Descriptor notes, uint64_t session, bool again) {
+                base::Descriptor notes, uint64_t session, bool again,
+                std::vector<std::shared_ptr<base::Pipe>> wires) {
   std::string who;
   try {
     // Never destroyed: a thread of it lasts as long as the process.
     Session& own = *new Session(options, std::move(notes), session);
     try {
-      return own.run(std::move(connection), tls, again);
+      return own.run(std::move(connection), tls, again, std::move(wires));
     } catch (...) {
       who = own.who();
       throw;

@@ -1,9 +1,12 @@
 // A session of a worker: one driver, one board, one process.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "socket/descriptor.hpp"
+#include "socket/pipe.hpp"
 #include "tpu/worker.hpp"
 #include "transport/worker/token.hpp"
 
@@ -30,8 +33,10 @@ bool send_note(int socket, const NoteFrame& note, int descriptor = -1);
 std::optional<NoteFrame> receive_note(int socket, base::Descriptor* descriptor = nullptr);
 
 /// In a process of its own, until the driver is gone. `connection` begins behind its preamble;
-/// `again`: of a session that is not known. Returns the exit code.
+/// `again`: of a session that is not known. `wires`: to other workers, if they are there already.
+/// Returns the exit code.
 int run_session(const ServeOptions& options, base::Descriptor connection, bool tls,
-                base::Descriptor notes, uint64_t session, bool again);
+                base::Descriptor notes, uint64_t session, bool again,
+                std::vector<std::shared_ptr<base::Pipe>> wires = {});
 
 }  // namespace tpu::driver::worker

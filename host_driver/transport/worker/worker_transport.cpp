@@ -188,7 +188,7 @@ class WorkerTransport final : public WorkerDebugPort {
     message.rank = part.rank;
     message.ranks = part.ranks;
     message.bytes = part.bytes;
-    if (part.bytes == 0) {
+    if (part.bytes == 0 && part.exchange) {
       const auto listens = unpack<Listens>(link().ask(Kind::kListen, {}));
       WorkerPart::Addresses addresses = part.exchange(listens.address, listens.is_loopback);
       message.addresses = std::move(addresses.all);

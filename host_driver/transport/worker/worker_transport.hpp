@@ -25,6 +25,7 @@ struct WorkerPart {
   uint64_t bytes = 0;  ///< 0: they have connections
   /// Takes the address at which this worker listens, and returns those of all by rank, a secret,
   /// and the certificates that they know each other by (PEM; empty: no TLS): when all have come.
+  /// Null: connections of ranks of mpirun are there already.
   struct Addresses {
     std::vector<std::string> all;
     std::vector<std::string> names;  ///< hosts that their certificates name; empty: no TLS
