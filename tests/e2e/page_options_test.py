@@ -52,6 +52,8 @@ def errors_of(page: Path, tools: Path) -> list[str]:
         subcommands = words[0].split("|") if program == "tpuboard" and re.match(r"[a-z]", words[0]) else [""]
         for subcommand in subcommands:
             options = known(tools / program, subcommand)
+            if program == "tpuboard" and not subcommand:  # text about an option of a board
+                options |= known(tools / program, "run")
             if not options:
                 errors.append(f"{page.relative_to(ROOT)}: '{program} {rest}': there is no subcommand '{subcommand}'")
             errors += [f"{page.relative_to(ROOT)}: '{program} {rest}': {program} {subcommand} has no option {option}"
