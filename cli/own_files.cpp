@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <system_error>
 
 #include "tpu/error.hpp"
 
@@ -56,13 +57,14 @@ std::vector<fs::path> digit_folders() {
 
 std::string python_of_wheel() {
   const fs::path package = prefix();
-  if (!fs::exists(package / "_library.py")) {
+  std::error_code none;  // another user's Python may be out of reach
+  if (!fs::exists(package / "_library.py", none)) {
     return {};
   }
   const fs::path library = package.parent_path().parent_path();  // lib/pythonX.Y
   const fs::path python = library.parent_path().parent_path() / "bin" / library.filename();
   // An installation for one user, or of a distribution, has its Python elsewhere.
-  return fs::exists(python) ? python.string() : library.filename().string();
+  return fs::exists(python, none) ? python.string() : library.filename().string();
 }
 
 std::string chosen_python(const std::string& given) {

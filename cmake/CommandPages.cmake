@@ -3,13 +3,17 @@
 set(pages ${CMAKE_BINARY_DIR}/command_pages)
 set(script ${CMAKE_CURRENT_LIST_DIR}/command_pages.py)
 list(JOIN CMAKE_CROSSCOMPILING_EMULATOR " " emulator)
+set(exporter)
+if(TARGET tpuboard-exporter)
+  set(exporter $<TARGET_FILE:tpuboard-exporter>)
+endif()
 add_custom_command(
   OUTPUT ${pages}/stamp
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${pages}
   COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0 ${Python3_EXECUTABLE} ${script} --out ${pages}
-          --version ${PROJECT_VERSION} "--emulator=${emulator}" $<TARGET_FILE:tpuc> $<TARGET_FILE:tpuboard>
+          --version ${PROJECT_VERSION} "--emulator=${emulator}" $<TARGET_FILE:tpuc> $<TARGET_FILE:tpuboard> ${exporter}
   COMMAND ${CMAKE_COMMAND} -E touch ${pages}/stamp
-  DEPENDS tpuc tpuboard ${script} ${CMAKE_SOURCE_DIR}/spec/sim/options.toml
+  DEPENDS tpuc tpuboard ${exporter} ${script} ${CMAKE_SOURCE_DIR}/spec/sim/options.toml
           ${CMAKE_SOURCE_DIR}/spec/gen/options.py
   COMMENT "Making manual pages and shell completion"
   VERBATIM)

@@ -14,11 +14,15 @@ module is for looking at the board, and for running programs on it without JAX::
 docs/jax.md tells more.
 """
 
-from ._board import Board, Checks, Counters, Device, OpTime, board, configure, op_table
-from ._errors import TpuError
-from ._library import library_path, version
-from ._measure import Measurement, measure
-from ._program import Array, Event, Executable, Parameter, Program, compile, read  # noqa: A004
+from . import _host
+
+_host.check()
+
+from ._board import Board, Checks, Counters, Device, OpTime, board, configure, op_table  # noqa: E402
+from ._errors import TpuError  # noqa: E402
+from ._library import library_path, version  # noqa: E402
+from ._measure import Measurement, measure  # noqa: E402
+from ._program import Array, Event, Executable, Parameter, Program, compile, read  # noqa: A004, E402
 
 __all__ = [
     "Array",

@@ -170,12 +170,20 @@ def load() -> Any:
                           f"environment variable TPU_LIBRARY_PATH to a built {NAME}")
     library = c.CDLL(str(path))
     for name, arguments in _CALLS.items():
-        function = getattr(library, name)
+        function = _function(library, name, path)
         function.argtypes, function.restype, function.errcheck = arguments, c.c_int, _raise_failure
     for name, (result, arguments) in _OTHERS.items():
-        function = getattr(library, name)
+        function = _function(library, name, path)
         function.argtypes, function.restype = arguments, result
     return library
+
+
+def _function(library: Any, name: str, path: Path) -> Any:
+    try:
+        return getattr(library, name)
+    except AttributeError:
+        raise ImportError(f"{path} is not the library of this package: it has no function {name}; unset "
+                          f"TPU_LIBRARY_PATH, or let it name a {NAME} of the same version") from None
 
 
 def sized(kind: type[Any]) -> Any:

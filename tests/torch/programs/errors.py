@@ -25,7 +25,7 @@ device = xm.xla_device()
 """
 WITHOUT_PACKAGE = """
 import pathlib, sys
-sys.path[:] = [path for path in sys.path if not any(pathlib.Path(path).glob("jax_tpuboard-*.dist-info"))]
+sys.path[:] = [path for path in sys.path if not any(pathlib.Path(path).glob("tpuboard-*.dist-info"))]
 """
 SPAWN = "import torch_xla.distributed.xla_multiprocessing as xmp\nxmp.spawn(print)"
 OTHER = "/opt/other/libtpu.so"
