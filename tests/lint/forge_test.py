@@ -17,19 +17,23 @@ def main() -> int:
     """Prints what does not exist."""
     docker = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     workflow = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
-    entry = json.loads(re.search(r"^ENTRYPOINT (\[.*\])$", docker, re.MULTILINE).group(1))
-    paths = [*COPIED.findall(docker), re.search(r"^RUN (\S+/\S+)", docker, re.MULTILINE).group(1), entry[0],
-             *RUN_STEP.findall(workflow)]
+    entry, words = (json.loads(re.search(rf"^{name} (\[.*\])$", docker, re.MULTILINE).group(1))
+                    for name in ("ENTRYPOINT", "CMD"))
+    paths = [*COPIED.findall(docker), re.search(r"^RUN (\S+/\S+)", docker, re.MULTILINE).group(1),
+             *re.findall(r"python3 (\S+\.py)", docker), *RUN_STEP.findall(workflow)]
     errors = [f"{path} is not in the tree" for path in paths if not (ROOT / path).exists()]
-    errors += [f"{path} cannot be run" for path in [entry[0], *RUN_STEP.findall(workflow)]
+    errors += [f"{path} cannot be run" for path in RUN_STEP.findall(workflow)
                if not os.access(ROOT / path, os.X_OK)]
     presets = json.loads((ROOT / "CMakePresets.json").read_text(encoding="utf-8"))
     known = {preset["name"] for preset in presets["workflowPresets"]}
     errors += [f"preset {name} is not in CMakePresets.json" for name in re.findall(r"--preset (\S+)", docker)
                if name not in known]
-    demo = (ROOT / entry[0]).read_text(encoding="utf-8")
-    errors += [f"{entry[0]} has no switch {word}" for word in entry[1:]
-               if word.startswith("--") and f"{word})" not in demo]
+    errors += [f"no stage {name}" for name in re.findall(r"--from=(\S+)", docker) if f" AS {name}\n" not in docker]
+    if f"install(TARGETS {entry[0]} " not in (ROOT / "cli/CMakeLists.txt").read_text(encoding="utf-8"):
+        errors.append(f"{entry[0]} is not installed")
+    command = (ROOT / f"cli/command_{words[0]}.cpp").read_text(encoding="utf-8")
+    errors += [f"{words[0]} has no option {word}" for word in words
+               if word.startswith("--") and f'"{word}"' not in command]
     if ".ci/run" not in RUN_STEP.findall(workflow):
         errors.append(".github/workflows/ci.yml does not call .ci/run")
     print("\n".join(errors) if errors else "Dockerfile and workflow name what is there")
