@@ -43,7 +43,7 @@ FigureRow StepMeter::step(const Progress& at) {
   row.values.push_back(
       {"mxu_percent",
        passed ? 100 * flops / (cycles * static_cast<double>(board.peak_flops_per_cycle())) : 0});
-  if (!passed || (run_ && before)) {
+  if (run_ && before) {
     const auto run = static_cast<double>(*run_ - *before);
     row.values.push_back(
         {"idle_percent",
