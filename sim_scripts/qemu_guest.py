@@ -182,7 +182,7 @@ def find_kernel(kernel: str, modules: str) -> tuple[Path, dict[str, bytes]]:
 def find_busybox(name: str) -> Path:
     path = shutil.which(name)
     if path is None or "not a dynamic executable" not in subprocess.run(
-            ["ldd", path], capture_output=True, text=True, check=False).stderr:
+            ["ldd", path], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}).stderr:
         raise MissingError("no busybox without libraries (package busybox-static): name it by --busybox")
     return Path(path)
 
@@ -301,17 +301,26 @@ class Guests:
         words = self.words(self.disk(do, end), memory, end == "reboot")
         with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, errors="replace") as process:
-            limit = threading.Timer(self.arguments.timeout, process.kill)
+            late = threading.Event()
+
+            def stop() -> None:
+                late.set()
+                process.kill()
+
+            limit = threading.Timer(self.arguments.timeout, stop)
             limit.start()
             try:
                 yield process
             finally:
                 limit.cancel()
                 process.kill()
+                if late.is_set():
+                    sys.exit(f"the guest did not end within {self.arguments.timeout:g} s; --timeout gives it more")
 
     def all(self, expected: dict[str, str]) -> None:
         with self.started(f"rows {' '.join(expected)}", self.arguments.memory) as process:
             text = console(process)
+        check_end(text, 1)
         functions = text.count("GUEST FUNCTION")
         if functions != CHIPS:
             sys.exit(f"the guest has {functions} functions: expected {CHIPS}")
@@ -332,6 +341,7 @@ class Guests:
         """Little memory; the functions go to no driver and back; a reset of the guest."""
         with self.started("rows tanh; take; give; rows tanh", self.arguments.little, "reboot") as process:
             text = console(process, "GUEST ENDS", 2)
+        check_end(text, 2)
         for part in text.replace("RESULT", "\0RESULT").split("\0")[1:]:
             compare(part, {"tanh": expected["tanh"]})
         if text.count("RESULT") != 4:
@@ -347,6 +357,12 @@ def console(process: subprocess.Popen[str], until: str = "", times: int = 1) -> 
         if until and text.count(until) >= times:
             break
     return text
+
+
+def check_end(text: str, times: int) -> None:
+    if text.count("GUEST ENDS") != times:
+        sys.exit(f"the guest ended {text.count('GUEST ENDS')} times by itself: expected {times}; QEMU, its kernel or "
+                 "the server ended it (see the lines in front of this one)")
 
 
 def cpu_seconds(process: int) -> float:
@@ -373,7 +389,8 @@ def run(arguments: argparse.Namespace) -> None:
         with (folder / "errors").open("w") as errors:
             server = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
-            server.stdout.readline()
+            if not server.stdout.readline():
+                sys.exit("the server did not start (see its lines in front of this one)")
             begin = cpu_seconds(server.pid)
             guests.all(expected)
             if cpu_seconds(server.pid) < begin + BOOTING_SECONDS:
