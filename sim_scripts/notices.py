@@ -1,0 +1,85 @@
+"""Notices of what others wrote and tpuboard passes on: licenses and sources of the shared libraries that a wheel
+carries, of what is compiled into the programs and the firmware, and of the digits.
+
+Usage: notices.py --build DIR [--compiled-in]
+  --compiled-in  without shared libraries, and without the texts of /usr/share/common-licenses: a Debian package
+                 depends on both
+Prints the text. The notice of a package is the copyright file that Debian installs with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from release_sbom import compiled_files, linked, output_of, owners
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMON = Path("/usr/share/common-licenses")
+COMMON_NAME = re.compile(rf"{COMMON}/([A-Za-z0-9.+-]*[A-Za-z0-9])")
+# Where a package leaves a choice: what is chosen here.
+CHOICES = {"verilator": "Of the two licenses, Artistic-2.0 is chosen for the runtime that is compiled in, unmodified."}
+# Debian's file says nothing of these parts; their first comment does.
+PARTS = "/usr/share/verilator/include/gtkwave/"
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+TENSORFLOW = "/tensorflow/include/"
+
+
+def section(title: str, text: str) -> str:
+    """A heading and an indented text."""
+    lines = [f"    {line}".rstrip() for line in text.strip().splitlines()]
+    return "\n".join([f"== {title}", *lines]) + "\n"
+
+
+def package_sections(names: set[str]) -> tuple[list[str], list[str]]:
+    """Sections of Debian packages, those with the same notice as one; and the notices."""
+    groups: dict[str, list[str]] = {}
+    lines = output_of("dpkg-query", "--show", "--showformat=${Package}\t${Version}\t${Homepage}\n", *sorted(names))
+    for plain, version, home in sorted(line.split("\t") for line in lines.splitlines()):
+        path = Path("/usr/share/doc") / plain / "copyright"
+        if not path.exists():
+            raise SystemExit(f"notices: {path} does not exist, expected the license of {plain}; "
+                             f"apt-get install --reinstall {plain}")
+        words = [f"{plain} {version}", *([home] if home else []), *([CHOICES[plain]] if plain in CHOICES else [])]
+        groups.setdefault(path.read_text("utf-8", errors="replace"), []).append("; ".join(words))
+    return [section("\n== ".join(titles), text) for text, titles in groups.items()], list(groups)
+
+
+def notices(build: Path, compiled_in: bool = False) -> str:
+    """The text, for shared libraries too, or for what is compiled in alone."""
+    files = compiled_files(build)
+    parts, texts = package_sections(owners(files) | (set() if compiled_in else linked(build)))
+    for path in sorted(Path(name) for name in files if name.startswith(PARTS)):
+        comment = COMMENT.search(path.read_text("utf-8", errors="replace"))
+        if comment and "copyright" in comment[0].lower():
+            parts.append(section(f"{path.name}, of verilator", comment[0]))
+    inside = {name.split(TENSORFLOW)[0] for name in compiled_files(build, "/") if TENSORFLOW in name}
+    if inside and not compiled_in:
+        path = Path(min(inside)) / "tensorflow/THIRD_PARTY_NOTICES.txt"
+        texts.append(path.read_text("utf-8", errors="replace"))
+        parts.append(section("headers of TensorFlow, in libtpuboard_tf", texts[-1]))
+    digits = ROOT / "sim_scripts/digits_notice.txt"
+    parts.append(section("MNIST digits", digits.read_text("utf-8")))
+    if not compiled_in:
+        named = {COMMON / match for text in texts for match in COMMON_NAME.findall(text)}
+        # GPL is a link to its newest version.
+        for path in sorted({path.resolve() for path in named if path.exists()}):
+            parts.append(section(str(path), path.read_text("utf-8", errors="replace")))
+    head = ("The files have parts that others wrote, under the licenses below. A heading names the Debian package and\n"
+            "its version; `apt-get source NAME=VERSION` gets the sources, as does the address behind it.\n")
+    return head + "\n" + "\n".join(parts)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--compiled-in", action="store_true")
+    options = parser.parse_args()
+    sys.stdout.buffer.write(notices(options.build.resolve(), options.compiled_in).encode("utf-8"))
+
+
+if __name__ == "__main__":
+    main()
