@@ -60,20 +60,27 @@ const char* variable(const char* name) { return std::getenv(name); }
 // of a TPU host say in full that the process has these alone.
 void take_visible_chips(driver::OpenOptions& open) {
   const bool worker = open.connect.starts_with("unix:") || open.connect.starts_with("tcp:");
-  if (worker && open.connect.find(',') == std::string::npos && open.connect_chips.empty()) {
-    open.connect_chips = visible_chips(variable);
-  }
+  const bool leases = worker && open.connect.find(',') == std::string::npos;
   const char* const bounds = variable("TPU_PROCESS_BOUNDS");
-  if (!open.connect.empty() || bounds == nullptr || !is_one_process(bounds)) {
+  const bool has_part = open.connect.empty() && bounds != nullptr && is_one_process(bounds);
+  if (!has_part && (!leases || !open.connect_chips.empty())) {
     return;
   }
   const std::string chips = visible_chips(variable);
   try {
+    if (leases) {
+      open.connect_chips = chips;
+      if (variable("TPU_CHIPS_PER_PROCESS_BOUNDS") != nullptr) {
+        check_shape(spec::load_chips(open.preset, open.overrides, chips), chips, variable);
+      }
+      return;
+    }
     const spec::BoardParams board = spec::load_board(open.preset, open.overrides);
     for (std::string& each :
          spec::overrides_of_chips(board, spec::read_chips(board, chips, "TPU_VISIBLE_CHIPS"))) {
       open.overrides.push_back(std::move(each));
     }
+    check_shape(spec::load_board(open.preset, open.overrides), chips, variable);
   } catch (const spec::BoardError& error) {
     throw driver::Error(driver::ErrorCode::kInvalidArgument, error.what());
   }

@@ -154,7 +154,7 @@ def _set_variables(plugin: Plugin) -> None:
                          "`pip install .`; `pip install -e .` does not install the library")
     os.environ["TPU_LIBRARY_PATH"] = str(library.resolve())  # the program, or a child of it, may change its folder
     # A process that was started as one of several: the plugin checks what these say (docs/processes.md).
-    if os.environ.get("TPU_PROCESS_BOUNDS", "") in ("", "1,1,1"):
+    if os.environ.get("TPU_PROCESS_BOUNDS", "") in ("", "1,1,1", "1,1"):
         _take_part()
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
@@ -177,6 +177,7 @@ def _take_part() -> None:
     ValueError."""
     named = {name: os.environ[name] for name in _VISIBLE if os.environ.get(name, "") != ""}
     bounds = os.environ.get(_BOUNDS, "")
+    bounds += ",1" if re.fullmatch(r"\d+,\d+", bounds) else ""
     if len(set(named.values())) > 1:
         raise ValueError(" and ".join(f"{name}={value}" for name, value in named.items()) +
                          " name different chips; take one of them away")
@@ -238,8 +239,8 @@ def _change_names() -> None:
 
 def _is_whole() -> bool:
     """Whether the board is surely a v3-8. The size of another one is known when it is opened."""
-    changes = ["TPUBOARD_SET", "TPUBOARD_BOARD", *(["TPUBOARD_CHIPS", _VISIBLE[0]] if _is_of_worker() else [])]
-    return not any(os.environ.get(name) for name in changes)
+    changes = ["TPUBOARD_SET", *(["TPUBOARD_CHIPS", _VISIBLE[0]] if _is_of_worker() else [])]
+    return (os.environ.get("TPUBOARD_BOARD") or "v3_8") == "v3_8" and not any(map(os.environ.get, changes))
 
 
 def _default_processes(nprocs: int) -> int:

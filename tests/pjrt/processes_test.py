@@ -257,6 +257,8 @@ def variables() -> None:
         "[0, 1, 2, 3] [[0, 0, 0], [0, 0, 0], [0, 1, 0], [0, 1, 0]] 0\n(4,)\n"]
     (exit_code, _, errors), = Job(code, 1, part | {"TPU_VISIBLE_CHIPS": "0,3"}).wait()
     assert exit_code != 0 and "TPU_VISIBLE_CHIPS '0,3': expected a rectangle of the torus" in errors, errors
+    (exit_code, _, errors), = Job(code, 1, part | {"TPU_VISIBLE_CHIPS": "0,1"}).wait()
+    assert exit_code != 0 and "TPU_CHIPS_PER_PROCESS_BOUNDS=1,2,1: expected 2,1,1" in errors, errors
 
 
 def killed() -> None:

@@ -84,6 +84,9 @@ class Errors(unittest.TestCase):
                    TPU_CHIPS_PER_PROCESS_BOUNDS="1,1,1", TPUBOARD_SET="board.chips=1;board.torus_x=1")
         self.works(check + "\nassert len(xm.get_xla_supported_devices()) == 4", TPU_VISIBLE_CHIPS="2,3",
                    TPU_CHIPS_PER_PROCESS_BOUNDS="2,1,1", TPU_PROCESS_BOUNDS="1,1,1")
+        self.works(check + "\nimport os\nassert os.environ['TPUBOARD_SET'] == 'board.chips=2;board.torus_x=1'",
+                   TPU_VISIBLE_CHIPS="0,2", TPU_CHIPS_PER_PROCESS_BOUNDS="1,2", TPU_PROCESS_BOUNDS="1,1",
+                   TPUBOARD_BOARD="v3_8")
         self.works(check, PJRT_DEVICE="LIBRARY", PJRT_LIBRARY_PATH=library, TPU_LIBRARY_PATH=None)
         self.works("import os, torch_xla\nos.chdir('/')\n" + check, TPU_LIBRARY_PATH=os.path.relpath(library))
         self.works("import torch_xla\nfrom torch_xla._internal import tpu\nassert tpu.num_available_devices() == 8")

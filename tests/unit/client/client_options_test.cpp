@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "board/chip_lease.hpp"
 #include "tpu/error.hpp"
 #include "visible_chips.hpp"
 
@@ -39,6 +40,31 @@ TEST(ClientOptions, ChipsOfATpuHostAreThoseOfAProgramOfOneProcess) {
   EXPECT_EQ(chips({{"TPUBOARD_PROCESS_COUNT", "2"}}), "");
   EXPECT_EQ(chips({{"TPU_PROCESS_ADDRESSES", "a:1,b:2"}}), "");
   EXPECT_EQ(visible_chips([](const char*) { return nullptr; }), "");
+}
+
+TEST(ClientOptions, ChipsOfATpuHostHaveTheShapeThatAnotherVariableNames) {
+  // What is said of chips with these bounds.
+  const auto said = [](const std::string& chips, const char* bounds) -> std::string {
+    try {
+      check_shape(spec::load_chips("v3_8", {}, chips), chips, [&](const char* name) {
+        return name == std::string("TPU_CHIPS_PER_PROCESS_BOUNDS") ? bounds : nullptr;
+      });
+    } catch (const driver::Error& error) {
+      EXPECT_EQ(error.code(), driver::ErrorCode::kInvalidArgument);
+      return error.message();
+    }
+    return "";
+  };
+  for (const char* const bounds : {"1,2,1", "1,2", "", static_cast<const char*>(nullptr)}) {
+    EXPECT_EQ(said("0,2", bounds), "");
+  }
+  EXPECT_EQ(said("", "1,1,1"), "") << "no chips are named";
+  EXPECT_EQ(said("0,2", "2,1,1"),
+            "TPU_VISIBLE_CHIPS=0,2 names 1 x 2 chips, TPU_CHIPS_PER_PROCESS_BOUNDS=2,1,1: expected "
+            "1,2,1; take one of them away");
+  EXPECT_THAT(said("0", "2,2,1"), HasSubstr("names 1 x 1 chips"));
+  EXPECT_THAT(said("0,1,2,3", "2,2,2"), HasSubstr("expected 2,2,1"));
+  EXPECT_THAT(said("0,1", "two"), HasSubstr("TPU_CHIPS_PER_PROCESS_BOUNDS=two: expected 2,1,1"));
 }
 
 TEST(ClientOptions, OfAnEmptyEnvironmentAreTheDefaults) {
