@@ -3,12 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <mpi.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <random>
 #include <string>
 #include <thread>
@@ -71,6 +74,11 @@ std::string error_of_take(MpiMesh& mesh, int other) {
   return "taken";
 }
 
+bool ends_the_process(int signal) {
+  struct sigaction now {};
+  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL;
+}
+
 TEST(MpiMesh, AProcessAloneIsRejected) {
   for (int twice = 0; twice < 2; ++twice) {
     try {
@@ -80,6 +88,10 @@ TEST(MpiMesh, AProcessAloneIsRejected) {
       EXPECT_EQ(error.code(), ErrorCode::kFailedPrecondition);
       EXPECT_THAT(error.message(), HasSubstr("start it with mpirun -n COUNT"));
     }
+    int has_ended = 0;
+    EXPECT_EQ(::MPI_Finalized(&has_ended), MPI_SUCCESS);
+    EXPECT_NE(has_ended, 0) << "MPI ends while the program does";
+    EXPECT_TRUE(ends_the_process(SIGTERM));
   }
 }
 
@@ -107,6 +119,19 @@ TEST(MpiRanks, BytesArriveBothWaysUntilTheEnd) {
   const auto begin = std::chrono::steady_clock::now();
   mesh.finish(kPatience);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
+  EXPECT_TRUE(ends_the_process(SIGTERM));
+}
+
+// No rank waits at a stream. CTest compares what they print: mpirun ends those that did not end.
+TEST(MpiSignals, ARankThatSleepsEndsByTheSignal) {
+  const MpiMesh& mesh = MpiMesh::of_process();
+  EXPECT_FALSE(ends_the_process(SIGTERM));
+  std::printf("rank %d falls asleep\n", mesh.rank());
+  std::fflush(stdout);
+  ::kill(::getpid(), SIGTERM);
+  std::this_thread::sleep_for(std::chrono::seconds(20));
+  std::printf("rank %d has slept\n", mesh.rank());
+  std::fflush(stdout);
 }
 
 }  // namespace

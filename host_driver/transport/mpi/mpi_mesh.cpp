@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <ctime>
@@ -41,6 +42,7 @@ constexpr std::chrono::milliseconds kLifeLook{200};  // between two looks at whi
 // it was, if they see it, and why they end.
 constexpr std::chrono::milliseconds kLookForTheDead{100};
 constexpr std::chrono::milliseconds kLastWords{600};
+constexpr std::chrono::milliseconds kWaitForTheSignal{1000};  // behind a death that this rank saw
 
 std::atomic<bool> is_told_to_end = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not take locks");
@@ -58,9 +60,34 @@ void watch_for_end() {
   }
 }
 
+// A handler that the program has set since stays.
+void stop_watching() {
+  struct sigaction now {};
+  if (::sigaction(SIGTERM, nullptr, &now) == 0 && now.sa_handler == note_end) {
+    ::signal(SIGTERM, SIG_DFL);
+  }
+}
+
+void end_by_the_signal() {
+  ::signal(SIGTERM, SIG_DFL);
+  ::kill(::getpid(), SIGTERM);
+}
+
+// Versions, arguments and the number of ranks.
+bool is_of_all_ranks(const std::exception_ptr& trouble) {
+  try {
+    std::rethrow_exception(trouble);
+  } catch (const Error& error) {
+    return error.code() == ErrorCode::kFailedPrecondition;
+  } catch (...) {
+    return false;
+  }
+}
+
 class Mesh final : public MpiMesh {
  public:
-  Mesh() : thread_([this] { work(); }) {
+  Mesh() {
+    std::thread([this] { work(); }).detach();  // finish() waits for what it does
     const base::MutexLock lock(mutex_);
     while (!begun_) {
       turn_.wait(mutex_);
@@ -92,17 +119,15 @@ class Mesh final : public MpiMesh {
   void give_up() override { gives_up_ = true; }
 
   void finish(std::chrono::milliseconds patience) override {
-    {
-      const base::MutexLock lock(mutex_);
-      for (const auto& way : ways_) {
-        if (way != nullptr) {
-          way->take();  // closes what nobody has taken
-        }
+    const base::MutexLock lock(mutex_);
+    for (const auto& way : ways_) {
+      if (way != nullptr) {
+        way->take();  // closes what nobody has taken
       }
-      last_ = Clock::now() + patience;
     }
-    if (thread_.joinable()) {
-      thread_.join();
+    last_ = Clock::now() + patience;
+    while (!ended_) {
+      turn_.wait(mutex_);
     }
   }
 
@@ -114,11 +139,19 @@ class Mesh final : public MpiMesh {
   void work() {
     try {
       begin();
+      leave(move_all());
     } catch (...) {
-      trouble_of_begin(std::current_exception());
-      end();
-      return;
+      fail(std::current_exception());
     }
+    if (is_told_to_end) {
+      // The program had this time for an error of a stream; it may compute, or sleep, and see none.
+      std::this_thread::sleep_until(told_.value_or(Clock::now()) + kLastWords);
+      end_by_the_signal();
+    }
+  }
+
+  // Until all streams have ended; whether they ended in order.
+  bool move_all() {
     ::prctl(PR_SET_TIMERSLACK, 1);  // of this thread: its naps are as short as it says
     auto looked = Clock::now();
     int looks = 0;
@@ -143,12 +176,31 @@ class Mesh final : public MpiMesh {
         lose_all();
       }
       if (is_late(now)) {
-        return;
+        return false;
       }
     }
-    if (std::ranges::none_of(ways_, [](const auto& way) { return way && way->is_lost(); })) {
-      end();
+    return std::ranges::none_of(ways_, [](const auto& way) { return way && way->is_lost(); });
+  }
+
+  // From here on nobody acts upon a signal that is only noted: it does what it did before.
+  void leave(bool is_whole) {
+    if (is_whole) {
+      stop_watching();  // before the end of MPI, which waits for other ranks
+      if (!is_told_to_end) {
+        end();
+      }
     }
+    {
+      const base::MutexLock lock(mutex_);
+      ended_ = true;
+      turn_.notify_all();
+    }
+    // The signal that follows a death leaves the program its time, too.
+    for (const auto begin = Clock::now();
+         !is_whole && !is_told_to_end && Clock::now() - begin < kWaitForTheSignal;) {
+      std::this_thread::sleep_for(kMostNap);
+    }
+    stop_watching();
   }
 
   void begin() {
@@ -192,11 +244,17 @@ class Mesh final : public MpiMesh {
     turn_.notify_all();
   }
 
-  void trouble_of_begin(std::exception_ptr trouble) {
+  // The program may end as soon as it has the error, so MPI has ended before. The end of MPI waits
+  // for all ranks: only what they all find ends it.
+  void fail(std::exception_ptr trouble) {
+    stop_watching();
+    if (is_of_all_ranks(trouble)) {
+      end();
+    }
     const base::MutexLock lock(mutex_);
     ways_.clear();
     trouble_ = std::move(trouble);
-    begun_ = true;
+    begun_ = ended_ = true;
     turn_.notify_all();
   }
 
@@ -243,7 +301,8 @@ class Mesh final : public MpiMesh {
     }
   }
 
-  // Who was told to end and does not end in time by the errors that this makes, ends by the signal.
+  // A program that was told to end, and does not end in time by the errors that this makes, ends by
+  // the signal.
   void obey(Clock::time_point now) {
     if (!told_) {
       told_ = now;
@@ -254,8 +313,7 @@ class Mesh final : public MpiMesh {
       lose_all();
     }
     if (now - *told_ >= kLastWords) {
-      ::signal(SIGTERM, SIG_DFL);
-      ::kill(::getpid(), SIGTERM);
+      end_by_the_signal();
     }
   }
 
@@ -282,6 +340,7 @@ class Mesh final : public MpiMesh {
   mutable base::Mutex mutex_;
   base::CondVar turn_;
   bool begun_ TPU_GUARDED_BY(mutex_) = false;
+  bool ended_ TPU_GUARDED_BY(mutex_) = false;
   std::exception_ptr trouble_ TPU_GUARDED_BY(mutex_);
   std::optional<Clock::time_point> last_ TPU_GUARDED_BY(mutex_);  // of finish()
   std::atomic<bool> gives_up_ = false;
@@ -294,7 +353,6 @@ class Mesh final : public MpiMesh {
   std::vector<std::unique_ptr<MpiWay>> ways_;
   std::optional<Clock::time_point> told_;  // to end
   bool saw_the_dead_ = false;
-  std::thread thread_;
 };
 
 }  // namespace
