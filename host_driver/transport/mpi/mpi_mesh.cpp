@@ -222,6 +222,11 @@ class Mesh final : public MpiMesh {
       ::MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given);
       ends_mpi_ = true;
     }
+    if (given < MPI_THREAD_FUNNELED) {
+      throw Error(ErrorCode::kFailedPrecondition,
+                  "OpenOptions::connect: mpi: this MPI allows no calls in a program with several "
+                  "threads (MPI_THREAD_FUNNELED); use an MPI that was built with threads");
+    }
     watch_for_end();
     ::MPI_Comm_dup(MPI_COMM_WORLD, &all_);
     ::MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN);
