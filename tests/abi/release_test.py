@@ -21,10 +21,11 @@ EXPECTED = {"CHANGELOG.md", "SHA256SUMS"}
 RELATIONS = {"DESCRIBES", "DYNAMIC_LINK", "STATIC_LINK", "CONTAINS", "RUNTIME_DEPENDENCY_OF", "OPTIONAL_DEPENDENCY_OF"}
 
 
-def release(tree: Path, out: Path, build: Path) -> subprocess.CompletedProcess[str]:
+def release(tree: Path, out: Path, build: Path, as_built: bool = True) -> subprocess.CompletedProcess[str]:
     """Runs the script without the artefacts that take minutes."""
     return subprocess.run([str(tree / "sim_scripts/release"), "--out", str(out), "--build-dir", str(build),
-                           "--without", "wheel", "deb", "site"], check=False, capture_output=True, text=True)
+                           *(["--as-built"] if as_built else []), "--without", "wheel", "deb", "site"],
+                          check=False, capture_output=True, text=True)
 
 
 def bill_errors(path: Path) -> list[str]:
@@ -76,8 +77,15 @@ def main() -> int:
         if "not committed" not in release(tree, two, build).stderr:
             errors.append("a tree with changes is released")
         subprocess.run(["git", "-C", str(tree), "checkout", "-q", "LICENSE"], check=True)
+        if f"expected one of {tree}" not in release(tree, two, build, as_built=False).stderr:
+            errors.append("a build of another tree is released")
+        (one / "notes.txt").touch()
+        is_rejected = "not of a release (notes.txt)" in release(tree, one, build).stderr
+        if not is_rejected or not (one / "CHANGELOG.md").exists():
+            errors.append("a folder with a file of others is emptied")
+        (one / "notes.txt").unlink()
         (one / "SHA256SUMS").unlink()
-        if "not a release" not in release(tree, one, build).stderr:
+        if "not of a release" not in release(tree, one, build).stderr:
             errors.append("a folder with other files is overwritten")
     print("\n".join(errors) if errors else "the release is complete")
     return 1 if errors else 0
