@@ -11,8 +11,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 # What lintian asks of packages of the distribution alone, or of sources that others wrote.
 SUPPRESSED = ("initial-upload-closes-no-bugs", "embedded-library")
 
@@ -45,17 +47,21 @@ def check_package(build: Path, work: Path) -> None:
     notice = (work / "unpacked/usr/share/doc/tpuboard/copyright").read_text(encoding="utf-8")
     for words in ("Artistic-2.0 is chosen", "The Perl Foundation", "== picolibc-riscv64-unknown-elf", "== MNIST"):
         assert words in notice, words
+    plugin = work / "unpacked/usr/lib/tpuboard/libtpuboard_pjrt.so"
+    run(sys.executable, "-c", f"import ctypes; assert ctypes.CDLL({str(plugin)!r}).GetPjrtApi()")
     try_demo(work / "unpacked/usr", work)
 
 
 def try_demo(prefix: Path, work: Path) -> None:
     """Two steps, with the examples and the library of the prefix."""
     out = work / "demo"
-    data = Path(__file__).resolve().parents[2] / "out/data/mnist"
-    text = run(prefix / "bin/tpuboard", "demo", "--steps", "2", "--out", out, "--data", data, cwd=work)
+    # A tree where nothing has fetched the digits has none to install.
+    data = () if (prefix / "share/tpuboard/digits/images.npy").exists() else ("--data", ROOT / "out/data/mnist")
+    text = run(prefix / "bin/tpuboard", "demo", "--steps", "2", "--out", out, *data, cwd=work)
     assert "== done: 2 training steps" in text, text
     assert f"the examples in {prefix.relative_to(work)}/share/tpuboard/examples" in text, text
-    assert f"tpuboard 0.1.0 installed: {prefix}/bin/tpuboard" in run(prefix / "bin/tpuboard", "doctor", cwd=work)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert f"tpuboard {version} installed: {prefix}/bin/tpuboard" in run(prefix / "bin/tpuboard", "doctor", cwd=work)
     shutil.rmtree(out)
 
 

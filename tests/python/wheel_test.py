@@ -1,8 +1,9 @@
 """sim_scripts/wheel makes a wheel that works in an empty environment, alone and with JAX, and says what it lacks.
 
 Usage: wheel_test.py --build DIR --work DIR [--python PYTHON ...]. The wheel has the programs of the build. JAX comes
-from the environment that runs the test. With --python each of these that is there gets a new environment with the
-newest JAX that it can have, from the network.
+from the environment that runs the test. Needs the network where sim_scripts/wheel has not yet fetched auditwheel and
+the digits. With --python each of these that is there gets a new environment with the newest JAX that it can have, from
+the network.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def check_contents(wheel: Path) -> None:
 
 def check_libraries(package: Path) -> None:
     """Programs and libraries load nothing of the system but what every system has."""
-    for program in [*(package / "bin").iterdir(), package / "libtpuboard_pjrt.so"]:
+    for program in [*(package / "bin").iterdir(), package / "libtpuboard_pjrt.so", package / "tpuboard_server"]:
         for line in run("ldd", program).splitlines():
             name, _, path = line.strip().partition(" => ")
             is_inside = str(package.parent) in path
