@@ -85,8 +85,10 @@ void check(const std::string& python) {
   const std::string python = worker_python(arguments, sources);
   set_variables(sources);
   check(python);
-  become_program({python, "-m", "tpuboard.tpu_worker", "--port", std::to_string(arguments.port)},
-                 kOther);
+  // -P, of Python 3.11: no modules of the working folder.
+  become_program(
+      {python, "-P", "-m", "tpuboard.tpu_worker", "--port", std::to_string(arguments.port)},
+      kOther);
 }
 
 }  // namespace

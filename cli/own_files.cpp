@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <regex>
+#include <string>
 #include <system_error>
 
 #include "tpu/error.hpp"
@@ -18,6 +20,12 @@ namespace fs = std::filesystem;
 
 constexpr char kLibrary[] = "libtpuboard_pjrt.so";
 constexpr char kVariable[] = "TPU_LIBRARY_PATH";
+
+// Such as python3.12.
+bool is_python_name(const std::string& name) {
+  static const std::regex pattern("python\\d+\\.\\d+");
+  return std::regex_match(name, pattern);
+}
 
 fs::path prefix() { return folder_of_this_program().parent_path(); }
 
@@ -62,6 +70,9 @@ std::string python_of_wheel() {
     return {};
   }
   const fs::path library = package.parent_path().parent_path();  // lib/pythonX.Y
+  if (!is_python_name(library.filename().string())) {
+    return "python3";  // `pip install --target` takes any folder
+  }
   const fs::path python = library.parent_path().parent_path() / "bin" / library.filename();
   // An installation for one user, or of a distribution, has its Python elsewhere.
   return fs::exists(python, none) ? python.string() : library.filename().string();

@@ -30,10 +30,15 @@ class SpawnActions {
   posix_spawn_file_actions_t actions_{};
 };
 
+// `python -c` looks for modules in the working folder first, where others may have put a json.py;
+// and a folder `jax` there looks like a package.
+constexpr char kWithoutWorkingFolder[] = "import sys\nsys.path[:] = [p for p in sys.path if p]\n";
+
 // `actions`: null for none.
-pid_t start(std::string python, std::string code, const posix_spawn_file_actions_t* actions,
-            const std::string& advice) {
+pid_t start(std::string python, const std::string& program,
+            const posix_spawn_file_actions_t* actions, const std::string& advice) {
   std::string option = "-c";
+  std::string code = kWithoutWorkingFolder + program;
   std::array<char*, 4> words = {python.data(), option.data(), code.data(), nullptr};
   pid_t pid = 0;
   if (const int error = posix_spawnp(&pid, words[0], actions, nullptr, words.data(), environ);

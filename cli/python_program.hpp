@@ -5,8 +5,9 @@
 
 namespace tpu::driver {
 
-/// Runs `code` with `python -c`, with the output of this process; its exit code, or -1 where a
-/// signal ended it. Throws Error (Unavailable) when it cannot be started; `advice` ends the text.
+/// Runs `code` with `python -c`, with the output of this process, and without modules of the
+/// working folder; its exit code, or -1 where a signal ended it. Throws Error (Unavailable) when it
+/// cannot be started; `advice` ends the text.
 int run_python(const std::string& python, const std::string& code, const std::string& advice);
 
 /// The same, and what it printed on standard output. Its errors are not shown.

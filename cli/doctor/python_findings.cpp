@@ -119,7 +119,7 @@ class PythonList {
   void look_at_jax() {
     if (!has("jax")) {
       return add(Level::kNote, "JAX", "not installed in this Python",
-                 "pip install 'tpuboard[jax]' installs it");
+                 fmt::format("{} -m pip install jax", executable_));
     }
     const std::string text =
         fmt::format("{}, {}", named("jax"), has("jaxlib") ? named("jaxlib") : "no jaxlib");
@@ -148,15 +148,21 @@ class PythonList {
       return;
     }
     if (!has("torch-xla")) {
-      return add(Level::kNote, "PyTorch", named("torch") + ", no torch_xla",
-                 "pip install 'tpuboard[torch]' installs a pair that fits");
+      return add(Level::kNote, "PyTorch", named("torch") + ", no torch_xla", fitting_torch());
     }
     const Version torch = version_of(packages_.at("torch"));
     const Version xla = version_of(packages_.at("torch-xla"));
     const bool fits = torch[0] == xla[0] && torch[1] == xla[1];
     add(fits ? Level::kOk : Level::kProblem, "PyTorch",
         fmt::format("{}, {}", named("torch"), named("torch-xla")),
-        fits ? "" : "each torch_xla is built for one torch; pip install 'tpuboard[torch]'");
+        fits ? "" : "each torch_xla is built for one torch; " + fitting_torch());
+  }
+
+  // Names of packages of PyTorch alone: an index may have another "tpuboard". The pair of the extra
+  // `torch`.
+  std::string fitting_torch() const {
+    return fmt::format("{} -m pip install torch==2.9.1 torch_xla==2.9.0 installs a pair that fits",
+                       executable_);
   }
 
   void look_at_other_libraries() {

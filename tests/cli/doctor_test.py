@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import textwrap
+import tomllib
 import unittest
 from pathlib import Path
 
 TPUBOARD = str(Path(sys.argv.pop()).resolve())
+ROOT = Path(__file__).resolve().parents[2]
 # What the look at a Python prints.
 LISTED = {"executable": "/opt/python", "version": [3, 12, 1], "module": "/opt/tpuboard/__init__.py", "plugins": [],
           "packages": {}}
@@ -119,12 +122,21 @@ class Doctor(Case):
         found = self.doctor("--python", python, code=1)
         self.found(found, "problem", "have the same files", "pip uninstall jax-tpuboard tpuboard")
         self.found(found, "problem", "jax 0.5.0", "0.6.2")
-        self.found(found, "problem", "torch 2.9.1, torch-xla 2.8.0")
+        self.found(found, "problem", "torch 2.9.1, torch-xla 2.8.0", self.torch_pair())
         self.found(found, "warning", "libtpu 0.0.30", "uninstall libtpu")
         self.found(found, "note", "jax-cuda12-plugin")
         other = self.doctor("--python", self.fake_python(version=[3, 9, 2], packages={"tpuboard": "99.1"}))
         self.found(other, "warning", "3.9.2", "3.10")
         self.found(other, "warning", "tpuboard 99.1", version)
+        none = self.doctor("--python", self.fake_python(packages={"torch": "2.9.1"}))
+        self.found(none, "note", "no torch_xla", self.torch_pair())
+        self.found(none, "note", "not installed", "/opt/python -m pip install jax")
+        self.assertFalse([found for found in [*found, *none] if "tpuboard[" in found["advice"]], "an index may have it")
+
+    def torch_pair(self) -> str:
+        """The extra of the package, as an advice."""
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        return f"/opt/python -m pip install {' '.join(project['optional-dependencies']['torch'])} "
 
     def test_python(self) -> None:
         """Pythons that say nothing."""
@@ -132,6 +144,28 @@ class Doctor(Case):
         self.found(self.doctor("--python", "/bin/false"), "warning", "cannot list its packages")
         self.found(self.doctor("--python", "/bin/echo"), "warning", "printed no list")
         self.found(self.doctor("--python", sys.executable), "note", "")
+
+    def test_modules_of_the_working_folder(self) -> None:
+        """Others may write to it; none of them runs."""
+        for name in ("json", "re"):
+            (self.folder / f"{name}.py").write_text("open('ran', 'w').close()\nraise SystemExit(9)\n", encoding="utf-8")
+        self.doctor("--python", sys.executable)
+        self.assertFalse((self.folder / "ran").exists())
+
+    def test_a_package_in_any_folder(self) -> None:
+        """`pip install --target` takes any folder: the program of its grandparent's name is not its Python."""
+        package = self.folder / "app/deps/tpuboard"
+        (package / "bin").mkdir(parents=True)
+        (package / "_library.py").touch()
+        shutil.copy(TPUBOARD, package / "bin/tpuboard")
+        (self.folder / "bin").mkdir()
+        program = self.folder / "bin/app"
+        program.write_text(f"#!/bin/sh\ntouch {self.folder}/ran\n", encoding="utf-8")
+        program.chmod(0o755)
+        done = subprocess.run([package / "bin/tpuboard", "doctor"], text=True, capture_output=True, check=False,
+                              env=self.variables | {"PATH": f"{program.parent}:{self.variables['PATH']}"}, timeout=100)
+        self.assertIn("of a wheel", done.stdout)
+        self.assertFalse((self.folder / "ran").exists(), done.stdout)
 
 
 class Demo(Case):
@@ -158,6 +192,11 @@ class Demo(Case):
         (self.folder / "none").chmod(0o755)
         data = ("--data", str(self.folder))
         self.fails(1, "has no JAX", "--jax", "--python", str(self.folder / "none"), *data)
+        (self.folder / "jax").mkdir()  # as in the examples
+        wrapper = self.folder / "bare"
+        wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n', encoding="utf-8")
+        wrapper.chmod(0o755)
+        self.fails(1, "has no JAX", "--jax", "--python", str(wrapper), *data)
         self.fails(1, "cannot be started", "--jax", "--python", "/nowhere/python", *data)
         self.fails(1, "labels.npy", "--out", str(self.folder / "labels.npy/out"), *data)
         self.fails(1, "images.npy", *data)
