@@ -141,6 +141,24 @@ class Transport(unittest.TestCase):
             self.assertEqual(done.returncode, 1, words)
             self.assertIn(text, done.stderr)
 
+    def test_a_hart_that_traps_in_a_gang_loses_no_board(self) -> None:
+        """The others wait for it in a barrier, while nothing is in flight: the driver lets that time pass."""
+        path, options = self.program("tests/data/mlp_adam.mlirbc")
+        faults = self.folder / "traps.toml"
+        faults.write_text("".join(f"""[[fault]]
+kind = "hart_trap"
+where = "core {2 * (number % 2)}"
+at = "launch {3 * number + 2} + {20 * number}"
+""" for number in range(6)))
+        here = run("run", path, *options, "--launches", "20", "--faults", str(faults))
+        server = Server(TPUBOARD, "--faults", str(faults))
+        there = run("run", path, *options, "--launches", "20", "--connect", f"vfio-user:{server.folder}")
+        self.assertEqual(server.stop(), 0, server.text())
+        for done in (here, there):
+            self.assertNotIn("Internal", done.stderr)
+            self.assertNotIn("Timeout", done.stderr)
+        self.assertEqual(here.returncode, there.returncode, here.stderr + there.stderr)
+
     def test_a_server_that_ends_is_named(self) -> None:
         server = Server(TPUBOARD)
         path, options = self.program("examples/tanh_layer/tanh_layer.mlirbc")

@@ -121,7 +121,7 @@ bool LaunchJudge::repeats(Operation& launch, size_t part) {
     return false;
   }
   const Device& device = devices_[launch.commands[part]->device];
-  const tpu_fault_record_t record = launch.trap ? *launch.trap : harts_.read_fault(device);
+  const tpu_fault_record_t record = launch.trap ? *launch.trap : record_of(launch, part);
   const bool lost = launch.status[part] == kStatusLost;
   const std::string why = lost && !launch.trap
                               ? launch.what + ": the control hart did not answer"

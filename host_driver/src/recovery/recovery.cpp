@@ -73,6 +73,9 @@ bool Recovery::await_epoch(const Device& device) {
   if (drains(device) && outlast_drains(resumed)) {
     return true;
   }
+  if (health_.broken()) {
+    return false;
+  }
   int polls = 0;
   while (!resumed()) {
     if (++polls > kMaxResumePolls) {

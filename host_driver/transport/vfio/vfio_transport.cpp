@@ -118,6 +118,7 @@ class VfioTransport final : public Transport, private ArenaWatcher {
   }
 
   RunOutcome run() override;
+  RunOutcome run_until(uint64_t cycle) override;
   void limit_run(std::chrono::nanoseconds limit) override { limit_ = limit; }
   void interrupt() override {
     const uint64_t one = 1;
@@ -275,6 +276,19 @@ RunOutcome VfioTransport::run() {
       return outcome;
     }
   }
+}
+
+// A board on which nothing is in flight has its time from accesses alone. The cycle is reached to
+// within that of a read.
+RunOutcome VfioTransport::run_until(uint64_t cycle) {
+  const auto end = std::chrono::steady_clock::now() + limit_;
+  RunOutcome outcome = run();
+  while (outcome.quiescent && !outcome.expired && now() < cycle) {
+    read32(functions_.begin()->first, 0, chip_page::kMagic);
+    outcome.quiescent = !look(std::chrono::milliseconds(0), outcome);
+    outcome.expired |= limit_.count() > 0 && std::chrono::steady_clock::now() >= end;
+  }
+  return outcome;
 }
 
 void refuse_simulation_options(const OpenOptions& options) {
