@@ -226,11 +226,16 @@ std::string BoardFaults::upset_link(const FaultEntry& entry) {
                      entry.repeats == 1 ? "" : "s");
 }
 
+// 0: for good.
+uint64_t BoardFaults::cycles_down(const FaultEntry& entry) const {
+  return entry.microseconds * static_cast<uint64_t>(params_.core.clock_mhz);
+}
+
 std::string BoardFaults::take_link_down(const FaultEntry& entry) {
   if (faults_of(entry).lost(link_of(entry))) {
     return "nothing: the link is down for good";
   }
-  const uint64_t cycles = entry.microseconds * static_cast<uint64_t>(params_.core.clock_mhz);
+  const uint64_t cycles = cycles_down(entry);
   const bool comes_back = cycles != 0;
   const uint64_t until = comes_back ? now_cycles() + cycles : kNever;
   faults_of(entry).take_down(link_of(entry), until, link_told(entry, {}));
@@ -281,6 +286,11 @@ bool BoardFaults::hear_link(uint32_t board, uint32_t from_board, const LinkNews&
   const auto found = std::ranges::find(entries, news.fault, &FaultEntry::number);
   if (found == entries.end() || found->kind != FaultKind::kLinkDown ||
       injector_.board_of_chip(found->chip) != from_board) {
+    return false;
+  }
+  const uint64_t cycles = cycles_down(*found);
+  const bool comes_back = news.until != kNever;
+  if (comes_back != (cycles != 0) || (comes_back && news.until > now_cycles() + cycles)) {
     return false;
   }
   injector_.later(0, [this, board, entry = *found, until = news.until] {

@@ -38,6 +38,7 @@ class BoardFaults : public FaultTargets {
   std::string upset_pcie(const FaultEntry& entry, PcieEndpoint::Upset kind, const char* of,
                          const char* what);
   std::string upset_link(const FaultEntry& entry);
+  uint64_t cycles_down(const FaultEntry& entry) const;
   std::string take_link_down(const FaultEntry& entry);
   bool hear_link(uint32_t board, uint32_t from_board, const LinkNews& news);
   LinkFaults::Told link_told(const FaultEntry& entry, std::optional<uint32_t> board);

@@ -196,12 +196,6 @@ void Cut::begin(const Id& id, const Open& open) {
   passage.set_bytes(open.bytes);
   passage.set_listener(this);
   links_.add_section(from, to, passage.section, passage);
-  ici_.enter_links(from, to, passage.section.first, passage.section.count,
-                   [this, key = at->first](uint64_t cycles) {
-                     if (const auto found = passages_.find(key); found != passages_.end()) {
-                       found->second.extra = cycles;
-                     }
-                   });
   bool flows = true;
   if (passage.lands && open.copy) {
     passage.add(hbm_[to]);
@@ -216,6 +210,12 @@ void Cut::begin(const Id& id, const Open& open) {
     answer(id, to, said);
   }
   if (flows) {
+    ici_.enter_links(from, to, passage.section.first, passage.section.count,
+                     [this, key = at->first](uint64_t cycles) {
+                       if (const auto found = passages_.find(key); found != passages_.end()) {
+                         found->second.extra = cycles;
+                       }
+                     });
     fluid_.start(passage);
   } else {
     passage.refused = true;
