@@ -2,6 +2,7 @@
 #include "pcie/pcie_endpoint.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -351,6 +352,9 @@ void PcieEndpoint::upstream_thread() {
       if (host.size() < write.data.size()) {
         ++errors_;
       } else {
+        // A completion comes behind what it tells of, also for a driver of another process that
+        // polls its ring (CommandRing has the acquire fence).
+        std::atomic_thread_fence(std::memory_order_release);
         std::memcpy(host.data(), write.data.data(), write.data.size());
       }
     }

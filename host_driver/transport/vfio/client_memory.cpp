@@ -1,6 +1,7 @@
 #include "transport/vfio/client_memory.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 namespace tpu::driver::vfio {
@@ -69,6 +70,8 @@ std::span<std::byte> ClientMemory::gather(uint64_t iova, uint64_t bytes) {
 
 void ClientMemory::flush() {
   for (const Written& each : std::exchange(written_, {})) {
+    // The client may poll for a completion, which comes behind what it tells of.
+    std::atomic_thread_fence(std::memory_order_release);
     bool good = true;
     const std::span<const std::byte> from(each.bytes);
     good = ranges_.pieces(each.iova, from.size(), true, [&](const DmaRanges::Piece& piece) {
