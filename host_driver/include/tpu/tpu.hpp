@@ -108,6 +108,7 @@ using driver::VfioUserOptions;
 // worker.hpp
 using driver::serve_boards;
 using driver::serve_boards_of_maker;
+using driver::serve_first_rank;
 using driver::ServeOptions;
 
 }  // namespace tpu
