@@ -56,6 +56,9 @@ std::string command_of_process() {
 
 const char* variable(const char* name) { return std::getenv(name); }
 
+// Of a TPU host. The variables name chips of a host: they cannot tell those of a larger board.
+constexpr int64_t kHostChips = 4;
+
 // A worker's board: chips to lease. A board of this process has no other chips, where the variables
 // of a TPU host say in full that the process has these alone.
 void take_visible_chips(driver::OpenOptions& open) {
@@ -76,6 +79,9 @@ void take_visible_chips(driver::OpenOptions& open) {
       return;
     }
     const spec::BoardParams board = spec::load_board(open.preset, open.overrides);
+    if (spec::chip_count(board) > kHostChips) {
+      return;
+    }
     for (std::string& each :
          spec::overrides_of_chips(board, spec::read_chips(board, chips, "TPU_VISIBLE_CHIPS"))) {
       open.overrides.push_back(std::move(each));
