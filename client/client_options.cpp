@@ -8,10 +8,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 #include <vector>
 
+#include "file/files.hpp"
 #include "options/option_check.hpp"
 #include "options/option_values.hpp"
 #include "sim/option_names.hpp"
@@ -66,15 +66,6 @@ std::vector<std::string> list_of(const std::string& text) {
     begin = end + 1;
   }
   return parts;
-}
-
-std::string default_cache_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  if (cache != nullptr && *cache == '/') {
-    return std::string(cache) + "/tpuboard";
-  }
-  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/tpuboard" : std::string();
 }
 
 void read_value(const OptionInfo& option, const spec::OptionMember<Reading>& member,
@@ -188,7 +179,7 @@ Environment changed_environment(Environment environment, const Environment& chan
 
 ClientOptions read_client_options(const Environment& environment) {
   Reading reading;
-  reading.client.cache = default_cache_folder();
+  reading.client.cache = driver::default_cache_folder();
   for (const auto& [name, text] : environment) {
     read_variable(name, text, reading);
   }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -171,6 +172,15 @@ void sync_file(const std::string& path) {
   if (error != 0 && error != EINVAL) {
     cannot_write(path, error);
   }
+}
+
+std::string default_cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (cache != nullptr && *cache == '/') {
+    return std::string(cache) + "/tpuboard";
+  }
+  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/tpuboard" : std::string();
 }
 
 }  // namespace tpu::driver

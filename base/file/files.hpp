@@ -131,4 +131,8 @@ void sync_file(const std::string& path);
 /// All of `bytes` to an open file; false with errno on the first error.
 bool write_all(int file, std::span<const std::byte> bytes);
 
+/// Of compiled programs, for whoever names none: `tpuboard` in XDG_CACHE_HOME or ~/.cache; empty:
+/// there is no home folder.
+std::string default_cache_folder();
+
 }  // namespace tpu::driver

@@ -22,6 +22,9 @@ struct Finding {
 };
 using Findings = std::vector<Finding>;
 
+/// Of an environment variable; empty: it is not set.
+std::string value_of(const char* name);
+
 /// This program, and others of its name on the PATH.
 void look_at_program(Findings& found);
 /// Processor, cores, memory, kernel and limits of the process.

@@ -5,24 +5,19 @@
 #include <unistd.h>
 
 #include <clocale>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
 #include <string_view>
 
 #include "cli/doctor/finding.hpp"
+#include "file/files.hpp"
 #include "job/jobs.hpp"
 
 namespace tpu::driver {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_of_variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 // Why nothing can be written below a folder that may be missing; empty: it can.
 std::string unwritable(const fs::path& folder) {
@@ -48,9 +43,8 @@ void look_at_folder(Findings& found, const std::string& topic, const fs::path& f
                    why.empty() ? "" : advice});
 }
 
-// As client/client_options.cpp chooses it.
 void look_at_cache(Findings& found) {
-  const std::string named = text_of_variable("TPUBOARD_CACHE");
+  const std::string named = value_of("TPUBOARD_CACHE");
   if (named == "off") {
     found.push_back({Level::kNote, "compile cache", "off (TPUBOARD_CACHE)", ""});
     return;
@@ -58,16 +52,11 @@ void look_at_cache(Findings& found) {
   const std::string advice =
       "every process compiles its programs again; name a folder by TPUBOARD_CACHE=DIR, or "
       "TPUBOARD_CACHE=off";
-  const std::string cache = text_of_variable("XDG_CACHE_HOME");
-  const std::string home = text_of_variable("HOME");
   if (!named.empty()) {
     return look_at_folder(found, "compile cache", named, advice);
   }
-  if (cache.starts_with('/')) {
-    return look_at_folder(found, "compile cache", fs::path(cache) / "tpuboard", advice);
-  }
-  if (home.starts_with('/')) {
-    return look_at_folder(found, "compile cache", fs::path(home) / ".cache/tpuboard", advice);
+  if (const std::string usual = default_cache_folder(); !usual.empty()) {
+    return look_at_folder(found, "compile cache", usual, advice);
   }
   found.push_back({Level::kWarning, "compile cache", "no folder, since HOME is not set", advice});
 }

@@ -30,11 +30,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "TPUBOARD_";
 constexpr char kPlugin[] = "libtpuboard_pjrt.so";
 
-std::string value_of(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
-
 // A console script of a wheel is text that starts the program of its package.
 bool is_script(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -125,6 +120,11 @@ void look_at_library(Findings& found) {
 }
 
 }  // namespace
+
+std::string value_of(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
 
 void look_at_program(Findings& found) {
   const fs::path self = fs::read_symlink("/proc/self/exe");
