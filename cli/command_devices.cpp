@@ -64,17 +64,7 @@ void add_devices_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("devices", "List the cores of the board");
   auto arguments = std::make_shared<DevicesArguments>();
   add_board_options(*command, arguments->board);
-  CLI::Option* json = command
-                          ->add_option("--json", arguments->json,
-                                       "The list as JSON; without FILE to standard output")
-                          ->expected(0, 1)
-                          ->type_name("FILE");
-  command->callback([arguments, json] {
-    if (json->count() > 0 && arguments->json.empty()) {
-      arguments->json = "-";
-    }
-    devices(*arguments);
-  });
+  add_list_json_option(*command, arguments->json, [arguments] { devices(*arguments); });
 }
 
 }  // namespace tpu::driver

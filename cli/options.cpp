@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <map>
+#include <utility>
 
 #include "file/files.hpp"
 #include "file/whole_file.hpp"
@@ -98,6 +99,19 @@ std::function<std::string(const std::string& text)> seconds_between(double least
       return std::string(error.what());
     }
   };
+}
+
+void add_list_json_option(CLI::App& command, std::string& file, std::function<void()> run) {
+  CLI::Option* json =
+      command.add_option("--json", file, "The list as JSON; without FILE to standard output")
+          ->expected(0, 1)
+          ->type_name("FILE");
+  command.callback([json, &file, run = std::move(run)] {
+    if (json->count() > 0 && file.empty()) {
+      file = "-";
+    }
+    run();
+  });
 }
 
 std::string folder_named(const std::string& text) {

@@ -18,6 +18,10 @@ namespace tpu::driver {
 /// Adds the options of the board, --board, --set, --mxu, .., to a subcommand.
 void add_board_options(CLI::App& command, BoardArguments& arguments);
 
+/// Adds `--json [FILE]` to a subcommand that prints a list, and sets what it runs. `file` is "-"
+/// (standard output) without FILE; it must live as long as the subcommand.
+void add_list_json_option(CLI::App& command, std::string& file, std::function<void()> run);
+
 /// A check for CLI::Option::check(): a number of seconds from `least` to `most`. Neither nan, which
 /// CLI::Range takes, nor infinity is one.
 std::function<std::string(const std::string& text)> seconds_between(double least, double most);

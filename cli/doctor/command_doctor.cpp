@@ -93,17 +93,7 @@ void add_doctor_command(CLI::App& app) {
           "--python", arguments->python,
           "Python to look at (default: that of the package, of $VIRTUAL_ENV, else python3)")
       ->type_name("PROGRAM");
-  CLI::Option* json = command
-                          ->add_option("--json", arguments->json,
-                                       "The list as JSON; without FILE to standard output")
-                          ->expected(0, 1)
-                          ->type_name("FILE");
-  command->callback([arguments, json] {
-    if (json->count() > 0 && arguments->json.empty()) {
-      arguments->json = "-";
-    }
-    doctor(*arguments);
-  });
+  add_list_json_option(*command, arguments->json, [arguments] { doctor(*arguments); });
 }
 
 }  // namespace tpu::driver

@@ -10,10 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <limits>
 #include <optional>
-#include <sstream>
 #include <string>
 
+#include "check/host_room.hpp"
 #include "cli/doctor/finding.hpp"
 #include "cli/host_limits.hpp"
 #include "terminal/counted.hpp"
@@ -94,18 +95,12 @@ void look_at_cores(Findings& found) {
 }
 
 void look_at_memory(Findings& found) {
-  std::istringstream available(line_value("/proc/meminfo", "MemAvailable"));
-  double free = 0;
-  if (!(available >> free)) {
+  const uint64_t room = host_room();
+  if (room == std::numeric_limits<uint64_t>::max()) {
     return;
   }
-  free *= 1024;
-  std::string text = fmt::format("{:.1f} GiB available", free / kGiB);
-  if (const auto limit = number_in("/sys/fs/cgroup/memory.max")) {
-    const double used = number_in("/sys/fs/cgroup/memory.current").value_or(0);
-    free = std::min(free, *limit - used);
-    text += fmt::format(", control group {:.1f} GiB", *limit / kGiB);
-  }
+  const auto free = static_cast<double>(room);
+  const std::string text = fmt::format("{:.1f} GiB available", free / kGiB);
   const bool is_little = free < kLeastMemory;
   found.push_back({is_little ? Level::kWarning : Level::kOk, "memory", text,
                    is_little ? "a board needs memory for all that its programs write; close other "
