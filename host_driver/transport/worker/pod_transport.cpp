@@ -476,7 +476,7 @@ class PodTransport final : public PodDebugPort {
       rescue = {*patience, [this] {
                   links_.give_up();
                   if (workers().mesh != nullptr) {
-                    workers().mesh->give_up();  // who waits at a wire, too
+                    workers().mesh->give_up();  // also ends waits for a wire
                   }
                 }};
     }
