@@ -9,6 +9,7 @@
 #include "cli/commands.hpp"
 #include "cli/doctor/finding.hpp"
 #include "cli/exit_code.hpp"
+#include "cli/options.hpp"
 #include "format/json_output.hpp"
 #include "terminal/counted.hpp"
 #include "terminal/printable_text.hpp"
