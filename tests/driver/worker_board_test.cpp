@@ -1,5 +1,6 @@
 // A simulated board in another process: bits and cycles of one in this process, and calls while it
 // runs.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -114,35 +116,45 @@ TEST_P(WorkerBoard, HasTheBitsAndCyclesOfTheBoardInThisProcess) {
 }
 
 // Behind each of the carriers: what one thread calls, while another one waits for a launch that
-// does not end, and a third one transfers.
+// does not end, and a third one transfers. Launches that have ended before change nothing.
 TEST(WorkerBoards, CallsOfOtherThreadsDoNotWaitForALaunch) {
   const Certificate own = certificate(::testing::TempDir(), "calls", 2);
   const std::vector<std::string> overrides = {"mgmt.watchdog_us=4000000"};
-  for (const std::string carrier : {"unix", "tcp", "tls"}) {
+  for (const auto& [carrier, launches_before] :
+       {std::pair("unix", 0), std::pair("unix", 1), std::pair("tcp", 2), std::pair("tls", 1)}) {
+    const std::string which = fmt::format("{} behind {} launches", carrier, launches_before);
     ServeOptions serve;
-    serve.listen = carrier == "unix" ? "unix:" : "tcp:";
+    serve.listen = carrier == std::string_view("unix") ? "unix:" : "tcp:";
     serve.board.overrides = overrides;
     OpenOptions options;
     options.overrides = overrides;
     options.time_limit = 100;
-    if (carrier == "tls") {
+    if (carrier == std::string_view("tls")) {
       serve.tls_cert = options.connect_ca = own.pem;
       serve.tls_key = own.key;
     }
     const WorkerProcess worker(serve);
     const Board board = Board::open(worker.options(options));
-    const std::string text = ".program \"endless\"\n.partitions 1\n" +
-                             std::string(test::kCopySlots) + "turn:\n  jmp turn\n  halt\n";
-    const Executable endless = board.load(exe::write_executable(compiler::assemble(
-                                              text, "test.s", spec::load_board("v3_8", overrides))),
-                                          0);
-    const Event done = endless.run({endless.put(0, counting(DType::kI32, {1024}))}).done;
+    const auto load = [&](const std::string& name, const std::string& body) {
+      const std::string text =
+          fmt::format(".program \"{}\"\n.partitions 1\n{}{}  halt\n", name, test::kCopySlots, body);
+      return board.load(exe::write_executable(compiler::assemble(
+                            text, "test.s", spec::load_board("v3_8", overrides))),
+                        0);
+    };
+    const Executable nothing = load("nothing", "");
+    const Executable endless = load("endless", "turn:\n  jmp turn\n");
+    const Array argument = endless.put(0, counting(DType::kI32, {1024}));
+    for (int launch = 0; launch < launches_before; ++launch) {
+      nothing.run({argument}).done.wait();
+    }
+    const Event done = endless.run({argument}).done;
     std::thread waits([&] { done.wait_for_error(); });
     std::atomic<bool> stopped = false;
     std::thread transfers([&] {
       for (uint8_t round = 0; !stopped; ++round) {
         const HostArray sent = counting(DType::kU8, {20'000}, round);
-        EXPECT_EQ(board.put(2, sent).to_host().bytes, sent.bytes) << carrier;
+        EXPECT_EQ(board.put(2, sent).to_host().bytes, sent.bytes) << which;
       }
     });
     auto longest = std::chrono::steady_clock::duration::zero();
@@ -153,8 +165,8 @@ TEST(WorkerBoards, CallsOfOtherThreadsDoNotWaitForALaunch) {
     }
     stopped = true;
     transfers.join();
-    EXPECT_FALSE(done.ready()) << carrier;
-    EXPECT_LT(longest, 20s) << carrier;
+    EXPECT_FALSE(done.ready()) << which;
+    EXPECT_LT(longest, 20s) << which;
     board.close(CloseMode::kCancel);
     waits.join();
   }

@@ -73,15 +73,12 @@ BoardService::BoardService(Channel& channel, const OpenOptions& options, std::fu
       done_(std::move(done)),
       ends_(std::move(ends)),
       memory_(
-          channel,
-          [this] {
-            if (watch_) {
-              watch_->end();
-            }
-          },
+          channel, [this] { asks_in_run_ = watch_ && watch_->end(); },
           [this](bool interrupted) {
-            if (watch_) {
+            if (asks_in_run_) {
               watch(interrupted);
+            } else if (interrupted && board_) {
+              board_->interrupt();  // of a run that begins yet
             }
           }) {}
 

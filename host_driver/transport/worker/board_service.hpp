@@ -77,6 +77,7 @@ class BoardService {
   std::unique_ptr<Transport> board_;
   std::unique_ptr<RunWatch> watch_;
   std::chrono::nanoseconds limit_{0};  // of the run
+  bool asks_in_run_ = false;           // while the board waits for host memory
   bool told_end_ = false;              // the driver has the end of the run already
   bool goes_inside_ = false;           // calls are served in the thread of the board
   std::map<uint64_t, std::shared_ptr<const exe::ExecutableT>> programs_;

@@ -31,6 +31,7 @@ RunWatch::~RunWatch() {
 }
 
 void RunWatch::begin(int socket, std::chrono::nanoseconds limit) {
+  end();
   socket_ = socket;
   end_ = limit.count() == 0 ? Clock::time_point::max() : Clock::now() + limit;
   ++run_;
@@ -40,7 +41,11 @@ void RunWatch::begin(int socket, std::chrono::nanoseconds limit) {
   }
 }
 
-void RunWatch::end() { ++run_; }
+bool RunWatch::end() {
+  const bool runs = (run_ & 1) != 0;
+  run_ += runs ? 1 : 0;
+  return runs;
+}
 
 void RunWatch::wait_for_runs() {
   const base::MutexLock lock(mutex_);

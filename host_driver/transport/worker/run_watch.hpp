@@ -20,11 +20,12 @@ class RunWatch {
   RunWatch& operator=(const RunWatch&) = delete;
   ~RunWatch();
 
+  // One thread at a time calls both. They are cheap: short runs are not looked at.
   /// The board runs, and nobody else reads this socket. `limit` of wall-clock time (0: none), which
-  /// is kept within some milliseconds.
+  /// is kept within some milliseconds. It ends what began before.
   void begin(int socket, std::chrono::nanoseconds limit);
-  /// It stands, or asks the driver. Cheap, as begin(): short runs are not looked at.
-  void end();
+  /// The board stands, or asks the driver. False: it stood already.
+  bool end();
 
  private:
   void watch();
