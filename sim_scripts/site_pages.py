@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
 FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.DOTALL | re.MULTILINE)
 OUTPUT = re.compile(r"^<!-- run: output -->\n```\n", re.MULTILINE)
-COMMENT = re.compile(r"^<!-- run: .*? -->\n", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"^ *<!-- (?:run|page): .*? -->\n", re.MULTILINE | re.DOTALL)
 SHOWN = "```{code-block} none\n:class: output\n\n"  # what commands print
 TITLES = {"README.md": "Overview"}  # in the menu, of pages whose own would be unclear
 PICTURES = (".png", ".svg")
@@ -26,7 +26,7 @@ LANGUAGES = {".py": "python", ".cpp": "cpp", ".hpp": "cpp", ".h": "c", ".c": "c"
 
 PYTHON_PAGE = """# Python: `tpuboard`
 
-[JAX on the board](../docs/jax.md#the-package-tpuboard) introduces the package.
+[The package tpuboard](../docs/package.md) introduces it.
 
 ```{eval-rst}
 .. automodule:: tpuboard

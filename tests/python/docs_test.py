@@ -1,4 +1,4 @@
-"""Every Python and C program of docs/jax.md and docs/c_interface.md, copied out and run in the order of the page.
+"""Every Python and C program of three pages (PAGES), copied out and run in the order of the pages.
 
 Usage: docs_test.py --compiler CC. TPU_LIBRARY_PATH names the library; PYTHONPATH has the package tpuboard.
 """
@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("jax.md", "package.md", "c_interface.md")
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -36,7 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", required=True)
     compiler = parser.parse_args().compiler
-    page = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("jax.md", "c_interface.md"))
+    page = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in PAGES)
     (in_c,) = blocks(page, "c")
     library = Path(os.environ["TPU_LIBRARY_PATH"])
     with tempfile.TemporaryDirectory() as name:
