@@ -11,16 +11,28 @@ comment in front of a block says what else it is:
   <!-- run: output -->         lines that the commands in front of it print, in this order; `...` is any text,
                                and `\\` at the end of a line continues it
 
-A block of any other language is not a command. One of no language without a comment is an error. Of a notebook, all
-cells run in one Python, and print what the notebook has recorded. Its numbers may differ by a fifth, because times
-change with the compiler. --record writes what the cells print into the notebook.
+A block of any other language is not a command. One of no language without a comment is an error, and so is code that
+no fence shows. Blocks may be indented, as in a list. A page runs something, or each REASON names the test that does it
+(`the test NAME`, or `the tests PREFIX`): such names have to exist. A page with the comment
 
-Usage: pages_test.py --build DIR [--record] PAGE..
+  <!-- page: installed -->
+
+runs in an empty folder, with commands, package and plugin as a wheel installs them.
+
+Of a notebook, all cells run in one Python, and print what the notebook has recorded. Its numbers may differ by a fifth,
+because times change with the compiler. --record writes what the cells print into the notebook.
+
+--marks runs nothing. It checks the marks of all pages of the site: on a page that no test runs, each block of commands
+has a reason.
+
+Usage: pages_test.py --build DIR [--record] PAGE.. | pages_test.py --marks
 """
 
 from __future__ import annotations
 
 import argparse
+import fnmatch
+import functools
 import json
 import math
 import os
@@ -28,12 +40,24 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"^(?:<!-- run: (?P<mark>.*?) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
+BLOCK = re.compile(r"^(?P<indent> *)(?:<!-- run: (?P<mark>.*?) -->\n(?P=indent))?"
+                   r"(?P<fence>`{3,}|~{3,})(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=indent)(?P=fence)$",
                    re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^ *(?:```|~~~)", re.MULTILINE)
+# A line of code by its four blanks: behind an empty line, and not the continuation of a list.
+BARE = re.compile(r"^(?![ *-])[^\n]*\n\n(?: {4}|\t)(?! *[*-] )", re.MULTILINE)
+SHELLS = ("", "sh", "bash", "console", "shell")
+NAMED = re.compile(r"\bthe tests? ([a-z]\w*(?:\.\w+)+)")
+INSTALLED = "<!-- page: installed -->\n"
+# Those that the tests e2e.pages run (CMakeLists.txt), and all that the site has.
+RUN = ("README.md", "examples/*/README.md", "docs/start/*.md", "docs/tutorials/*.md")
+SITE = (*RUN, "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "docs/*.md", "docs/adr/*.md")
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
 PATH = os.environ["PATH"]
 # Of the tree, what commands read.
@@ -51,31 +75,100 @@ class Step:
     output: list[str] = field(default_factory=list)
 
 
+@functools.cache
+def test_names() -> list[str]:
+    """Names of the tests, of those of a loop over words one for each; `*` is what only CMake finds out."""
+    names = set()
+    for file in sorted((ROOT / "tests").rglob("CMakeLists.txt")):
+        text = file.read_text("utf-8")
+        for found in re.finditer(r"\bNAME (\w+\.[^\s)]+)", text):
+            made = [found[1]]
+            for variable in re.findall(r"\$\{(\w+)\}", found[1]):
+                loops = re.findall(rf"foreach\({variable}\s([^)]*)\)", text[:found.start()])
+                words = loops[-1].split() if loops and not re.search(r"\$|\bIN\b", loops[-1]) else ["*"]
+                made = [name.replace(f"${{{variable}}}", word) for name in made for word in words]
+            names |= set(made)
+    return sorted(names)
+
+
+def is_test(name: str) -> bool:
+    """Whether there is a test of this name, or of one that begins with it and a dot."""
+    return any(fnmatch.fnmatchcase(name, known) or known.startswith(f"{name}.") for known in test_names())
+
+
+def named_tests(reason: str) -> tuple[list[str], list[str]]:
+    """Tests that a reason names, and those of them that do not exist."""
+    names = NAMED.findall(reason)
+    return names, [name for name in names if not is_test(name)]
+
+
+def is_shell(block: re.Match[str]) -> bool:
+    """Whether a block may have commands."""
+    return block["language"].split(" ")[0] in SHELLS
+
+
+def unseen(text: str) -> list[str]:
+    """What may be commands, and is not seen as a block."""
+    rest = BLOCK.sub("", text)
+    return ([*(["a fence without its other end"] if FENCE.search(rest) else []),
+             *(["code by indentation: use a fenced block"] if BARE.search(rest) else [])])
+
+
 def steps_of(page: Path) -> tuple[list[Step], list[str]]:
     """Steps of a Markdown page, and what is wrong with its marks."""
     text = page.read_text("utf-8")
     steps: list[Step] = []
     errors: list[str] = []
     files: dict[str, str] = {}
+    untested: list[str] = []
     for block in BLOCK.finditer(text):
-        mark, content = block["mark"] or "", block["text"]
-        line = text.count("\n", 0, block.start()) + 1
+        mark, content = block["mark"] or "", textwrap.dedent(block["text"]) if block["indent"] else block["text"]
+        where = f"{page.name}:{text.count(chr(10), 0, block.start()) + 1}"
         kind, _, rest = mark.partition(" ")
-        if mark == "text" or mark.startswith("no, "):
+        if mark == "text":
             continue
-        if kind == "file" and rest:
+        if mark.startswith("no, "):
+            names, unknown = named_tests(rest)
+            errors += [f"{where}: there is no test {name}" for name in unknown]
+            untested += [] if names else [where]
+        elif kind == "file" and rest:
             files[rest] = content
         elif kind == "output" and steps:
             steps[-1].output += content.replace("\\\n", "").splitlines()
         elif block["language"] == "sh" and mark in ("", "fails"):
+            line = int(where.rpartition(":")[2])
             steps.append(Step(content, line, mark == "fails", files))
             files = {}
-        elif mark or not block["language"]:
-            errors.append(f"{page.name}:{line}: expected 'run: no, REASON', 'run: fails', 'run: file NAME', "
+        elif mark or is_shell(block):
+            errors.append(f"{where}: expected 'run: no, REASON', 'run: fails', 'run: file NAME', "
                           f"'run: text' or 'run: output' before a block, found '{mark}'")
+    errors += [f"{page.name}: {error}" for error in unseen(text)]
     if not steps and not errors and not BLOCK.search(text):
         errors.append(f"{page.name}: has no commands")
+    if not steps:
+        errors += [f"{where}: no command of this page is run: the reason has to name the test that runs these"
+                   for where in untested]
     return steps, errors
+
+
+def mark_errors() -> list[str]:
+    """What is wrong with the marks of all pages of the site. Pages that tests run need more (steps_of)."""
+    run = {page for pattern in RUN for page in ROOT.glob(pattern)}
+    errors = []
+    for page in sorted({page for pattern in SITE for page in ROOT.glob(pattern)}):
+        text, name = page.read_text("utf-8"), page.relative_to(ROOT)
+        if page in run:
+            errors += [f"{name}: {error}" for error in steps_of(page)[1]]
+            continue
+        for block in BLOCK.finditer(text):
+            mark, where = block["mark"] or "", f"{name}:{text.count(chr(10), 0, block.start()) + 1}"
+            errors += [f"{where}: there is no test {test}" for test in named_tests(mark)[1]]
+            has_reason = mark in ("text", "output") or mark.startswith("no, ")
+            if is_shell(block) and not has_reason:
+                errors.append(f"{where}: no test runs this page: expected 'run: no, REASON', or 'run: text' if these "
+                              f"are not commands, found '{mark}'")
+        errors += [f"{name}: {error}" for error in unseen(text)]
+    return errors
 
 
 def missing_lines(wanted: list[str], printed: list[str]) -> list[str]:
@@ -110,6 +203,7 @@ def run_page(page: Path, folder: Path) -> list[str]:
         return errors
     for step in steps:
         for name, content in step.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(content, "utf-8")
     done = subprocess.run(["bash", "-c", script_of(steps)], cwd=folder, check=False, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, timeout=300)
@@ -165,30 +259,50 @@ def run_notebook(page: Path, folder: Path, python: Path, record: bool) -> list[s
     return errors
 
 
+def like_the_tree(folder: Path, build: Path) -> dict[str, str]:
+    """Makes a folder look like the source tree with a build; variables of its commands."""
+    for link in LINKS:
+        (folder / link).symlink_to(ROOT / link)
+    (folder / "build").mkdir()
+    (folder / "build/release").symlink_to(build)
+    (folder / "venv").symlink_to(Path(sys.prefix))
+    return {"PATH": f"{Path(sys.prefix) / 'bin'}:{PATH}"}  # python3 with NumPy
+
+
+def like_a_wheel(build: Path) -> dict[str, str]:
+    """Variables with which commands find what a wheel installs."""
+    return {"PATH": f"{build / 'bin'}:{Path(sys.prefix) / 'bin'}:{PATH}", "PYTHONPATH": str(ROOT / "python"),
+            "TPU_LIBRARY_PATH": str(build / "lib/libtpuboard_pjrt.so")}
+
+
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--build", type=Path)
     parser.add_argument("--record", action="store_true")
-    parser.add_argument("pages", nargs="+", type=Path)
+    parser.add_argument("--marks", action="store_true")
+    parser.add_argument("pages", nargs="*", type=Path)
     arguments = parser.parse_args()
+    if arguments.marks:
+        errors = mark_errors()
+        print("\n".join(errors) if errors else "each command of the site is run by a test or has a reason")
+        return 1 if errors else 0
+    if arguments.build is None or not arguments.pages:
+        parser.error("expected --build DIR PAGE.., or --marks")
     build, errors = arguments.build.resolve(), []
     for page in arguments.pages:
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            for link in LINKS:
-                (folder / link).symlink_to(ROOT / link)
-            (folder / "build").mkdir()
-            (folder / "build/release").symlink_to(build)
-            (folder / "venv").symlink_to(Path(sys.prefix))
-            os.environ["XDG_CACHE_HOME"] = f"{name}/cache"
-            os.environ["PATH"] = f"{Path(sys.prefix) / 'bin'}:{PATH}"  # python3 with NumPy
-            if page.suffix == ".ipynb":
-                os.environ |= {"TPU_LIBRARY_PATH": str(build / "lib/libtpuboard_pjrt.so"), "JAX_PLATFORMS": "tpu",
-                               "PYTHONPATH": str(ROOT / "python")}
-                errors += run_notebook(page.resolve(), folder, Path(sys.executable), arguments.record)
+            folder = Path(name) / "folder"
+            folder.mkdir()
+            is_notebook = page.suffix == ".ipynb"
+            if is_notebook or INSTALLED in page.read_text("utf-8"):
+                variables = like_a_wheel(build)
             else:
-                errors += run_page(page.resolve(), folder)
+                variables = like_the_tree(folder, build)
+            os.environ["XDG_CACHE_HOME"] = f"{name}/cache"
+            with mock.patch.dict(os.environ, variables):
+                errors += (run_notebook(page.resolve(), folder, Path(sys.executable), arguments.record) if is_notebook
+                           else run_page(page.resolve(), folder))
     print("\n".join(errors) if errors else "the pages' commands do what the pages say")
     return 1 if errors else 0
 

@@ -24,6 +24,17 @@ PAGES = [
     ("<!-- run: file a.txt -->\n```\nin a\n```\n\n```sh\ncat a.txt\n```\n\n<!-- run: output -->\n```\nin a\n```\n", ""),
     ("```sh\nexport A=1\n```\n\n```sh\necho \"A is $A\"\n```\n\n<!-- run: output -->\n```\nA is 1\n```\n", ""),
     ("No block.\n", "has no commands"),
+    ("<!-- run: no, REASON -->\n```sh\nfalse\n```\n", "the reason has to name the test"),
+    ("<!-- run: no, the test python.wheel does it -->\n```sh\nfalse\n```\n", ""),
+    ("<!-- run: no, the test e2e.unknown does it -->\n```sh\nfalse\n```\n", "there is no test e2e.unknown"),
+    ("- item\n\n  ```sh\n  false\n  ```\n", "these commands fail"),
+    ("- item\n\n  <!-- run: fails -->\n  ```sh\n  false\n  ```\n", ""),
+    ("- item\n\n  ```\n  false\n  ```\n", "expected 'run: no, REASON'"),
+    ("```sh title\nfalse\n```\n\n```sh\ntrue\n```\n", "expected 'run: no, REASON'"),
+    ("~~~sh\nfalse\n~~~\n", "these commands fail"),
+    ("```sh\ntrue\n```\n\n  ```sh\nfalse\n```\n", "without its other end"),
+    ("```sh\ntrue\n```\n\nThen:\n\n    false\n", "code by indentation"),
+    ("<!-- run: file a/b.txt -->\n```\nin b\n```\n\n```sh\ncat a/b.txt\n```\n", ""),
 ]
 LINES = [("a 100 us", "a  110 us", True), ("a 100 us", "a 130 us", False), ("a 1", "b 1", False), ("a 1", "a", False)]
 COMMANDS = [  # text, and the commands in it
