@@ -122,11 +122,15 @@ endfunction()
 
 # tpu_test(<name> SOURCES ... [DEPS ...] [LABELS ...] [LONG pattern ...] [TIMEOUT seconds] [SYSTEMC])
 # A GoogleTest program; every TEST is its own CTest entry, and has the label `fast` but those of LONG: patterns as of
-# --gtest_filter for tests that take more than about a second. SYSTEMC: main is tests/sc_test_main.cpp.
+# --gtest_filter for tests that take more than about a second. Without TIMEOUT the former end after 60 seconds, those of
+# LONG after 180: on a loaded host they take several times as long. SYSTEMC: main is tests/sc_test_main.cpp.
 function(tpu_test name)
   cmake_parse_arguments(ARG "SYSTEMC" "TIMEOUT" "SOURCES;DEPS;LABELS;LONG" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 60)
+  set(timeout 60)
+  set(long_timeout 180)
+  if(ARG_TIMEOUT)
+    set(timeout ${ARG_TIMEOUT})
+    set(long_timeout ${ARG_TIMEOUT})
   endif()
   add_executable(${name} ${ARG_SOURCES})
   if(ARG_SYSTEMC)
@@ -140,9 +144,9 @@ function(tpu_test name)
   tpu_test_flags(${name})
   tpu_reuse_test_headers(${name} ${ARG_DEPS})
   list(JOIN ARG_LONG ":" long)
-  tpu_discover_tests(${name} "-${long}" ${ARG_TIMEOUT} fast ${ARG_LABELS})
+  tpu_discover_tests(${name} "-${long}" ${timeout} fast ${ARG_LABELS})
   if(long)
-    tpu_discover_tests(${name} "${long}" ${ARG_TIMEOUT} ${ARG_LABELS})
+    tpu_discover_tests(${name} "${long}" ${long_timeout} ${ARG_LABELS})
   endif()
 endfunction()
 
