@@ -23,6 +23,7 @@ using test::i1;
 using test::i32;
 using test::tensor;
 using test::values;
+using testing::Each;
 using testing::ElementsAre;
 
 std::vector<Tensor> run(const Module& m, std::vector<Tensor> args) {
@@ -61,6 +62,24 @@ TEST(Interpreter, NanResultsAreCanonical) {
   const auto r = binary(Kind::kSubtract, {kInf, -kNan}, {kInf, 1.0f});
   EXPECT_EQ(std::bit_cast<uint32_t>(r[0]), 0x7fc00000u);
   EXPECT_EQ(std::bit_cast<uint32_t>(r[1]), 0x7fc00000u);
+}
+
+// Processors differ in the sign of the NaN that inf - inf gives.
+TEST(Interpreter, NansOfBatchNormsAreCanonical) {
+  GraphBuilder b;
+  const Type x = f32({2, 2});
+  const Type f = f32({2});
+  Value* in = b.arg(x);
+  Value* one = b.arg(f);
+  const Op* norm = b.region().append(Kind::kBatchNormTraining, {in, one, one}, {x, f, f},
+                                     BatchNormAttrs{0.0, 1}, unknown_loc());
+  const auto results = run(b.done({norm->result(0), norm->result(1), norm->result(2)}),
+                           {tensor(x, std::vector<float>{kInf, -kNan, 1.0f, 2.0f}),
+                            tensor(f, std::vector<float>{1, 1})});
+  for (const Tensor& result : {results[0], results[2]}) {
+    EXPECT_THAT(values<uint32_t>(result), Each(0x7fc00000u));
+  }
+  EXPECT_THAT(values<uint32_t>(results[1]), ElementsAre(0x7f800000u, 0x7fc00000u));
 }
 
 TEST(Interpreter, MultiplyAddRoundsOnce) {
