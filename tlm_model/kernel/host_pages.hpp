@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +23,7 @@ inline uint8_t* map_host_pages(size_t bytes, int protection = PROT_READ | PROT_W
   }
   const auto at = reinterpret_cast<uintptr_t>(map);
   const uintptr_t begin = (at + kHugePage - 1) / kHugePage * kHugePage;
-  const uintptr_t page = 4096;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));  // aarch64: up to 64 KiB
   const uintptr_t end = (begin + bytes + page - 1) / page * page;
   if (begin != at) {
     munmap(map, begin - at);
