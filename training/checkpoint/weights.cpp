@@ -16,6 +16,7 @@
 #include "checkpoint/tensors.hpp"
 #include "file/files.hpp"
 #include "numbers/bf16.hpp"
+#include "numbers/f16.hpp"
 
 namespace tpu::training {
 
@@ -119,9 +120,9 @@ float float_at(const std::string& dtype, const std::byte* elements, uint64_t i) 
     std::memcpy(&high, elements + i * sizeof(high), sizeof(high));
     return std::bit_cast<float>(static_cast<uint32_t>(high) << 16);
   }
-  _Float16 value = 0;
-  std::memcpy(&value, elements + i * sizeof(value), sizeof(value));
-  return static_cast<float>(value);
+  uint16_t half = 0;
+  std::memcpy(&half, elements + i * sizeof(half), sizeof(half));
+  return f32_from_f16(half);
 }
 
 bool has_floats(const std::string& dtype) {

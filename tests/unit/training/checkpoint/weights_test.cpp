@@ -104,19 +104,24 @@ TEST_F(Weights, WithoutAMapNamesTell) {
 
 TEST_F(Weights, NarrowFloatsAreWidened) {
   spec::Safetensors narrow;
-  narrow.tensors = {{.name = "half", .dtype = "F16", .shape = {3}},
+  narrow.tensors = {{.name = "half", .dtype = "F16", .shape = {9}},
                     {.name = "brain", .dtype = "BF16", .shape = {1}}};
   const std::string header = spec::layout_safetensors(narrow, file());
-  const std::vector<uint16_t> bits = {0x3C00, 0xC100, 0x0001, 0x3FC0};  // the third: 2^-24
+  // 1, -2.5, 2^-24, the largest subnormal and the largest number, -0, infinities, a NaN; 1.5
+  const std::vector<uint16_t> bits = {0x3C00, 0xC100, 0x0001, 0x03FF, 0x7BFF,
+                                      0x8000, 0x7C00, 0xFC00, 0xFD01, 0x3FC0};
   std::ofstream out(file(), std::ios::binary);
   out << header;
-  out.write(reinterpret_cast<const char*>(bits.data()), 8);
+  out.write(reinterpret_cast<const char*>(bits.data()),
+            static_cast<std::streamsize>(bits.size() * sizeof(bits[0])));
   out.close();
   std::vector<ParameterInfo> infos(2);
-  infos[0].shape = {3};
+  infos[0].shape = {9};
   infos[1].shape = {1};
   const auto values = load_weights(file(), map("half = 0\nbrain = 1"), infos);
-  EXPECT_EQ(numbers_of<float>(values.at(0)), (std::vector<float>{1.0f, -2.5f, 0x1p-24f}));
+  EXPECT_EQ(numbers_of<uint32_t>(values.at(0)),
+            (std::vector<uint32_t>{0x3F800000, 0xC0200000, 0x33800000, 0x387FC000, 0x477FE000,
+                                   0x80000000, 0x7F800000, 0xFF800000, 0xFFE02000}));
   EXPECT_EQ(numbers_of<float>(values.at(1)), (std::vector<float>{1.5f}));
   infos[1].dtype = DType::kI16;
   EXPECT_THROW(load_weights(file(), map("brain = 1"), infos), Error);
