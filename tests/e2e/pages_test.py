@@ -17,7 +17,8 @@ no fence shows. Blocks may be indented, as in a list. A page runs something, or 
 
   <!-- page: installed -->
 
-runs in an empty folder, with commands, package and plugin as a wheel installs them.
+runs in an empty folder, with commands, package and plugin as a wheel installs them. Other pages run in what looks like
+the source tree; those of docs/ itself have the commands on the PATH.
 
 Of a notebook, all cells run in one Python, and print what the notebook has recorded. Its numbers may differ by a fifth,
 because times change with the compiler. --record writes what the cells print into the notebook.
@@ -56,7 +57,8 @@ SHELLS = ("", "sh", "bash", "console", "shell")
 NAMED = re.compile(r"\bthe tests? ([a-z]\w*(?:\.\w+)+)")
 INSTALLED = "<!-- page: installed -->\n"
 # Those that the tests e2e.pages run (CMakeLists.txt), and all that the site has.
-RUN = ("README.md", "examples/*/README.md", "docs/start/*.md", "docs/tutorials/*.md")
+RUN = ("README.md", "examples/*/README.md", "docs/start/*.md", "docs/tutorials/*.md", "docs/debugger.md",
+       "docs/report.md", "docs/snapshots.md", "docs/waves.md")
 SITE = (*RUN, "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "docs/*.md", "docs/adr/*.md")
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
 PATH = os.environ["PATH"]
@@ -269,6 +271,11 @@ def like_the_tree(folder: Path, build: Path) -> dict[str, str]:
     return {"PATH": f"{Path(sys.prefix) / 'bin'}:{PATH}"}  # python3 with NumPy
 
 
+def like_the_tree_with_commands(folder: Path, build: Path) -> dict[str, str]:
+    """The same for pages of the reference, which presume that the commands are on the PATH."""
+    return {"PATH": f"{build / 'bin'}:{like_the_tree(folder, build)['PATH']}"}
+
+
 def like_a_wheel(build: Path) -> dict[str, str]:
     """Variables with which commands find what a wheel installs."""
     return {"PATH": f"{build / 'bin'}:{Path(sys.prefix) / 'bin'}:{PATH}", "PYTHONPATH": str(ROOT / "python"),
@@ -297,6 +304,8 @@ def main() -> int:
             is_notebook = page.suffix == ".ipynb"
             if is_notebook or INSTALLED in page.read_text("utf-8"):
                 variables = like_a_wheel(build)
+            elif page.resolve().parent == ROOT / "docs":
+                variables = like_the_tree_with_commands(folder, build)
             else:
                 variables = like_the_tree(folder, build)
             os.environ["XDG_CACHE_HOME"] = f"{name}/cache"
