@@ -40,6 +40,7 @@ struct HartFrame {
 struct HartPlace {
   uint32_t text_base;
   uint32_t text_bytes;
+  uint32_t coded_bytes;  // of the text, from its begin on: those with entries in each frame
   uint32_t data_base;
   uint32_t data_bytes;
   uint32_t taken_cycles;  // of a taken conditional branch

@@ -122,7 +122,11 @@ void HartEmitter::charge(uint64_t cycles, size_t retired) {
 // that comes and goes needs no patches.
 void HartEmitter::go_on_at(uint32_t target) {
   mov(eax, target);
-  jmp(ptr[r13 + (target - place_.text_base) / 2 * sizeof(void*)]);
+  if (const uint32_t offset = target - place_.text_base; offset < place_.coded_bytes) {
+    jmp(ptr[r13 + offset / 2 * sizeof(void*)]);
+  } else {
+    jmp(miss_label_, T_NEAR);
+  }
 }
 
 void HartEmitter::emit_way(Way& way) {
@@ -422,7 +426,7 @@ void HartEmitter::emit_jalr(const DecodedInsn& insn) {
   charge(cycles_ + insn.cycles, retired_ + 1);
   mov(ecx, eax);
   sub(ecx, place_.text_base);
-  cmp(ecx, place_.text_bytes);
+  cmp(ecx, place_.coded_bytes);
   jae(miss_label_, T_NEAR);
   static_assert(sizeof(void*) == 8);
   jmp(ptr[r13 + rcx * 4]);  // an entry a halfword

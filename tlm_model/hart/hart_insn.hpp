@@ -9,7 +9,8 @@ namespace tpu::model {
 inline constexpr unsigned kRegisterCount = 32;
 inline constexpr uint8_t kDiscardRegister = 32;  // stands for x0 as a destination
 
-// Every operation of the interpreter. The first four are states of an entry, not instructions.
+// Every operation of the interpreter. The first four are states of an entry, not instructions;
+// entries of zero bytes are in the first.
 // By hand: clang-format 14 never settles on one layout of this list.
 // clang-format off
 #define TPU_HART_OPS(X) \

@@ -127,7 +127,9 @@ void HartMap::drop_decoded(Region& region, uint32_t addr, uint32_t size_bytes) {
   const uint32_t last = (offset + size_bytes - 1) / 2;
   // One halfword earlier too: a long instruction may begin there.
   for (uint32_t i = first == 0 ? 0 : first - 1; i <= last; ++i) {
-    region.code[i].op = HartOp::kUndecoded;
+    if (region.code[i].op != HartOp::kUndecoded) {  // else memory that may never have been touched
+      region.code[i].op = HartOp::kUndecoded;
+    }
   }
   drop_code(region, first, last);
 }

@@ -8,6 +8,7 @@
 
 #include "hart/hart_code.hpp"
 #include "hart/hart_insn.hpp"
+#include "types/zeroed_vector.hpp"
 
 namespace tpu::model {
 
@@ -32,9 +33,9 @@ class HartMap {
  public:
   struct Region {
     HartMemory memory;
-    std::vector<DecodedInsn>
-        code;  // one entry a halfword and one end mark; empty if not executable
-    // By halfword as well; empty without host code.
+    // One entry a halfword and one end mark; empty if not executable.
+    ZeroedVector<DecodedInsn> code;
+    // By halfword as well, of the first coded_bytes(); empty without host code.
     std::vector<const void*> entries;
     std::vector<uint8_t> visits;  // from outside of code; kNoCode: none can begin here
   };
@@ -75,6 +76,11 @@ class HartMap {
 
   bool in_window(uint32_t addr, uint32_t size_bytes) const;
   void drop_decoded(Region& region, uint32_t addr, uint32_t size_bytes);
+  // Makes entries for this many bytes of the memory.
+  void make_entries(Region& region, uint32_t bytes);
+  static uint32_t coded_bytes(const Region& region) {
+    return static_cast<uint32_t>(2 * region.entries.size());
+  }
   void drop_code(Region& region, uint32_t first, uint32_t last);
   const void* make_code(Region& region, uint32_t index);
 

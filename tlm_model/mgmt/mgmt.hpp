@@ -24,6 +24,7 @@
 #include "mgmt/infeed.hpp"
 #include "mgmt/irq.hpp"
 #include "mgmt/timer.hpp"
+#include "types/zeroed_vector.hpp"
 
 namespace tpu::model {
 
@@ -86,7 +87,7 @@ class Mgmt : public sc_core::sc_module,
  private:
   struct Memory {
     uint32_t base;
-    std::vector<uint8_t>* bytes;
+    ZeroedVector<uint8_t>* bytes;
   };
   using CoreSocket = tlm_utils::simple_initiator_socket<Mgmt>;
 
@@ -126,8 +127,8 @@ class Mgmt : public sc_core::sc_module,
   const Place place_;
   Fabric& fabric_;
   std::vector<uint8_t> rom_;
-  std::vector<uint8_t> itcm_;
-  std::vector<uint8_t> dtcm_;
+  ZeroedVector<uint8_t> itcm_;
+  ZeroedVector<uint8_t> dtcm_;
   tlm_utils::simple_target_socket<Mgmt> bus_tsock_{"bus_tsock"};
 
   Irq irq_;

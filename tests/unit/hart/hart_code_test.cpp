@@ -41,9 +41,10 @@ uint64_t environment_number(const char* name, uint64_t fallback) {
 
 // A hart with memories of its own and a device that answers with the number of the access.
 struct Machine {
-  explicit Machine(HartCode* host_code) : code(kCodeSize), data(kDataSize), hart(3, kTiming) {
+  explicit Machine(HartCode* host_code, uint32_t code_bytes = kCodeSize)
+      : code(code_bytes), data(kDataSize), hart(3, kTiming) {
     hart.add_memory({kData, kDataSize, data.data(), true, false});
-    hart.add_memory({kCode, kCodeSize, code.data(), true, true});
+    hart.add_memory({kCode, code_bytes, code.data(), true, true});
     hart.add_mmio_window(kDevice, 0x100);
     if (host_code != nullptr) {
       hart.use_code(*host_code);
@@ -70,6 +71,7 @@ struct Machine {
 
 class HartCodeTest : public ::testing::Test {
  protected:
+  explicit HartCodeTest(uint32_t code_bytes = kCodeSize) : code_bytes_(code_bytes) {}
   void SetUp() override {
     if (code_ == nullptr) {
       GTEST_SKIP() << "this build makes no host code";
@@ -124,8 +126,9 @@ class HartCodeTest : public ::testing::Test {
   }
 
   const std::unique_ptr<HartCode> code_ = HartCode::make(1);
-  Machine plain_{nullptr};
-  Machine coded_{code_.get()};
+  const uint32_t code_bytes_;
+  Machine plain_{nullptr, code_bytes_};
+  Machine coded_{code_.get(), code_bytes_};
   std::mt19937_64 random_{environment_number("TPU_SEED", 1)};
 };
 
@@ -210,6 +213,37 @@ TEST_F(HartCodeTest, InstructionsThatAreWrittenAnewRunAnew) {
     EXPECT_GT(rounds, 20);
     EXPECT_NEAR(coded_.hart.reg(10), 1.5 * rounds, 3);
   }
+}
+
+class HartCodeLarge : public HartCodeTest {
+ protected:
+  static constexpr uint32_t kBytes = 0x20000;
+
+  HartCodeLarge() : HartCodeTest(kBytes) {}
+};
+
+// In a memory that has no entries for its upper part at first. Each round calls two functions
+// there, branches over the border, and runs over it.
+TEST_F(HartCodeLarge, RunsLieBehindTheFirstEntries) {
+  constexpr uint32_t kBorder = 0x4000;  // see hart_run_code.cpp
+  const auto put = [&](uint32_t offset, std::initializer_list<uint32_t> program) {
+    place(kCode + offset, std::data(program), program.size() * sizeof(uint32_t));
+  };
+  load({rv::addi(10, 10, 1), rv::jal(1, kBytes - 8 - 4), rv::lui(5, (kCode + 0x8000) >> 12),
+        rv::jalr(1, 5, 0), rv::jal(0, kBorder - 16 - 16)});
+  put(kBytes - 8, {rv::addi(11, 11, 1), rv::jalr(0, 1, 0)});
+  put(0x8000, {rv::addi(12, 12, 1), rv::jalr(0, 1, 0)});
+  put(kBorder - 16,
+      {rv::addi(13, 13, 1), rv::addi(6, 10, 0), rv::r_type(0, 7, 6, 6, 7), rv::bne(6, 0, 8),
+       rv::addi(14, 14, 1), rv::addi(15, 15, 1), rv::jal(0, -static_cast<int32_t>(kBorder + 8))});
+  for (Machine* machine : {&plain_, &coded_}) {
+    machine->hart.set_reg(7, 1);
+  }
+  run_slices(300);
+  EXPECT_GT(code_->runs(), 5U);
+  EXPECT_GT(coded_.hart.reg(10), 100U);
+  EXPECT_NEAR(coded_.hart.reg(12), coded_.hart.reg(11), 1);
+  EXPECT_NEAR(2.0 * coded_.hart.reg(14), coded_.hart.reg(15), 2);
 }
 
 TEST_F(HartCodeTest, WatchesSeeAccessesOfCode) {
