@@ -104,7 +104,7 @@ void HbmStore::drop(uint64_t page) {
 void HbmStore::fill(uint64_t address, uint64_t bytes, uint32_t pattern) {
   order_.wait(address, address + bytes, true);
   for_each_page(address, bytes, [&](uint64_t page, uint64_t offset, uint64_t part, uint64_t done) {
-    if (pattern == 0 && part == kHbmPageBytes) {
+    if (pattern == 0 && (part == kHbmPageBytes || table_[page] == nullptr)) {
       drop(page);
       return;
     }

@@ -33,7 +33,7 @@ class HbmStore {
   // Pages of zero are dropped, or not made; what another store of the pool has in the same place is
   // shared, page by page.
   void write(uint64_t address, std::span<const uint8_t> data);
-  // Repeats the pattern, low byte first; whole pages of zero are dropped instead.
+  // Repeats the pattern, low byte first. Pages of zero are dropped, or not made.
   void fill(uint64_t address, uint64_t bytes, uint32_t pattern);
   // Copies from `source` (may be this store); whole pages are shared when both sides are
   // page-aligned. Ranges must not overlap.

@@ -57,6 +57,7 @@ TEST(HbmStore, WrittenZerosNeedNoPages) {
   HbmStore store(pool, 8 * kPage);
   const std::vector<uint8_t> zeros(3 * kPage + 10);
   store.write(kPage - 5, zeros);
+  store.fill(kPage - 5, zeros.size(), 0);
   EXPECT_EQ(pool.pages_in_use(), 0u);
   store.fill(0, 5 * kPage, 0x07070707);
   store.write(kPage - 5, zeros);  // pages 1 to 3 whole, parts of 0 and 4
