@@ -32,6 +32,15 @@ bool Devices::waits_its_turn(const Operation& launch) const {
                      });
 }
 
+const Operation* LaunchesInTurn::at(const Device& device) {
+  const Operation* const launch = device.first_launch();
+  if (launch != nullptr && launch != asked_) {
+    asked_ = launch;
+    in_turn_ = !devices_.waits_its_turn(*launch);
+  }
+  return launch != nullptr && in_turn_ ? launch : nullptr;
+}
+
 bool Devices::any_held() const {
   return std::any_of(all_.begin(), all_.end(), [](const Device& device) { return device.held; });
 }

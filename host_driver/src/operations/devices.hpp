@@ -65,4 +65,19 @@ class Devices {
   std::vector<Device> all_;
 };
 
+/// A look at the launches of all devices. The devices of a launch ask for it one after the other,
+/// and its answer is found once: a pod has thousands of them.
+class LaunchesInTurn {
+ public:
+  /// The list must outlive the look.
+  explicit LaunchesInTurn(const Devices& devices) : devices_(devices) {}
+  /// The first launch of a device; null without one, or while it waits its turn.
+  const Operation* at(const Device& device) TPU_REQUIRES(board_lock);
+
+ private:
+  const Devices& devices_;
+  const Operation* asked_ = nullptr;
+  bool in_turn_ = false;  // that one
+};
+
 }  // namespace tpu::driver

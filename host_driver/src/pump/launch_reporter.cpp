@@ -45,10 +45,11 @@ void LaunchReporter::report_after(LongLaunches::Time ran, const Devices& devices
     return at < places.size() && places[at].running ? &places[at] : nullptr;
   };
   const Device* found = nullptr;
+  LaunchesInTurn in_turn(devices);
   for (const Device& device : devices) {
     const auto i = static_cast<size_t>(device.id);
-    const Operation* op = device.first_launch();
-    if (op != nullptr && (op->verdict || devices.waits_its_turn(*op))) {
+    const Operation* op = in_turn.at(device);
+    if (op != nullptr && op->verdict) {
       op = nullptr;
     }
     const bool seen = i < places.size();

@@ -30,12 +30,10 @@ void TimeLimit::spend(LaunchClock::Time time) {
 void TimeLimit::check() {
   const std::vector<ProgramPlace> places = transport_->stats().places;
   const Device* late = nullptr;
+  LaunchesInTurn in_turn(devices_);
   for (const Device& device : devices_) {
     const auto i = static_cast<size_t>(device.id);
-    const Operation* op = device.first_launch();
-    if (op != nullptr && devices_.waits_its_turn(*op)) {
-      op = nullptr;
-    }
+    const Operation* op = in_turn.at(device);
     // A transport without a debug port does not tell steps: then all of a launch have their time.
     const bool seen = i < places.size();
     if (!clock_.look(i, op == nullptr ? 0 : op->launch_id, seen ? places[i].steps : 0,

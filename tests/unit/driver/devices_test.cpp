@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "src/residency/program.hpp"
@@ -78,6 +79,26 @@ TEST_F(DevicesTest, TheFirstLaunchIsTheOldestOnTheRing) {
   EXPECT_FALSE(devices_.any_held());
   devices_[1].held = true;
   EXPECT_TRUE(devices_.any_held());
+}
+
+// Both devices have the second launch; the first one's other launch is in front of it.
+TEST_F(DevicesTest, ALaunchIsInTurnWhenAllItsDevicesHaveComeToIt) {
+  const auto first = operation(1, true);
+  const auto both = operation(2, true);
+  for (const auto& [device, op] : {std::pair(0, first), std::pair(0, both), std::pair(1, both)}) {
+    const auto command = send(device, op);
+    command->index = op->commands.size();
+    op->commands.push_back(command);
+    op->status.push_back(kStatusOpen);
+  }
+  LaunchesInTurn look(devices_);
+  EXPECT_EQ(look.at(devices_[0]), first.get());
+  EXPECT_EQ(look.at(devices_[1]), nullptr) << "its other device has not come to it";
+  EXPECT_EQ(look.at(devices_[0]), first.get()) << "the answer is that of the other launch";
+  first->commands[0]->op.reset();  // taken off
+  LaunchesInTurn later(devices_);
+  EXPECT_EQ(later.at(devices_[0]), both.get());
+  EXPECT_EQ(later.at(devices_[1]), both.get());
 }
 
 }  // namespace
