@@ -53,6 +53,7 @@ _DEFAULTS = {
 # On a real host these give a process a part of the board; the second is the older name of the first.
 _VISIBLE = ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES")
 _BOUNDS = "TPU_CHIPS_PER_PROCESS_BOUNDS"
+_ONE_PROCESS = ("", "1,1,1", "1,1")  # TPU_PROCESS_BOUNDS, as client/visible_chips.hpp reads it
 # Shapes (x, y) of the chips of a v3-8, 0 and 1 in the first row, that are a rectangle.
 _SHAPES = {(0, 1, 2, 3): (2, 2), (0, 1): (2, 1), (2, 3): (2, 1), (0, 2): (1, 2), (1, 3): (1, 2),
            (0,): (1, 1), (1,): (1, 1), (2,): (1, 1), (3,): (1, 1)}
@@ -154,7 +155,7 @@ def _set_variables(plugin: Plugin) -> None:
                          "`pip install .`; `pip install -e .` does not install the library")
     os.environ["TPU_LIBRARY_PATH"] = str(library.resolve())  # the program, or a child of it, may change its folder
     # A process that was started as one of several: the plugin checks what these say (docs/processes.md).
-    if os.environ.get("TPU_PROCESS_BOUNDS", "") in ("", "1,1,1", "1,1"):
+    if os.environ.get("TPU_PROCESS_BOUNDS", "") in _ONE_PROCESS:
         _take_part()
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
@@ -264,7 +265,7 @@ def _checked_spawn(spawn: Callable[..., Any]) -> Callable[..., Any]:
         if "TORCHELASTIC_RUN_ID" in os.environ:
             raise ValueError("xmp.spawn in a process of torchrun, which has started the replicas: call the function "
                              "without xmp.spawn, or start the program without torchrun")
-        if _NUMBER in os.environ or os.environ.get("TPU_PROCESS_BOUNDS", "") not in ("", "1,1,1"):
+        if _NUMBER in os.environ or os.environ.get("TPU_PROCESS_BOUNDS", "") not in _ONE_PROCESS:
             raise ValueError(f"xmp.spawn in a process that is one of several already: take {_NUMBER}, {_COUNT} and "
                              "TPU_PROCESS_BOUNDS away, or call the function without xmp.spawn")
         wanted = None if nprocs is None else int(nprocs)
