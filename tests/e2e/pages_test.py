@@ -10,6 +10,7 @@ comment in front of a block says what else it is:
   <!-- run: text -->           not commands
   <!-- run: output -->         lines that the commands in front of it print, in this order; `...` is any text,
                                and `\\` at the end of a line continues it
+  <!-- run: about -->          the same, whose numbers may differ by a fifth: times, which change with the compiler
 
 A block of any other language is not a command. One of no language without a comment is an error, and so is code that
 no fence shows. Blocks may be indented, as in a list. A page runs something, or each REASON names the test that does it
@@ -61,9 +62,29 @@ RUN = ("README.md", "examples/*/README.md", "docs/start/*.md", "docs/tutorials/*
        "docs/report.md", "docs/snapshots.md", "docs/waves.md")
 SITE = (*RUN, "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "docs/*.md", "docs/adr/*.md")
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
+TOLERANCE = 0.2
+ANY = "\N{HORIZONTAL ELLIPSIS}"
 PATH = os.environ["PATH"]
 # Of the tree, what commands read.
 LINKS = ("c_api", "examples", "firmware", "host_driver", "python", "rtl", "sim_scripts", "spec")
+
+
+@dataclass
+class Line:
+    """A line of output; `...` is any text. The numbers of one that is about right may differ by a fifth."""
+
+    text: str
+    about: bool = False
+
+    def is_in(self, printed: str) -> bool:
+        """Whether it is the line that a command printed."""
+        if not self.about:
+            return re.fullmatch(".*".join(re.escape(part) for part in self.text.split("...")), printed) is not None
+        parts = [re.escape(part) for part in NUMBER.split(self.text.replace("...", ANY))]
+        found = re.fullmatch(f"({NUMBER.pattern})".join(parts).replace(re.escape(ANY), ".*"), printed)
+        wanted = NUMBER.findall(self.text)
+        return found is not None and all(math.isclose(float(one), float(other), rel_tol=TOLERANCE)
+                                         for one, other in zip(wanted, found.groups(), strict=True))
 
 
 @dataclass
@@ -74,7 +95,7 @@ class Step:
     line: int
     fails: bool = False
     files: dict[str, str] = field(default_factory=dict)  # which exist before
-    output: list[str] = field(default_factory=list)
+    output: list[Line] = field(default_factory=list)
 
 
 @functools.cache
@@ -135,15 +156,15 @@ def steps_of(page: Path) -> tuple[list[Step], list[str]]:
             untested += [] if names else [where]
         elif kind == "file" and rest:
             files[rest] = content
-        elif kind == "output" and steps:
-            steps[-1].output += content.replace("\\\n", "").splitlines()
+        elif kind in ("output", "about") and steps:
+            steps[-1].output += [Line(line, kind == "about") for line in content.replace("\\\n", "").splitlines()]
         elif block["language"] == "sh" and mark in ("", "fails"):
             line = int(where.rpartition(":")[2])
             steps.append(Step(content, line, mark == "fails", files))
             files = {}
         elif mark or is_shell(block):
             errors.append(f"{where}: expected 'run: no, REASON', 'run: fails', 'run: file NAME', "
-                          f"'run: text' or 'run: output' before a block, found '{mark}'")
+                          f"'run: text', 'run: output' or 'run: about' before a block, found '{mark}'")
     errors += [f"{page.name}: {error}" for error in unseen(text)]
     if not steps and not errors and not BLOCK.search(text):
         errors.append(f"{page.name}: has no commands")
@@ -173,15 +194,14 @@ def mark_errors() -> list[str]:
     return errors
 
 
-def missing_lines(wanted: list[str], printed: list[str]) -> list[str]:
-    """Lines that are not printed, in order; `...` is any text."""
+def missing_lines(wanted: list[Line], printed: list[str]) -> list[str]:
+    """Lines that are not printed, in order."""
     at = 0
     missing = []
     for line in wanted:
-        pattern = re.compile(".*".join(re.escape(part) for part in line.split("...")))
-        found = next((i for i in range(at, len(printed)) if pattern.fullmatch(printed[i].rstrip())), None)
+        found = next((i for i in range(at, len(printed)) if line.is_in(printed[i].rstrip())), None)
         if found is None:
-            missing.append(line)
+            missing.append(line.text)
         else:
             at = found + 1
     return missing
@@ -232,7 +252,7 @@ def is_close(wanted: str, printed: str) -> bool:
     if NUMBER.sub("0", " ".join(wanted.split())) != NUMBER.sub("0", " ".join(printed.split())):
         return False
     pairs = zip(NUMBER.findall(wanted), NUMBER.findall(printed), strict=True)
-    return all(math.isclose(float(one), float(other), rel_tol=0.2) for one, other in pairs)
+    return all(math.isclose(float(one), float(other), rel_tol=TOLERANCE) for one, other in pairs)
 
 
 def run_notebook(page: Path, folder: Path, python: Path, record: bool) -> list[str]:
