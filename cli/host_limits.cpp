@@ -3,6 +3,7 @@
 #include "cli/host_limits.hpp"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #else
 #include <arm_neon.h>
@@ -17,10 +18,8 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <limits>
 #include <new>
-#include <set>
 
 namespace tpu::driver {
 namespace {
@@ -214,30 +213,42 @@ void multiply_add_neon() {
 }
 #endif
 
+#if defined(__x86_64__)
+bool has_tiles() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  constexpr unsigned kFeatures = 7;
+  constexpr unsigned kTilesAndBf16 = 1U << 24 | 1U << 22;
+  return __get_cpuid_count(kFeatures, 0, &eax, &ebx, &ecx, &edx) != 0 &&
+         (edx & kTilesAndBf16) == kTilesAndBf16;
+}
+#endif
+
 }  // namespace
 
 #if defined(__x86_64__)
+// The matrix engine asks in the same way (tlm_model/mxu/mxu_fast.cpp). An emulator that shows the
+// /proc/cpuinfo of its host has other instructions than that names.
 std::vector<std::string> host_simd() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string word;
-  std::set<std::string> flags;
-  while (file >> word) {
-    flags.insert(word);
-  }
   std::vector<std::string> names;
-  if (flags.contains("avx2") && flags.contains("fma")) {
-    names.emplace_back("avx2");
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+      !__builtin_cpu_supports("bmi")) {
+    return names;
   }
-  if (flags.contains("avx512f") && flags.contains("avx512bw") && flags.contains("avx512vl") &&
-      flags.contains("avx512dq")) {
-    names.emplace_back("avx512");
+  names.emplace_back("avx2");
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq")) {
+    return names;
   }
-  if (names.size() == 2 && flags.contains("avx512_bf16")) {
-    // As the matrix engine has it (tlm_model/mxu/mxu_fast.cpp): on Intel's hosts FMAs are faster.
-    names.insert(flags.contains("GenuineIntel") ? names.end() - 1 : names.end(), "avx512_bf16");
-  }
-  if (names.size() == 3 && flags.contains("amx_tile") && flags.contains("amx_bf16")) {
-    names.emplace_back("amx");
+  names.emplace_back("avx512");
+  if (__builtin_cpu_supports("avx512bf16")) {
+    // On Intel's hosts FMAs are faster.
+    names.insert(__builtin_cpu_is("intel") ? names.end() - 1 : names.end(), "avx512_bf16");
+    if (has_tiles()) {
+      names.emplace_back("amx");
+    }
   }
   return names;
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 
 TPUBOARD = str(Path(sys.argv.pop()).resolve())
 ROOT = Path(__file__).resolve().parents[2]
+QEMU = shutil.which("qemu-x86_64")
 # What the look at a Python prints.
 LISTED = {"executable": "/opt/python", "version": [3, 12, 1], "module": "/opt/tpuboard/__init__.py", "plugins": [],
           "packages": {}}
@@ -98,6 +100,12 @@ class Doctor(Case):
         self.found(found, "note", "ANSI_X3.4-1968", "C.UTF-8")
         self.found(self.doctor(HOME=""), "warning", "HOME is not set")
         self.found(self.doctor(LC_ALL="xx_YY.UTF-8"), "note", "is missing")
+
+    @unittest.skipUnless(QEMU and platform.machine() == "x86_64", "needs qemu-x86_64 (Debian: qemu-user)")
+    def test_a_processor_without_avx(self) -> None:
+        """The board boots without an instruction that the processor lacks, and nothing is promised for it."""
+        findings = self.doctor(before=(QEMU or "", "-cpu", "Nehalem"))
+        self.found(findings, "warning", "no AVX2", "not run as Verilog")
 
     def test_limits(self) -> None:
         """An address space that holds no board."""
