@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <regex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "cli/options.hpp"
 #include "cli/own_files.hpp"
 #include "cli/python_program.hpp"
+#include "file/crc32c.hpp"
 #include "file/files.hpp"
 #include "format/json_input.hpp"
 #include "terminal/printable_text.hpp"
@@ -87,6 +89,11 @@ std::string quoted(const std::string& text) {
   return result;
 }
 
+std::string text_of(const fs::path& path) {
+  const std::vector<std::byte> bytes = read_file(path.string());
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 void replace_all(std::string& text, std::string_view name, const std::string& value) {
   for (size_t at = text.find(name); at != std::string::npos;
        at = text.find(name, at + value.size())) {
@@ -94,14 +101,55 @@ void replace_all(std::string& text, std::string_view name, const std::string& va
   }
 }
 
-std::string write_configuration(const fs::path& model, const fs::path& data, const fs::path& out) {
-  const std::vector<std::byte> bytes = read_file((model / "train.toml.in").string());
-  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+// The last line of a configuration of the demo: what changed since has another one.
+std::string mark_of(std::string_view text) {
+  return fmt::format("# tpuboard demo {:08x}\n", spec::crc32c(std::as_bytes(std::span(text))));
+}
+
+// There is no file at the path, or one that the demo wrote and nobody changed.
+bool is_replaceable(const fs::path& path) {
+  if (!fs::exists(path)) {
+    return true;
+  }
+  const std::string text = text_of(path);
+  const size_t mark = mark_of("").size();
+  return text.size() > mark &&
+         text.ends_with(mark_of(std::string_view(text).substr(0, text.size() - mark)));
+}
+
+// 1,000 of 1000.
+std::string with_commas(std::string digits) {
+  constexpr size_t kGroup = 3;
+  for (size_t at = digits.size(); at > kGroup;) {
+    digits.insert(at -= kGroup, ",");
+  }
+  return digits;
+}
+
+struct Configuration {
+  std::string path;
+  std::string held_out;  // examples of the test, as the file has it
+};
+
+Configuration write_configuration(const fs::path& model, const fs::path& data,
+                                  const fs::path& out) {
+  std::string text = text_of(model / "train.toml.in");
   replace_all(text, "@OUT@", quoted(out.string()));
   replace_all(text, "@DATA@", quoted(data.string()));
-  const std::string path = (out / "train.toml").string();
-  write_file(path, std::as_bytes(std::span(text)));
-  return path;
+  Configuration made{.path = (out / "train.toml").string(), .held_out = "the"};
+  static const std::regex count("(^|\n)eval_count = (\\d+)");
+  if (std::smatch found; std::regex_search(text, found, count)) {
+    made.held_out = with_commas(found[2]);
+  }
+  if (!is_replaceable(made.path)) {
+    throw Error(ErrorCode::kFailedPrecondition,
+                fmt::format("{}: was not written by this command, or was changed since; remove it, "
+                            "or name another folder by --out",
+                            made.path));
+  }
+  text += mark_of(text);
+  write_file(made.path, std::as_bytes(std::span(text)));
+  return made;
 }
 
 void compile(const fs::path& model, const fs::path& out, const std::string& name) {
@@ -126,7 +174,7 @@ std::string shown(const fs::path& path) {
                                                                  : relative.string();
 }
 
-void print_summary(const fs::path& out, bool has_verilog) {
+void print_summary(const fs::path& out, const std::string& held_out, bool has_verilog) {
   std::ifstream file(out / "run.json");
   const nlohmann::json run = nlohmann::json::parse(file);
   const auto steps = run["steps"].get<int64_t>();
@@ -134,9 +182,9 @@ void print_summary(const fs::path& out, bool has_verilog) {
   const nlohmann::json& accuracy = run["test_accuracy"];
   spec::print("\n== done: {} training steps on eight simulated TPU cores\n", steps);
   spec::print("  test accuracy   {} (training loss {:.4f})\n",
-              accuracy.is_null()
-                  ? "none"
-                  : fmt::format("{:.1f} % of 1,000 held-out digits", accuracy.get<double>() * 100),
+              accuracy.is_null() ? "none"
+                                 : fmt::format("{:.1f} % of {} held-out digits",
+                                               accuracy.get<double>() * 100, held_out),
               run["train_loss"].get<double>());
   spec::print(
       "  simulated time  {:.1f} us a step; matrix units at {:.2f} % of their peak, cores idle "
@@ -181,11 +229,12 @@ void run_graphs(const DemoArguments& arguments) {
   make_folder(arguments.out);
   const fs::path out = fs::canonical(arguments.out);
   spec::print("== {} ({}) on the digits in {}\n", model.name, model.layers, shown(data));
+  const Configuration configuration = write_configuration(folder, data, out);
   spec::print("== compiling the exported graphs\n");
   compile(folder, out, "train_step");
   compile(folder, out, "eval_step");
   std::vector<std::string> words = {
-      "train",    write_configuration(folder, data, out),
+      "train",    configuration.path,
       "--epochs", std::to_string(arguments.epochs > 0 ? arguments.epochs : model.epochs),
       "--out",    out.string(),
       "--waves",  (out / "board.fst").string()};
@@ -208,7 +257,7 @@ void run_graphs(const DemoArguments& arguments) {
   }
   std::fflush(stdout);
   train(words);
-  print_summary(out, has_verilog);
+  print_summary(out, configuration.held_out, has_verilog);
 }
 
 [[noreturn]] void run_jax(const DemoArguments& arguments) {
@@ -269,7 +318,7 @@ void add_demo_command(CLI::App& app) {
       ->type_name("DIR");
   command
       ->add_option("--epochs", arguments->epochs,
-                   "Epochs of 4,000 digits (default: mlp 20, convnet 5)")
+                   "Epochs, each over all images of training (default: mlp 20, convnet 5)")
       ->check(CLI::Range(int64_t{1}, kMost))
       ->type_name("N");
   command->add_option("--steps", arguments->steps, "Stop after N training steps of batch 200")
