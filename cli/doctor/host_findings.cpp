@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -79,10 +80,32 @@ std::optional<double> core_quota() {
   return file >> quota >> period && period > 0 ? std::optional(quota / period) : std::nullopt;
 }
 
+// Those that the process may use; 0: the kernel does not say. A host can have more than the 1,024
+// of a cpu_set_t: the kernel rejects a set that is too small for it.
+int usable_cores() {
+  constexpr size_t kMost = size_t{1} << 20;
+  int count = 0;
+  for (size_t room = CPU_SETSIZE; count == 0 && room <= kMost; room *= 2) {
+    cpu_set_t* const mask = CPU_ALLOC(room);
+    if (mask == nullptr) {
+      return 0;
+    }
+    const size_t bytes = CPU_ALLOC_SIZE(room);
+    const int error = sched_getaffinity(0, bytes, mask) == 0 ? 0 : errno;
+    count = error == 0 ? CPU_COUNT_S(bytes, mask) : 0;
+    CPU_FREE(mask);
+    if (error != 0 && error != EINVAL) {
+      return 0;
+    }
+  }
+  return count;
+}
+
 void look_at_cores(Findings& found) {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  const int cores = sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : 1;
+  const int cores = usable_cores();
+  if (cores == 0) {
+    return;
+  }
   const std::optional<double> quota = core_quota();
   std::string text = spec::counted(cores, "core");
   if (quota) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -36,6 +37,9 @@ spec = find_spec("tpuboard")
 print(json.dumps({"executable": sys.executable, "version": list(sys.version_info[:3]), "packages": packages,
                   "plugins": sorted(set(plugins)), "module": spec.origin if spec else None}))
 )";
+
+// A hundred times what a list takes from a local disk.
+constexpr std::chrono::seconds kLimit{10};
 
 using Version = std::array<int, 3>;
 
@@ -125,9 +129,9 @@ class PythonList {
         fmt::format("{}, {}", named("jax"), has("jaxlib") ? named("jaxlib") : "no jaxlib");
     const Version version = version_of(packages_.at("jax"));
     if (!has("jaxlib")) {
-      add(Level::kProblem, "JAX", text, "pip install jax installs both");
+      add(Level::kWarning, "JAX", text, "pip install jax installs both");
     } else if (version < Version{0, 6, 2}) {
-      add(Level::kProblem, "JAX", text, "the oldest version that can use the board is 0.6.2");
+      add(Level::kWarning, "JAX", text, "the oldest version that can use the board is 0.6.2");
     } else if (version < Version{0, 9, 1}) {
       add(Level::kNote, "JAX", text,
           "before 0.9.1, results of programs on several cores need out_shardings");
@@ -153,7 +157,7 @@ class PythonList {
     const Version torch = version_of(packages_.at("torch"));
     const Version xla = version_of(packages_.at("torch-xla"));
     const bool fits = torch[0] == xla[0] && torch[1] == xla[1];
-    add(fits ? Level::kOk : Level::kProblem, "PyTorch",
+    add(fits ? Level::kOk : Level::kWarning, "PyTorch",
         fmt::format("{}, {}", named("torch"), named("torch-xla")),
         fits ? "" : "each torch_xla is built for one torch; " + fitting_torch());
   }
@@ -194,7 +198,14 @@ class PythonList {
 void look_at_python(const std::string& python, Findings& found) {
   const std::string program = chosen_python(python);
   try {
-    const PythonOutput output = ask_python(program, kList, "name another one by --python");
+    const PythonOutput output = ask_python(program, kList, kLimit, "name another one by --python");
+    if (!output.ended) {
+      found.push_back(
+          {Level::kWarning, "Python",
+           fmt::format("{} did not list its packages within {} s", program, kLimit.count()),
+           "name another one by --python"});
+      return;
+    }
     if (output.code != 0) {
       found.push_back(
           {Level::kWarning, "Python",

@@ -129,10 +129,12 @@ class Doctor(Case):
                                             "libtpu": "0.0.30"}, plugins=["jax-cuda12-plugin", "tpuboard"])
         found = self.doctor("--python", python, code=1)
         self.found(found, "problem", "have the same files", "pip uninstall jax-tpuboard tpuboard")
-        self.found(found, "problem", "jax 0.5.0", "0.6.2")
-        self.found(found, "problem", "torch 2.9.1, torch-xla 2.8.0", self.torch_pair())
+        self.found(found, "warning", "jax 0.5.0", "0.6.2")
+        self.found(found, "warning", "torch 2.9.1, torch-xla 2.8.0", self.torch_pair())
         self.found(found, "warning", "libtpu 0.0.30", "uninstall libtpu")
         self.found(found, "note", "jax-cuda12-plugin")
+        one = self.doctor("--python", self.fake_python(packages={"jax": "0.5.0"}))  # code 0: all else works
+        self.found(one, "warning", "no jaxlib")
         other = self.doctor("--python", self.fake_python(version=[3, 9, 2], packages={"tpuboard": "99.1"}))
         self.found(other, "warning", "3.9.2", "3.10")
         self.found(other, "warning", "tpuboard 99.1", version)
@@ -152,6 +154,13 @@ class Doctor(Case):
         self.found(self.doctor("--python", "/bin/false"), "warning", "cannot list its packages")
         self.found(self.doctor("--python", "/bin/echo"), "warning", "printed no list")
         self.found(self.doctor("--python", sys.executable), "note", "")
+
+    def test_a_python_that_does_not_end(self) -> None:
+        """It is killed, whether or not it has printed its list."""
+        program = Path(self.fake_python())
+        program.write_text(program.read_text(encoding="utf-8") + "exec >/dev/null sleep 1000\n", encoding="utf-8")
+        self.found(self.doctor("--python", str(program)), "warning", "did not list its packages within 10 s",
+                   "--python")
 
     def test_modules_of_the_working_folder(self) -> None:
         """Others may write to it; none of them runs."""
@@ -208,6 +217,21 @@ class Demo(Case):
         self.fails(1, "cannot be started", "--jax", "--python", "/nowhere/python", *data)
         self.fails(1, "labels.npy", "--out", str(self.folder / "labels.npy/out"), *data)
         self.fails(1, "images.npy", *data)
+
+    def test_a_configuration_that_was_changed(self) -> None:
+        """It is kept. One that the demo wrote is replaced: the next error is that of the digits."""
+        for name in ("images.npy", "labels.npy"):
+            (self.folder / name).touch()
+        words = ("--data", str(self.folder), "--out", "results")
+        self.fails(1, "images.npy", *words)
+        self.fails(1, "images.npy", "--model", "convnet", *words)
+        configuration = self.folder / "results/train.toml"
+        written = configuration.read_text(encoding="utf-8")
+        configuration.write_text(written.replace("seed = 1", "seed = 2"), encoding="utf-8")
+        self.fails(1, "train.toml: was not written by this command, or was changed since", *words)
+        self.assertIn("seed = 2", configuration.read_text(encoding="utf-8"))
+        configuration.write_text(written, encoding="utf-8")
+        self.fails(1, "images.npy", *words)
 
 
 if __name__ == "__main__":
