@@ -48,6 +48,11 @@ function(tpu_verilate name)
   # The texts of assertions have no folder of this host: the same sources give the same bytes in every folder.
   target_compile_options(tpu_${name} PRIVATE ${ARG_OPTIMIZE} $<$<BOOL:${TPU_X86_64}>:-march=x86-64-v3> -g0 -w
                          -ffile-prefix-map=${CMAKE_BINARY_DIR}/=)
+  if(TPU_X86_64)
+    add_custom_command(TARGET tpu_${name} POST_BUILD VERBATIM
+      COMMAND ${CMAKE_COMMAND} -DLIBRARY=$<TARGET_FILE:tpu_${name}> -DNM=${CMAKE_NM} -DOBJCOPY=${CMAKE_OBJCOPY}
+              -DSUFFIX=.x86_64_v3 -P ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/OwnInstructions.cmake)
+  endif()
   target_link_libraries(tpu_${name} PUBLIC tpu_verilated)
   set_target_properties(tpu_${name} PROPERTIES UNITY_BUILD OFF)
   add_library(tpu::${name} ALIAS tpu_${name})
