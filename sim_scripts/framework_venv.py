@@ -1,7 +1,13 @@
-"""Virtual environments with a framework and its packages, for sim_scripts/*_venv: kept until a new one is complete."""
+"""Virtual environments of pinned packages: kept until a new one is complete.
+
+Usage: framework_venv.py TARGET REQUIREMENTS WHAT [PYTHON]
+Makes the environment with the packages of the file of requirements and their dependencies; one that has them is kept.
+Exit code: 3 if the index of packages cannot be reached, or has no package for this host; 1 for other faults.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import re
 import shutil
@@ -61,13 +67,47 @@ def kept_until_complete(target: Path) -> Iterator[None]:
         shutil.rmtree(gone, ignore_errors=True)
 
 
-def install(requirements: Path, python: str, target: Path) -> Path:
-    """Makes the environment with the packages of the file, without their dependencies; the folder of its packages."""
+def install(requirements: Path, python: str, target: Path, dependencies: bool = False) -> Path:
+    """Makes the environment with the packages of the file, without their dependencies unless these are wanted; the
+    folder of its packages."""
     subprocess.run([python, "-m", "venv", str(target)], check=True)
-    done = subprocess.run([str(target / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-                           "-r", str(requirements)], check=False, capture_output=True, text=True)
+    done = subprocess.run([str(target / "bin/pip"), "install", "--quiet", "--disable-pip-version-check",
+                           *([] if dependencies else ["--no-deps"]), "-r", str(requirements)],
+                          check=False, capture_output=True, text=True)
     if done.returncode != 0:
         text = f"pip cannot install {requirements}:\n{done.stderr.strip()[-2000:]}"
         raise NoPackagesError(text) if UNREACHABLE.search(done.stderr) else SystemExit(text)
     (packages,) = target.glob("lib/python*/site-packages")
     return packages
+
+
+def environment(target: Path, requirements: Path, what: str, python: str | None = None,
+                dependencies: bool = False) -> Path:
+    """The environment with the packages of the file; one that has them is kept. `python`: default interpreter()."""
+    stamp, state = target / "requirements.txt", requirements.read_text("ascii")
+    if not stamp.exists() or stamp.read_text("ascii") != state:
+        print(f"== installing {what} ({target})", flush=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with kept_until_complete(target):
+            install(requirements, python or interpreter(), target, dependencies)
+            stamp.write_text(state, "ascii")
+    return target
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("requirements", type=Path)
+    parser.add_argument("what", help="what it is for, which is printed when it has to be made")
+    parser.add_argument("python", nargs="?", default="python3")
+    options = parser.parse_args()
+    try:
+        environment(options.target, options.requirements, options.what, options.python, dependencies=True)
+    except NoPackagesError as error:
+        print(f"framework_venv: {error}", file=sys.stderr)
+        raise SystemExit(NO_PACKAGES) from None
+
+
+if __name__ == "__main__":
+    main()
