@@ -7,6 +7,7 @@ Usage: debian_package_test.py --build DIR
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -29,8 +30,13 @@ def run(*words: str | Path, **options: object) -> str:
 
 def check_package(build: Path, work: Path) -> None:
     """Files, dependencies, lintian, and the demo of the unpacked tree."""
-    run("cpack", "-G", "DEB", "--config", build / "CPackConfig.cmake", "-B", work / "deb")
-    (package,) = (work / "deb").glob("tpuboard_*.deb")
+    made = []
+    for folder in (work / "deb", work / "another_deb"):  # as a release packs it
+        run("cpack", "-G", "DEB", "--config", build / "CPackConfig.cmake", "-B", folder,
+            env=os.environ | {"SOURCE_DATE_EPOCH": "1700000000"})
+        made += folder.glob("tpuboard_*.deb")
+    package, again = made
+    assert package.read_bytes() == again.read_bytes(), "two runs, two packages"
     files = run("dpkg-deb", "--contents", package)
     for name in ("bin/tpuboard", "bin/tpuc", "bin/tpuboard-exporter", "lib/tpuboard/libtpuboard_pjrt.so",
                  "lib/tpuboard/tpuboard_server", "include/tpu/tpu.h", "share/man/man1/tpuboard-doctor.1.gz",
