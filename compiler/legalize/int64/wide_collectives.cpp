@@ -61,8 +61,9 @@ class CoreReduction {
     Value* hi = over_cores(Kind::kAdd, x_.hi);
     Value* tops = sum_of_tops();
     Value* rest = b_.sub(lo, shifted(Kind::kShiftLeft, tops, kTopAt));
-    Value* carry = b_.add(shifted(Kind::kShiftRightLogical, tops, 32 - kTopAt),
-                          b_.convert(b_.compare(CompareDirection::kLt, lo, rest), Elem::kU32));
+    // One by one: in which order arguments of a call are evaluated depends on the compiler.
+    Value* borrow = b_.convert(b_.compare(CompareDirection::kLt, lo, rest), Elem::kU32);
+    Value* carry = b_.add(shifted(Kind::kShiftRightLogical, tops, 32 - kTopAt), borrow);
     return {lo, b_.add(hi, carry)};
   }
 
