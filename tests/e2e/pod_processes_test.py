@@ -522,10 +522,17 @@ def check_rejected(tools: Path, folder: Path) -> list[str]:
         **{("--board", "v3_32", "--processes", "2", "--set", f"{number}=0"): f"{number}: expected at least 1 ns"
            for number in ("pcie.latency_ns", "ici.control_hop_ns", "ici.hop_ns", "ici.extra_hop_ns")},
     }
+    board, exe, inputs = prepare(tools, folder, "collectives")
+    runs = {
+        ("--board", board, "--processes", "2", "--save-snapshot", "s"): "a pod in several processes has no snapshots",
+        ("--board", "v3_32"): "compiled for another board (",
+    }
+    words = {("devices", *options): text for options, text in cases.items()}
+    words |= {("run", str(exe), *inputs, *options): text for options, text in runs.items()}
     wrong = []
-    for options, text in cases.items():
-        done = subprocess.run([tools / "tpuboard", "devices", *options], capture_output=True, text=True, cwd=folder,
-                              check=False, timeout=SECONDS)
+    for options, text in words.items():
+        done = subprocess.run([tools / "tpuboard", *options], capture_output=True, text=True, cwd=folder, check=False,
+                              timeout=SECONDS)
         if done.returncode == 0 or text not in done.stderr:
             wrong.append(f"{' '.join(options)}: code {done.returncode}: {done.stderr}")
     # Processes are those of a program file, which has to be there.

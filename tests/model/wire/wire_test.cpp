@@ -195,6 +195,17 @@ TEST(PodStream, RejectsADamagedHead) {
   }
 }
 
+// Whole frames, which are good in another place of the stream.
+TEST(PodStream, RejectsRepeatedAndMissingFrames) {
+  const std::vector<std::byte> good = two_frames();
+  const std::span first = std::span(good).first(200 + sizeof(tpu_pod_wire_head_t));
+  const std::span second = std::span(good).subspan(first.size());
+  EXPECT_TRUE(refused(second)) << "the first is missing";
+  std::vector<std::byte> repeated(first.begin(), first.end());
+  repeated.insert(repeated.end(), first.begin(), first.end());
+  EXPECT_TRUE(refused(repeated));
+}
+
 TEST(PodStream, SaysWhichFrameIsWrong) {
   auto [out, in] = sockets();
   const std::unique_ptr<PodStream> reader = socket_stream(1, std::move(in));
