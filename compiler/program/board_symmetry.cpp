@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -29,18 +30,62 @@ struct RemoteUse {
   uint64_t peer = 0;  // in the pod
 };
 
+bool is_remote(const TimedCommand& command) {
+  return command.queue == static_cast<uint8_t>(spec::Queue::kDmaRemote);
+}
+
+// Commands in a row that a walk passes without a look: they write no SMEM and send to no core. Most
+// of a program is of them, and thousands of cores pass each.
+class QuietRuns {
+ public:
+  struct Run {
+    size_t end = 0;
+    uint64_t commands = 0;
+  };
+
+  explicit QuietRuns(TimedProgram& program) : program_(program), from_(program.words()) {}
+
+  // That begins at this word. Empty: there is none.
+  const Run& at(size_t word) {
+    Run& run = from_[word];
+    if (run.end == 0) {
+      for (run.end = word; run.end < program_.words() && quiet(run.end); ++run.commands) {
+        run.end += program_.command_words(run.end);
+      }
+    }
+    return run;
+  }
+
+ private:
+  bool quiet(size_t word) {
+    if (!program_.is_command(word)) {
+      return false;
+    }
+    const TimedCommand& command = program_.command(word);
+    return !command.writes_smem() && !is_remote(command);
+  }
+
+  TimedProgram& program_;
+  std::vector<Run> from_;  // by word; end 0: not looked for, or at the first word an empty one
+};
+
 class CoreWalk {
  public:
-  CoreWalk(TimedProgram& program, const spec::Fold& fold, uint32_t core)
-      : program_(program), scalars_(fold.pod(), core, fold.cores(), 1) {}
+  CoreWalk(TimedProgram& program, QuietRuns& quiet, const spec::Fold& fold, uint32_t core)
+      : program_(program), quiet_(quiet), scalars_(fold.pod(), core, fold.cores(), 1) {}
 
   std::vector<RemoteUse> uses(uint64_t most) {
-    for (; steps_ < most && word_ < program_.words() && !ended_; ++steps_) {
-      if (program_.is_command(word_)) {
+    while (steps_ < most && word_ < program_.words() && !ended_) {
+      if (!program_.is_command(word_)) {
+        scalar(program_.scalar(word_));
+        ++steps_;
+      } else if (const QuietRuns::Run& run = quiet_.at(word_); run.commands != 0) {
+        word_ = run.end;
+        steps_ = std::min(most, steps_ + run.commands);
+      } else {
         command(program_.command(word_));
         word_ += program_.command_words(word_);
-      } else {
-        scalar(program_.scalar(word_));
+        ++steps_;
       }
     }
     return std::move(uses_);
@@ -56,7 +101,7 @@ class CoreWalk {
           command.out.offset + static_cast<int64_t>(scalars_.value(command.out.reg));
       scalars_.forget(out + command.out_extent.low, out + command.out_extent.high);
     }
-    if (command.queue != static_cast<uint8_t>(spec::Queue::kDmaRemote)) {
+    if (!is_remote(command)) {
       return;
     }
     if (!command.nop) {
@@ -87,6 +132,7 @@ class CoreWalk {
   }
 
   TimedProgram& program_;
+  QuietRuns& quiet_;
   TimedScalars scalars_;
   size_t word_ = 0;
   uint64_t steps_ = 0;
@@ -158,7 +204,7 @@ class Comparison {
  public:
   // `most`: steps of a core; what it does behind them is cut off.
   Comparison(TimedProgram& program, const spec::Fold& fold, uint64_t most)
-      : program_(program), fold_(fold), most_(most), images_(fold) {
+      : program_(program), quiet_(program), fold_(fold), most_(most), images_(fold) {
     for (uint32_t twin = 0; twin < fold.board_cores(); ++twin) {
       first_.push_back(walk(fold.in_pod(twin)));
     }
@@ -180,7 +226,7 @@ class Comparison {
 
  private:
   std::vector<RemoteUse> walk(uint32_t core) {
-    CoreWalk walk(program_, fold_, core);
+    CoreWalk walk(program_, quiet_, fold_, core);
     std::vector<RemoteUse> uses = walk.uses(most_);
     steps_ += walk.steps();
     cut_short_ = cut_short_ || walk.steps() == most_;
@@ -211,6 +257,7 @@ class Comparison {
   }
 
   TimedProgram& program_;
+  QuietRuns quiet_;
   const spec::Fold& fold_;
   const uint64_t most_;
   const BoardImages images_;
