@@ -18,8 +18,9 @@ namespace {
 
 // So what takes a minute is told of a second late at most.
 constexpr int kLooks = 60;
-// A board in other processes, on a busy host, takes longer for an answer than a short tick has.
-constexpr int kRunForLooks = 4;
+// A board in other processes, on a busy host, takes longer for an answer than a short tick has, and
+// one of thousands of cores that wait for each other takes seconds. Looks take a twentieth at most.
+constexpr int kRunForLooks = 20;
 // Longer times are none: a century of nanoseconds still fits.
 constexpr double kLongestInterval = 3e9;
 constexpr uint64_t kCodeWordBytes = 8;
