@@ -194,6 +194,13 @@ class Client:
         """Whether nothing is in flight, and simulated time."""
         return struct.unpack("<IxxxxQ", self.read(CONFIG, 0x158, 16))
 
+    def pass_time(self, until: int) -> int:
+        """Has the board run to a cycle although nothing is in flight; simulated time then."""
+        self.write(CONFIG, 0x168, struct.pack("<Q", until))
+        while not self.clock()[0]:
+            pass
+        return self.clock()[1]
+
     def core(self, core: int, name: str) -> int:
         return CORE_BASE + core * CORE_STRIDE + CORE[name]
 

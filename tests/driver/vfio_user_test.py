@@ -335,6 +335,19 @@ class Board(unittest.TestCase):
 
         # Nothing is in flight: the clock of the board stands.
         self.assertEqual(client.clock(), client.clock())
+        # It goes on to the cycle that a client wants, by words too, and no further than 2^32 cycles at once.
+        now = client.clock()[1]
+        for until in (now + 12_345, now + 10_000_000):
+            self.assertEqual(client.pass_time(until), until)
+            self.assertEqual(client.clock(), (1, until))
+        self.assertEqual(client.pass_time(0), until)
+        client.write(CONFIG, 0x168, struct.pack("<I", until + 5000 & 0xFFFFFFFF))
+        self.assertEqual(client.clock(), (1, until))
+        client.write(CONFIG, 0x16C, struct.pack("<I", until + 5000 >> 32))
+        while not client.clock()[0]:
+            pass
+        self.assertEqual(client.clock()[1], until + 5000)
+        self.assertEqual(client.pass_time(2**64 - 1), until + 5000 + 2**32)
 
         # Memory that is taken away is not there: the command ends with an error, the function notes it.
         errors = client.read32(BAR0, CHIP["ERR_COUNT"])

@@ -16,7 +16,8 @@ namespace {
 namespace chip_page = spec::chip_page;
 namespace core_page = spec::core_page;
 
-constexpr uint64_t kMostRegisterBytes = 4096;  // of one access
+constexpr uint64_t kMostRegisterBytes = 4096;             // of one access
+constexpr uint64_t kMostCyclesAhead = uint64_t{1} << 32;  // that a client lets pass at once
 
 uint64_t region_bytes(uint32_t region) {
   switch (region) {
@@ -163,10 +164,16 @@ std::vector<std::byte> ChipRegions::write_many(Bytes payload) {
 
 void ChipRegions::write_config(uint64_t offset, Bytes data) {
   config_.write(offset, data);
+  const auto has = [&](size_t byte) { return offset <= byte && byte - offset < data.size(); };
   constexpr size_t kByte = ConfigSpace::kDeviceControl + 1;  // has the bit for a reset
-  if (offset <= kByte && kByte - offset < data.size() &&
+  if (has(kByte) &&
       (data[kByte - offset] & std::byte{ConfigSpace::kFunctionReset >> 8}) != std::byte{0}) {
     reset();
+  }
+  // A kernel writes words, the upper one last.
+  if (has(ConfigSpace::kClockUntil + sizeof(uint64_t) - 1)) {
+    board_.until = std::min(config_.clock_until(), board_.transport->now() + kMostCyclesAhead);
+    board_.quiet = false;
   }
 }
 
@@ -188,6 +195,7 @@ void ChipRegions::reset() {
   settle();
   config_.reset();
   board_.quiet = false;
+  board_.until = 0;
   board_.transport->write32(chip_, 0, chip_page::kChipReset, 1);
   // The answer comes behind all that the chip has posted: nothing of it reaches the next client.
   board_.transport->read32(chip_, 0, chip_page::kMagic);

@@ -17,7 +17,8 @@ namespace tpu::driver::vfio {
 /// The board that the functions share.
 struct FunctionBoard {
   Transport* transport = nullptr;
-  bool quiet = false;                             ///< nothing is in flight since the last run
+  bool quiet = false;  ///< nothing is in flight since the last run
+  uint64_t until = 0;  ///< a client wants time to pass up to this cycle, although nothing is
   std::chrono::milliseconds reply_limit{10'000};  ///< for replies of clients
   std::function<void()> before_wait;      ///< a chip waits for its client, while the board runs
   std::function<void(bool)> behind_wait;  ///< true: frames have come that are not for it

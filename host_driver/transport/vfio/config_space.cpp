@@ -93,6 +93,7 @@ void ConfigSpace::build(PciId id) {
 
   put(all, kClock, extended(kVendorCapability, 1, 0));
   put(all, kClock + 4, kClockId | 1 << 16 | kClockBytes << 20);
+  put(writable_, kClockUntil, ~uint64_t{0});
 }
 
 void ConfigSpace::reset() { bytes_ = initial_; }
@@ -128,6 +129,12 @@ void ConfigSpace::note_unsupported() {
   put(bytes_, kAerStatus, status | kUnsupportedRequest);
   put(bytes_, kDeviceStatus,
       static_cast<uint16_t>(word(kDeviceStatus) | kNonFatalDetected | kUnsupportedDetected));
+}
+
+uint64_t ConfigSpace::clock_until() const {
+  uint64_t cycle = 0;
+  std::memcpy(&cycle, bytes_.data() + kClockUntil, sizeof cycle);
+  return cycle;
 }
 
 void ConfigSpace::set_clock(bool quiescent, uint64_t cycles) {

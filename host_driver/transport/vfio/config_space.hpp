@@ -35,13 +35,15 @@ class ConfigSpace {
   static constexpr size_t kAer = 0x100;
   static constexpr size_t kAerStatus = kAer + 4;
   static constexpr uint32_t kUnsupportedRequest = 1 << 20;
-  /// Vendor-specific extended capability: id and length, then a word of flags, a word of zeros, and
-  /// the board's clock in core cycles, 64 bits. Reading it lets no simulated time pass.
+  /// Vendor-specific extended capability: id and length, then a word of flags, a word of zeros, the
+  /// board's clock in core cycles, 64 bits, and the cycle up to which a board runs on which nothing
+  /// is in flight, 64 bits. Reading it lets no simulated time pass.
   static constexpr size_t kClock = 0x150;
   static constexpr uint32_t kClockId = 0x5450;
   static constexpr size_t kClockFlags = kClock + 8;
   static constexpr uint32_t kQuiescent = 1;  ///< nothing is in flight on the whole board
   static constexpr size_t kClockCycles = kClock + 16;
+  static constexpr size_t kClockUntil = kClock + 24;
 
   ConfigSpace(PciId id, uint32_t bar0_bytes, uint32_t bar2_bytes);
 
@@ -59,6 +61,7 @@ class ConfigSpace {
   /// An access that the function does not support.
   void note_unsupported();
   void set_clock(bool quiescent, uint64_t cycles);
+  uint64_t clock_until() const;
 
  private:
   using Bytes = std::array<std::byte, kBytes>;

@@ -259,7 +259,8 @@ class VfioUserServer {
     running_ = true;
     RunOutcome outcome;
     try {
-      outcome = transport_->run();
+      outcome = board_.until > transport_->now() ? transport_->run_until(board_.until)
+                                                 : transport_->run();
     } catch (...) {
       running_ = false;
       watch_->end();
@@ -267,7 +268,12 @@ class VfioUserServer {
     }
     running_ = false;
     watch_->end();
-    board_.quiet = outcome.quiescent;
+    // Whoever wanted time to pass looks at an interrupt first.
+    const bool interrupts = std::ranges::any_of(outcome.msi, [](uint32_t msi) { return msi != 0; });
+    if (interrupts || transport_->now() >= board_.until) {
+      board_.until = 0;
+    }
+    board_.quiet = outcome.quiescent && board_.until == 0;
     for (size_t chip = 0; chip < functions_.size(); ++chip) {
       functions_[chip]->memory().flush();
     }
