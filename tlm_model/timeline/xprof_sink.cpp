@@ -64,11 +64,12 @@ std::string memory_accesses(uint64_t read, uint64_t written) {
 }  // namespace
 
 XprofSink::XprofSink(const spec::BoardParams& params, uint64_t first_step, uint64_t steps,
-                     const LaunchPrograms& programs)
+                     const LaunchPrograms& programs, size_t most_spans)
     : params_(params),
       first_step_(first_step),
       end_step_(first_step + std::min(steps, UINT64_MAX - first_step)),
       launches_(programs),
+      most_spans_(most_spans),
       cores_(static_cast<size_t>(spec::core_count(params))) {}
 
 size_t XprofSink::program_of(uint32_t launch) {
@@ -85,7 +86,7 @@ void XprofSink::program(const ProgramEvent& event) {
   Core& core = cores_.at(event.core);
   if (event.begin) {
     const bool inside = event.step >= first_step_ && event.step < end_step_;
-    core.in_step = inside && spans_ < kMostSpans;
+    core.in_step = inside && spans_ < most_spans_;
     if (core.in_step) {
       core.foremost.begin_step(event.cycle);
       core.steps.push_back({event.step, program_of(event.launch),

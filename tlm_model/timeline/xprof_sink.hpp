@@ -23,9 +23,12 @@ namespace tpu::model {
 
 class XprofSink final : public ProbeSink {
  public:
-  // Steps of the board (kernel/step_counter.hpp). The programs outlive it.
+  static constexpr size_t kMostSpans = size_t{1} << 22;
+
+  // Steps of the board (kernel/step_counter.hpp). The programs outlive it. A step of a core that
+  // begins with `most_spans` or more is left out.
   XprofSink(const spec::BoardParams& params, uint64_t first_step, uint64_t steps,
-            const LaunchPrograms& programs);
+            const LaunchPrograms& programs, size_t most_spans = kMostSpans);
 
   void listen(ProbeSet& probes) {
     probes.add(*this,
@@ -40,8 +43,6 @@ class XprofSink final : public ProbeSink {
   std::string take_xspace();
 
  private:
-  static constexpr size_t kMostSpans = size_t{1} << 22;
-
   struct Step {
     uint64_t number = 0;
     size_t program = 0;  // index
@@ -89,6 +90,7 @@ class XprofSink final : public ProbeSink {
   const uint64_t first_step_;
   const uint64_t end_step_;  // the first behind the window
   const LaunchPrograms& launches_;
+  const size_t most_spans_;
   std::vector<Core> cores_;
   std::vector<Program> programs_;
   size_t spans_ = 0;

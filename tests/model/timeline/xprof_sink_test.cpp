@@ -56,6 +56,17 @@ TEST(XprofSink, TakesWhatIsOverAndForgetsIt) {
   EXPECT_EQ(sink.take_xspace().size(), space.size());
 }
 
+TEST(XprofSink, StepsBehindAFullProfileAreLeftOut) {
+  const LaunchPrograms programs;
+  XprofSink sink(spec::load_board("v3_8"), 0, UINT64_MAX, programs, 2);
+  for (uint64_t step = 0; step < 5; ++step) {
+    run_step(sink, step);  // one span
+  }
+  EXPECT_THAT(sink.take_xspace(), HasSubstr("3 steps of cores were left out: the profile is full"));
+  run_step(sink, 5);
+  EXPECT_THAT(sink.take_xspace(), Not(HasSubstr("left out")));  // there is room again
+}
+
 TEST(XprofSink, NamesTheKindOfTheChip) {
   const LaunchPrograms programs;
   for (const auto& [board, kind, other] :
