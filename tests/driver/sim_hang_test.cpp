@@ -262,6 +262,7 @@ class SimHangLimit : public SimHang {
 TEST_F(SimHangLimit, ALaunchThatOnlyLoopsIsToldWhenItsTimeIsOver) {
   hang("  xlu.nop op=1 wait=7:1:take\nturn:\n  jmp turn\n  halt\n", ErrorCode::kTimeout);
   EXPECT_THAT(text_, HasSubstr("completed no step in"));
+  EXPECT_THAT(text_, HasSubstr("no limit): step 0, sequencer at word "));
   EXPECT_THAT(text_, HasSubstr("core 0 xlu"));
   EXPECT_EQ(json_["hang"], "time limit");
 }

@@ -25,6 +25,7 @@ from vfio_user_client import (
     CHIP,
     CONFIG,
     DMA_MAP,
+    ERRORS,
     EVENTFD,
     MSI,
     NO_REPLY,
@@ -183,7 +184,8 @@ class Function(unittest.TestCase):
         irqs(BOOL | TRIGGER, MSI, 4, 3, b"\1\0\1")
         self.assertEqual([wait_for(each, 0) for each in events], [0, 0, 1, 0, 1, 0, 1, 0])
         for arguments in ((NONE | TRIGGER, MSI, 7, 2), (NONE | TRIGGER, 5, 0, 0), (NONE | TRIGGER, 0, 0, 1),
-                          (NONE, MSI, 0, 1), (NONE | BOOL | TRIGGER, MSI, 0, 1), (BOOL | TRIGGER, MSI, 0, 2, b"\1"),
+                          (NONE | TRIGGER, ERRORS, 1, 1), (NONE, MSI, 0, 1), (NONE | BOOL | TRIGGER, MSI, 0, 1),
+                          (BOOL | TRIGGER, MSI, 0, 2, b"\1"),
                           (EVENTFD | TRIGGER, MSI, 0, 2, b"", (events[0],)), (NONE | 8, MSI, 0, 1)):
             self.refused(errno.EINVAL, irqs, *arguments)
         end, other = os.pipe()

@@ -544,6 +544,18 @@ def check_rejected(tools: Path, folder: Path) -> list[str]:
                               text=True, env={**os.environ, "PATH": str(path)}, check=False, timeout=SECONDS)
         if (done.returncode == 0) != (not text) or text not in done.stderr:
             wrong.append(f"PATH={path}: code {done.returncode}: {done.stderr}")
+    # One that gives up its connection, and does not end by itself, is ended.
+    silent = folder / "silent" / "tpuboard"
+    silent.parent.mkdir()
+    silent.write_text("#!/bin/sh\nexec 3>&-\nexec /bin/sleep 600\n")
+    silent.chmod(0o755)
+    try:
+        done = subprocess.run([program, "devices", "--board", "v3_32", "--processes", "2"], capture_output=True,
+                              text=True, env={**os.environ, "PATH": str(silent.parent)}, check=False, timeout=60)
+        if done.returncode == 0 or "the processes did not start" not in done.stderr:
+            wrong.append(f"a silent process: code {done.returncode}: {done.stderr}")
+    except subprocess.TimeoutExpired:
+        wrong.append("a silent process is waited for")
     return wrong
 
 

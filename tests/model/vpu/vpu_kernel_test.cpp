@@ -65,6 +65,29 @@ TEST(VpuKernel, TailLanesLeaveMemoryAlone) {
   EXPECT_TRUE(vmem == before);  // nothing else was written
 }
 
+// Rows that are as far apart as those of a register, and shorter: what is between them stays.
+TEST(VpuKernel, ShortRowsLeaveMemoryAlone) {
+  constexpr uint32_t kCols = 64;
+  constexpr int kPitch = kVpuLanes * 4;
+  for (uint32_t tail = 1; tail <= kVpuSublanes; ++tail) {
+    const uint32_t rows = 2 * kVpuSublanes + tail;
+    KernelBuilder b;
+    b.shape(rows, kCols, 0, 1);
+    const uint32_t in = b.access(0, Elem::kF32, {8 * kPitch, 512, 0, 0}, kPitch, 4);
+    const uint32_t out = b.access(0x40000, Elem::kF32, {8 * kPitch, 512, 0, 0}, kPitch, 4);
+    b.add(Section::kBody, VpuOp::kLoad, 0, 0, 0, in);
+    b.add(Section::kBody, VpuOp::kAddF, 1, 0, 0);
+    b.add(Section::kBody, VpuOp::kMulF, 1, 1, 0);
+    b.add(Section::kBody, VpuOp::kStore, 0, 1, 0, out);
+    std::vector<uint8_t> vmem = matrix_memory(rows * kVpuLanes, rows);
+    std::vector<uint8_t> expected = vmem;
+    run(b, vmem);
+    const VpuProgram program = b.program();
+    b.machine(program, expected.data()).run();
+    EXPECT_TRUE(vmem == expected) << rows << " rows";
+  }
+}
+
 // A register keeps what it has loaded when a store changes that memory: in place, one lane further,
 // and by a store of the loaded register itself; for full blocks and for tails.
 TEST(VpuKernel, RegistersKeepWhatWasLoaded) {

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "src/facets/snapshot_calls.hpp"
 #include "src/handles/access.hpp"
 #include "src/snapshots/board_snapshot.hpp"
+#include "src/snapshots/snapshot_records.hpp"
 #include "tests/unit/driver/fake_driver.hpp"
 
 namespace tpu::driver {
@@ -112,6 +115,47 @@ TEST_F(SnapshotState, WhatIsNotOverRefusesASnapshot) {
   EXPECT_NE(error_of([&] { board.snapshot.save(path_, {}); }).find("waits to be resumed"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(SnapshotState, ArraysAndRangesThatDoNotFitAreNamed) {
+  SnapshotRecords good;
+  good.ranges = {{.device = 0, .address = 0, .bytes = 16, .label = "x", .memory = nullptr},
+                 {.device = 1, .address = 0, .bytes = 64, .label = "y", .memory = nullptr}};
+  good.arrays.resize(1);
+  good.arrays[0].name = "x";
+  BufferRecord part;
+  part.dtype = DType::kF32;
+  part.shape = {4};
+  good.arrays[0].parts = {part};
+  EXPECT_NO_THROW(check_records(good, 2));
+  const auto error_with = [&](const std::function<void(BufferRecord&)>& damage) {
+    SnapshotRecords records = good;
+    damage(records.arrays[0].parts[0]);
+    try {
+      check_records(records, 2);
+    } catch (const spec::ArchiveError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string outside = "array x is outside of the ranges of HBM that hold it";
+  EXPECT_EQ(error_with([](BufferRecord& b) { b.memory = 2; }), outside);   // is not there
+  EXPECT_EQ(error_with([](BufferRecord& b) { b.memory = 1; }), outside);   // of another core
+  EXPECT_EQ(error_with([](BufferRecord& b) { b.shape = {5}; }), outside);  // too small
+  EXPECT_EQ(error_with([](BufferRecord& b) { b.device = 2; }),
+            "array x is on a core that is not there");
+}
+
+TEST_F(SnapshotState, ABrokenBoardGivesNoItems) {
+  Saved board;
+  Waiters waiters([] {});
+  const ForkCheck forks;
+  const std::shared_ptr<CompletionThread> thread;
+  Door door(board.turn, forks, board.outbox, board.operations, board.order, waiters, thread);
+  SnapshotCalls calls(door, board.health, board.snapshot, [] {});
+  EXPECT_TRUE(calls.take_items().arrays.empty());
+  board.health.break_by(std::make_shared<Error>(ErrorCode::kInternal, "it broke", ErrorPlace{}));
+  EXPECT_NE(error_of([&] { calls.take_items(); }).find("it broke"), std::string::npos);
 }
 
 }  // namespace

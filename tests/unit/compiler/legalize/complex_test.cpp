@@ -123,6 +123,17 @@ TEST(SplitComplex, FunctionsAreThoseOfTheStandardLibrary) {
   expect(Kind::kSign, [](Exact a) { return a / std::abs(a); });
 }
 
+TEST(SplitComplex, PowersOfZeroAndOne) {
+  const Numbers bases = {{0, 0}, {0, 0}, {1, 0}, {1, 0}, {0, 1}, {-1, 0}};
+  const Numbers exponents = {{2, 0}, {0, 0}, {2, 0}, {-3, 0}, {2, 0}, {3, 0}};
+  const std::vector<Exact> wanted = {0, 1, 1, 1, -1, -1};
+  const Numbers made = computed(Kind::kPower, {bases, exponents});
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_NEAR(made[i].real(), wanted[i].real(), 1e-6) << bases[i] << " to " << exponents[i];
+    EXPECT_NEAR(made[i].imag(), 0, 1e-6) << bases[i] << " to " << exponents[i];
+  }
+}
+
 // The logarithm of a number near the unit circle keeps its digits.
 TEST(SplitComplex, LogarithmsDoNotCancelNearOne) {
   Numbers x;

@@ -357,6 +357,19 @@ TEST(HloReader, AlgorithmsOfProductsAreThoseOfTheirTypes) {
   EXPECT_THAT(error_of(product(kF32, kF64Sums)), HasSubstr("this dot algorithm is not supported"));
 }
 
+// Later versions of XLA may add fields.
+TEST(HloReader, UnknownFieldsOfAProductAreSkipped) {
+  const std::string square = shape(kF32, {4, 4});
+  const std::string dims = packed(1, {1}) + packed(2, {0});
+  for (const std::string& more : {packed(5, {1}), packed(6, {1, 0})}) {
+    const Module m =
+        load(program({parameter(0, square), {"dot", square, {1, 1}, bytes(30, more + dims)}}));
+    const auto& dot = m.main->body.ops[0]->as<DotAttrs>();
+    EXPECT_EQ(dot.lhs_contract, Dims{1});
+    EXPECT_EQ(dot.rhs_contract, Dims{0});
+  }
+}
+
 TEST(HloReader, HugeSizesAreRefused) {
   constexpr int64_t kHuge = int64_t{1} << 62;
   const std::string huge = shape(kF32, {kHuge, kHuge});
