@@ -196,6 +196,26 @@ TEST(Gather, LongListsAndLargeTables) {
   }
 }
 
+// A command has four strides; the others are commands of their own.
+TEST(Gather, WindowsOfMoreStridesThanACommandHas) {
+  Form f;
+  f.operand = {3, 4, 4, 4, 4, 4, 4};
+  f.slices = {1, 2, 3, 2, 2, 3, 2};
+  f.indices = {5, 1};
+  f.result = {5, 2, 3, 2, 2, 3, 2};
+  f.collapsed = {0};
+  f.map = {0};
+  f.offset = {1, 2, 3, 4, 5, 6};
+  f.vector_dim = 1;
+  GraphBuilder b;
+  Value* x = b.arg(f32(f.operand));
+  Value* i = shifted(b, b.arg(i32(f.indices)), 3);
+  Value* updates = b.arg(f32(f.result));
+  Value* y = b.arg(f32(f.operand));
+  Value* scattered = with_set_body(scatter_of(b, f, y, b.arg(i32(f.indices)), updates));
+  check_graph(b.done({gather_of(b, f, x, i), scattered}), exact(1, false));
+}
+
 TEST(Scatter, RandomForms) {
   std::mt19937 random(12);
   const std::array kinds = {Kind::kAdd, Kind::kMaximum, Kind::kMinimum, Kind::kMultiply};

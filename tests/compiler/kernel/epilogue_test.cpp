@@ -128,6 +128,27 @@ TEST(Epilogue, AProductTakesProbabilitiesFromVmem) {
 }
 
 // What the second one multiplies is made by the first one, or is not there in time.
+// A loop over all elements is one loop, but for the style that goes by columns.
+TEST(Epilogue, FlatLoopsAreSplitWhereTheyGoByColumnsAlone) {
+  for (const bool by_columns : {false, true}) {
+    GraphBuilder b;
+    DotAttrs dot;
+    dot.lhs_contract = {1};
+    dot.rhs_contract = {0};
+    Value* x = b.arg(f32({64, 32}));
+    Value* y = b.op(Kind::kDotGeneral, {x, b.arg(f32({32, 128}))}, f32({64, 128}), dot);
+    const Module& m = b.done({b.op(Kind::kExp, {y}, y->type)});
+    const spec::BoardParams board = spec::load_board("v3_8", kSmall);
+    KernelContext context{m, board, 512 * 1024};
+    context.epilogues.by_columns = by_columns;
+    const KernelProgram program = run_kernel_passes(context);
+    const auto found = std::ranges::find(program.kernels, KernelClass::kContract, &Kernel::kind);
+    ASSERT_NE(found, program.kernels.end());
+    ASSERT_EQ(found->contract().after.size(), 1u);
+    EXPECT_EQ(found->contract().after[0]->loop().nest.loops.size(), by_columns ? 2u : 1u);
+  }
+}
+
 TEST(Epilogue, ProductsWaitForTheirOtherOperand) {
   GraphBuilder b;
   Value* p = softmax(b, products(b));

@@ -210,6 +210,28 @@ TEST(Recompute, WritesTheSourceOfSeveralValuesInTheirPlace) {
   check_graph(m, o);
 }
 
+// A kernel that reads three narrow values reads what they are made of, which has fewer bytes.
+TEST(Recompute, WritesAWideSourceInPlaceOfManyNarrowValues) {
+  constexpr int64_t kTall = 2 * kRows;
+  const Type half{Elem::kBf16, {kTall, kCols}}, wider = f32({kTall, kCols});
+  GraphBuilder b;
+  Value* source = b.op(Kind::kAdd, {b.arg(wider), b.arg(wider)}, wider);
+  Value* scale = b.arg(f32({3, kCols}));
+  Value* total = b.reduce(source, b.constant(f32({}), 0), {0}, f32({kCols}), Kind::kAdd);
+  Value* sums = b.op(Kind::kBroadcastInDim, {total}, wider, DimsAttrs{{1}});
+  std::vector<Value*> results;
+  for (int64_t i = 0; i < 3; ++i) {
+    Value* part =
+        b.op(Kind::kSlice, {scale}, f32({1, kCols}), SliceAttrs{{i, 0}, {i + 1, kCols}, {1, 1}});
+    Value* row = b.op(Kind::kReshape, {part}, f32({kCols}));
+    Value* each = b.op(Kind::kBroadcastInDim, {row}, wider, DimsAttrs{{1}});
+    Value* scaled = b.op(Kind::kConvert, {b.op(Kind::kMultiply, {source, each}, wider)}, half);
+    Value* back = b.op(Kind::kConvert, {scaled}, wider);
+    results.push_back(b.op(Kind::kConvert, {b.op(Kind::kSubtract, {back, sums}, wider)}, half));
+  }
+  EXPECT_EQ(large_writes(b.done(results)), "add convert convert convert");
+}
+
 // The loop gets a value to change in place that is read behind it only once y is recomputed there.
 TEST(Recompute, ReadsBehindALoopWhatTheLoopStartsFrom) {
   for (const char* vmem : {"core.vmem_kib=16384", "core.vmem_kib=256"}) {

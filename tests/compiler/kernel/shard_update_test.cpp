@@ -153,6 +153,21 @@ TEST(UpdateSharding, AutoTakesTheFasterProgram) {
   EXPECT_EQ(best.estimated_cycles, on.estimated_cycles);
 }
 
+TEST(UpdateSharding, AutoTakesTheFasterProgramOfAPodToo) {
+  const spec::BoardParams pod = spec::load_board("v3_32");
+  for (const int64_t n : {int64_t{1} << 20, int64_t{1} << 22}) {
+    UpdateGraph g({n}, Elem::kF32, Elem::kF32, 32);
+    CompileOptions options;
+    std::vector<exe::ExecutableT> made;
+    for (const auto mode : {UpdateSharding::kOn, UpdateSharding::kOff, UpdateSharding::kAuto}) {
+      options.update_sharding = mode;
+      made.push_back(generate(*g.module, pod, options));
+    }
+    EXPECT_LT(made[0].estimated_cycles, made[1].estimated_cycles) << n;
+    EXPECT_EQ(made[2].estimated_cycles, made[0].estimated_cycles) << n;
+  }
+}
+
 // Sums of bf16 over 256 cores: rings of what travels back, twice as large, are more than VMEM.
 TEST(UpdateSharding, ExchangesThatDoNotFitStayPlain) {
   const spec::BoardParams pod = spec::load_board("v3_256", kBoard);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -116,6 +117,19 @@ TEST(MxuKernelTable, ChoosesByTheRulesOverRandomShapes) {
   for (const char* const each : {"avx2 sparse", "avx2 few rows", "avx2 dense", "amx others sparse",
                                  "amx few rows", "amx dense", "avx512_bf16 sparse"}) {
     EXPECT_TRUE(seen.contains(each)) << each << " was never chosen, on a host with AVX2";
+  }
+}
+
+TEST(MxuKernelTable, DensityIsTheShareOfElementsThatAreNotZero) {
+  OwnedJob owned = test::packed_job(
+      {.rows = 64, .k = 32, .n = 64, .lhs_bf16 = false, .rhs_bf16 = false, .accumulate = false}, 3,
+      Values::kNormal);
+  for (const int64_t each : {1, 2, 4, 32}) {
+    for (size_t i = 0; i < owned.lhs.size() / sizeof(float); ++i) {
+      const float value = static_cast<int64_t>(i) % each == 0 ? 1 : 0;
+      std::memcpy(owned.lhs.data() + i * sizeof value, &value, sizeof value);
+    }
+    EXPECT_DOUBLE_EQ(mxu_lhs_density(owned.job, 1), 1.0 / static_cast<double>(each));
   }
 }
 

@@ -129,5 +129,27 @@ TEST(LoopCopies, NoneOfSlicesThatKernelsReadAndWriteInPlace) {
   }
 }
 
+// What a loop kernel writes into the stack, and a product reads there.
+TEST(LoopCopies, NoneOfASliceThatAnotherKernelReads) {
+  GraphBuilder b;
+  RegionBuilder r(b.region());
+  Value* x = b.arg(f32({kSide, kSide}));
+  Value* w = b.arg(f32({kSide, kSide}));
+  const Values out =
+      r.times(kTrips, {x, r.number(f32({kTrips, kSide, kSide}), 0)},
+              [&](RegionBuilder& in, const Values& a) {
+                Value* zero = in.number(i32({}), 0);
+                Value* y = in.op(Kind::kExp, {a[1]}, a[1]->type);
+                Value* next = in.op(Kind::kDotGeneral, {y, w}, y->type, DotAttrs{{}, {}, {1}, {0}});
+                Value* row = in.op(Kind::kReshape, {y}, f32({1, kSide, kSide}));
+                return Values{next, in.update(a[2], row, {a[0], zero, zero})};
+              });
+  const exe::ExecutableT e =
+      compile(std::move(b.done({out[1]})), spec::load_board("v3_8")).executable;
+  constexpr uint64_t kMatrix = kSide * kSide * 4;
+  EXPECT_LE(e.hbm_written_bytes, (kTrips * 2 + 1) * kMatrix);
+  EXPECT_LE(e.hbm_read_bytes, (kTrips * 3 + 2) * kMatrix);
+}
+
 }  // namespace
 }  // namespace tpu::compiler::test

@@ -39,6 +39,25 @@ TEST(DamagedArtifact, BytecodeVersionsOfTheFutureAreNamed) {
   }
 }
 
+// Attributes with codes of later versions are no damage, but an op may need one.
+TEST(DamagedArtifact, UnknownAttributesAreNamedByTheOpThatNeedsThem) {
+  constexpr char kMesh = 2 << 1 | 1, kLater = 14 << 1 | 1;  // codes of one byte
+  const std::vector<char> good = read("mesh_parts");
+  std::string errors;
+  for (size_t at = 0; at < good.size(); ++at) {
+    std::vector<char> all = good;
+    all[at] = kLater;
+    try {
+      if (good[at] == kMesh) {
+        import_vhlo(std::as_bytes(std::span(all)), "later");
+      }
+    } catch (const Error& e) {
+      errors += std::string(e.what()) + "\n";
+    }
+  }
+  EXPECT_THAT(errors, testing::HasSubstr("sdy.mesh: expected a mesh, found another attribute"));
+}
+
 // The name of an op is a string of the file: another name of the same length is another op.
 std::string error_with_op(const std::string& name) {
   std::vector<char> all = read("dense");

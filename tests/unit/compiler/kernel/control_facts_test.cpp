@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "../graph_builder.hpp"
+#include "kernel/argument_stacks.hpp"
 
 namespace tpu::compiler::test {
 namespace {
@@ -44,6 +45,21 @@ TEST(ControlFacts, RegistersGrowWithTheRightOperand) {
   const ControlFacts facts(b.done({nested.back()}));
   EXPECT_TRUE(facts.on_sequencer(nested[kScalarRegisters - 1]));
   EXPECT_FALSE(facts.on_sequencer(nested[kScalarRegisters]));
+}
+
+// Results that replace an argument have its slot, and high words none.
+TEST(SlotNumbers, AreThoseOfArgumentsAndOfFurtherResults) {
+  GraphBuilder b;
+  Value* state = b.arg(f32({4}));
+  const Type words{Elem::kU32, {4}};
+  Value *low = b.arg(words), *high = b.arg(words);
+  Module& m = b.done({low, high, state, state});
+  m.main->args[0].alias_result = 2;
+  m.main->args[1].part = m.main->results[0].part = WordPart::kLow;
+  m.main->args[2].part = m.main->results[1].part = WordPart::kHigh;
+  const SlotNumbers slots(*m.main);
+  EXPECT_EQ(slots.arguments, (std::vector<int>{0, 1, -1}));
+  EXPECT_EQ(slots.results, (std::vector<int>{2, -1, 0, 3}));
 }
 
 }  // namespace

@@ -2,9 +2,12 @@
 // a cut means for results that lie where an argument lies.
 #include <gtest/gtest.h>
 
+#include <climits>
+
 #include "../control_builder.hpp"
 #include "board/board_loader.hpp"
 #include "kernel/kernel_passes.hpp"
+#include "plan/in_place.hpp"
 #include "plan/plan.hpp"
 
 namespace tpu::compiler::test {
@@ -66,6 +69,21 @@ TEST(WhilePlan, CarriedValuesStayInVmem) {
   EXPECT_GE(plan.body.schedule.steps[0].places.at(carried(k)).vmem, 0);
   EXPECT_TRUE(plan.body.yield.empty()) << "it is made where it was";
   EXPECT_FALSE(p.ctx.memory.locks().any());
+}
+
+// What the loop alone reads later is changed where it is.
+TEST(WhilePlan, AnInitialValueInVmemIsCarriedInItsPlace) {
+  GraphBuilder b;
+  Program p(b.done(adding_loop(b, 2, 0)));
+  const Kernel& k = p.enter(KernelClass::kWhile);
+  Buffer& initial = p.ctx.memory.at(k.control().carried[1]);
+  ASSERT_TRUE(load(p.ctx.memory, initial, 0));
+  p.ctx.memory.take_moves();
+  const int64_t place = initial.vmem;
+  const auto step = plan_kernel(p.ctx, k);
+  ASSERT_TRUE(step);
+  const auto& plan = std::get<WhilePlan>(step->plan);
+  EXPECT_EQ(plan.body.schedule.steps.at(0).places.at(carried(k)).vmem, place);
 }
 
 // 8 arrays in two slots of 512 bytes each, 5 rows and the carried value are 17 KiB; with the
@@ -138,6 +156,27 @@ TEST(CutKernel, ResultsLoseHomesThatArgumentsNeedAgain) {
   EXPECT_LT(p.ctx.memory.at(sum).slot, 0);
   EXPECT_FALSE(p.ctx.memory.at(sum).must_store);
   EXPECT_EQ(p.ctx.result_home.at(1), product) << "nobody reads what it replaces";
+}
+
+// A cut of a later kernel, which reads what they replace, takes no results from where they are.
+TEST(CutKernel, ResultsThatAreMadeKeepTheirHomes) {
+  GraphBuilder b;
+  const Type type = f32({64, 64});
+  Value *x = b.arg(type), *y = b.arg(type);
+  b.module().main->args[0].alias_result = 0;
+  b.module().main->args[1].alias_result = 1;
+  Value* sum = b.op(Kind::kAdd, {x, y}, type);
+  Value* difference = b.op(Kind::kSubtract, {x, y}, type);
+  Value* total = b.reduce(difference, b.constant(f32({}), 0), {0}, f32({64}), Kind::kAdd);
+  Value* wide = b.op(Kind::kBroadcastInDim, {total}, type, DimsAttrs{{1}});
+  Value* late = b.op(Kind::kMultiply, {b.op(Kind::kMultiply, {x, wide}, type), y}, type);
+  Program p(b.done({sum, difference, late}));
+  for (const int order : {0, INT_MAX}) {  // in front of all, behind all
+    std::vector<const Value*> homes = {sum, difference, nullptr};
+    revise_results(p.kernels, p.ctx.slots, order, p.ctx.memory, homes);
+    EXPECT_EQ(homes[0], order == 0 ? nullptr : sum);
+    EXPECT_EQ(homes[1], order == 0 ? nullptr : difference);
+  }
 }
 
 }  // namespace

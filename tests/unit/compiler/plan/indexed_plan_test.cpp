@@ -163,6 +163,17 @@ TEST(CombinePlan, TooLittleVmemIsAnAnswer) {
   expect_no_trace(p, [&] { return combined(p); });
 }
 
+// Nothing reads the updates later, but this kernel does: they make no room for the target.
+TEST(CombinePlan, UpdatesInVmemStayThere) {
+  Combined g;
+  Planning p(g.b.module(), 160);
+  Buffer& updates = p.memory.at(p.kernel(KernelClass::kIndexed).reads[2]);
+  ASSERT_TRUE(load(p.memory, updates, 0));  // 128 KiB
+  ASSERT_TRUE(p.memory.take(30 * kKib));
+  EXPECT_FALSE(combined(p));
+  EXPECT_GE(updates.vmem, 0);
+}
+
 TEST(CombinePlan, ElementsOf64BitsAreRefused) {
   Combined g(Elem::kI64);
   Planning p(g.b.module(), 64);

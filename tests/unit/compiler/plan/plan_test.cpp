@@ -95,6 +95,27 @@ TEST(DotPlan, OperandsWholeOrInBlocks) {
   EXPECT_EQ(large.memory.take_moves().size(), 2u);
 }
 
+// Their blocks pass through, on whichever side they are.
+TEST(DotPlan, WeightsThatMeetAFewRowsAreNotBroughtInAsAWhole) {
+  for (const bool weights_first : {false, true}) {
+    GraphBuilder b;
+    Value* few = b.arg(f32(weights_first ? Dims{1024, 8} : Dims{8, 1024}));
+    Value* weights = b.arg(f32({1024, 1024}));
+    const std::vector<Value*> operands =
+        weights_first ? std::vector{weights, few} : std::vector{few, weights};
+    const Type type = f32(weights_first ? Dims{1024, 8} : Dims{8, 1024});
+    const Module& m = b.done({b.op(Kind::kDotGeneral, operands, type, matmul_attrs())});
+    Planning p(m, 16 * 1024);
+    const auto plan = plan_dot(p.program.kernels.front(), p.memory, p.board, 0);
+    ASSERT_TRUE(plan);
+    const TileLimits& limits = plan->limits;
+    const bool weights_are_lhs = plan->w.c.lhs == weights;
+    EXPECT_FALSE(weights_are_lhs ? limits.lhs_whole : limits.rhs_whole) << weights_first;
+    EXPECT_TRUE(weights_are_lhs ? limits.rhs_whole : limits.lhs_whole) << weights_first;
+    EXPECT_EQ(limits.stream_bytes, 4 * 1024 * kKib);
+  }
+}
+
 TEST(DotPlan, TooLittleVmemIsAnAnswer) {
   GraphBuilder b;
   Value* x = b.arg(f32({512, 512}));
