@@ -11,6 +11,7 @@
 #include "fake/firmware_on_host.hpp"
 #include "mock_device.hpp"
 #include "ring_host.hpp"
+#include "rt/fw.h"
 #include "tpu/spec/gsync_regs.h"
 #include "tpu/spec/hart_map.h"
 #include "tpu/spec/hostdma_regs.h"
@@ -245,6 +246,26 @@ TEST(FakeSlots, AreCheckedAsTheSequencerDoes) {
               s.base = 1;
             }),
             -1);
+}
+
+TEST(FakeWindow, EndsBehindItsLastWord) {
+  MockDevice device;
+  constexpr uint32_t kEnd = TPU_HART_HBM_WINDOW_BASE + TPU_HART_HBM_WINDOW_BYTES;
+  device.read(kEnd - 4);
+  EXPECT_EQ(device.bad_accesses, 0U);
+  EXPECT_EQ(device.read(kEnd), 0xFFFFFFFFU);
+  EXPECT_EQ(device.bad_accesses, 1U);
+}
+
+TEST(FirmwareOnHost, ATurnInsideOfAnotherGivesItsPlaceBack) {
+  MockDevice device;
+  fw_t outside{}, inside{};
+  const firmware::FirmwareTurn outer(outside, device);
+  {
+    const firmware::FirmwareTurn inner(inside, device);
+    EXPECT_EQ(fw_of_thread, &inside);
+  }
+  EXPECT_EQ(fw_of_thread, &outside);
 }
 
 // Each thread has a core of its own; the state of the firmware is theirs alone.

@@ -31,6 +31,23 @@ TEST_F(FirmwareTest, LaunchRunsItsStepsBehindBarriers) {
   EXPECT_EQ(state(), TPU_CORE_PAGE_STATE_READY);
 }
 
+// Only the barrier of a drain may end without all cores.
+TEST_F(FirmwareTest, AStepDoesNotStartBehindABarrierThatWasNotReleased) {
+  open();
+  load_program();
+  host_.put(host_.launch(5, 3, 1, 1, kAlone), TPU_OP_LAUNCH);
+  host_.doorbell();
+  dispatch();
+  device_.finish_dma(TPU_HOSTDMA_CTX_COMMAND);
+  dispatch();
+  device_.finish_dma(TPU_HOSTDMA_CTX_TABLE);
+  dispatch();
+  ASSERT_TRUE(device_.barrier_waiting);
+  device_.lose_peer();
+  dispatch();
+  EXPECT_TRUE(device_.steps_started.empty());
+}
+
 TEST_F(FirmwareTest, CompletionsCarryTheirCrc) {
   open();
   load_program();

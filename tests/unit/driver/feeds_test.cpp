@@ -71,6 +71,14 @@ class FeedsTest : public testing::Test, protected test::FakeBoard {
   Feeds feeds_{cores.devices, cores.registers, operations, memory, handles, health, outbox, news};
 };
 
+TEST_F(FeedsTest, SlotsHaveMemoryForTwoSteps) {
+  const auto op = launch(6);
+  for (const auto* fed : {&op->feed->infeed, &op->feed->outfeed}) {
+    ASSERT_EQ(fed->size(), 1u);
+    EXPECT_EQ(fed->at(0).memory.at(0)->bytes(), 2 * fed->at(0).stride);
+  }
+}
+
 TEST_F(FeedsTest, ABatchTakesItsResultsAlongAndFourStepsAreOnTheRings) {
   const auto op = launch(6);
   StepFeedState& feed = *op->feed;

@@ -111,6 +111,20 @@ TEST_F(LaunchesTest, AProgramIsLoadedOnceAndUnloadedBeforeItsIdIsUsedAgain) {
   EXPECT_EQ(next->residence->parts[0].id, 0);
 }
 
+// Behind what ends last nothing is left on the core, but an id that nobody has taken back yet.
+TEST_F(LaunchesTest, ALoadGetsTheIdOfWhatEndsLast) {
+  while (loader_.ids()->take(0)) {
+  }
+  const Buffer cleared = transfers_.zeros(0, DType::kF32, {4}, 0);
+  ASSERT_EQ(cores.devices[0].ring.open(), 1u);
+  pump = [&] {
+    end_oldest(0);
+    loader_.ids()->retire({.device = 0, .id = 3, .sent = false});
+  };
+  const auto program = load({0});
+  EXPECT_EQ(program->residence->parts[0].id, 3);
+}
+
 TEST_F(LaunchesTest, ALoadThatFailedIsTriedAgain) {
   const auto program = load({0});
   end_oldest(0, TPU_STATUS_BAD_PROGRAM);
