@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -48,9 +49,9 @@ class ProbeSinks : public test::CommandLineFixture {
     save(kRacing);
   }
 
-  void save(const std::string& text) const {
+  void save(const std::string& text, const std::string& board = "v3_8") const {
     const std::vector<std::byte> bytes =
-        exe::write_executable(compiler::assemble(text, "p.s", spec::load_board("v3_8")));
+        exe::write_executable(compiler::assemble(text, "p.s", spec::load_board(board)));
     std::ofstream(path("p.tpuexe"), std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
@@ -99,6 +100,30 @@ TEST_F(ProbeSinks, EventsDoNotDependOnTheHost) {
   EXPECT_EQ(run("--check --threads 3 --simd scalar" + trace("three") + waves("three")), one);
   EXPECT_EQ(bytes("three.txt"), bytes("one.txt"));
   EXPECT_EQ(bytes("three.fst"), bytes("one.fst"));
+}
+
+TEST_F(ProbeSinks, TimelinesOfPodsNameTheBoards) {
+  const std::string timeline = "--timeline " + path("t.pftrace");
+  run(timeline);
+  EXPECT_THAT(bytes("t.pftrace"), Not(HasSubstr("board 0")));  // there is one
+  save(kRacing, "v3_32");
+  run("--board v3_32 " + timeline);
+  for (const char* board : {"board 0", "board 1", "board 2", "board 3"}) {
+    EXPECT_THAT(bytes("t.pftrace"), HasSubstr(board));
+  }
+  EXPECT_THAT(bytes("t.pftrace"), Not(HasSubstr("board 4")));
+}
+
+TEST_F(ProbeSinks, WhatIsNotWrittenIsToldInOneOrder) {
+  if (!std::filesystem::exists("/dev/full")) {
+    GTEST_SKIP() << "this system has no /dev/full";
+  }
+  const std::string text =
+      run("--timeline /dev/full --record " + path("r.tpurec") + " --record-step 9");
+  const size_t timeline = text.find("writing /dev/full failed");
+  const size_t record = text.find("record: nothing was recorded");
+  ASSERT_NE(record, std::string::npos) << text;
+  EXPECT_LT(timeline, record) << text;
 }
 
 TEST_F(ProbeSinks, WavesOfNothingAreToldWhy) {

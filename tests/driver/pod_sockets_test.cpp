@@ -126,6 +126,9 @@ Met meet(const Side& low, const Side& high, const Side* again = nullptr, Places 
     EXPECT_EQ(text, "");
   }
   listens.join();
+  if (met.low_text.empty()) {  // all are there: nobody else gets in
+    EXPECT_THROW((void)worker::connect_to(worker::read_address(first.address())), Error);
+  }
   met.took = std::chrono::steady_clock::now() - begin;
   return met;
 }
