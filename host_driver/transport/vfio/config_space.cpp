@@ -92,7 +92,7 @@ void ConfigSpace::build(PciId id) {
   put(writable_, kAer + 20, kCorrectable);
 
   put(all, kClock, extended(kVendorCapability, 1, 0));
-  put(all, kClock + 4, kClockId | 1 << 16 | kClockBytes << 20);
+  put(all, kClock + 4, kClockId | kClockVersion << 16 | kClockBytes << 20);
   put(writable_, kClockUntil, ~uint64_t{0});
 }
 

@@ -40,6 +40,7 @@ class ConfigSpace {
   /// is in flight, 64 bits. Reading it lets no simulated time pass.
   static constexpr size_t kClock = 0x150;
   static constexpr uint32_t kClockId = 0x5450;
+  static constexpr uint32_t kClockVersion = 2;  ///< 1 had no target
   static constexpr size_t kClockFlags = kClock + 8;
   static constexpr uint32_t kQuiescent = 1;  ///< nothing is in flight on the whole board
   static constexpr size_t kClockCycles = kClock + 16;

@@ -188,11 +188,11 @@ void VfioTransport::begin(size_t function) {
   uint32_t head[2] = {};
   machine_->read(function, kConfigRegion, ConfigSpace::kClock,
                  std::as_writable_bytes(std::span(head)));
-  constexpr uint32_t kIdMask = 0xFFFF;
-  if ((head[1] & kIdMask) != ConfigSpace::kClockId) {
+  constexpr uint32_t kIdMask = 0xFFFFF;
+  if ((head[1] & kIdMask) != (ConfigSpace::kClockId | ConfigSpace::kClockVersion << 16)) {
     throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("the PCI function {} is not a chip of tpuboard serve --vfio-user: its "
-                            "configuration space has {:#x} at {:#x}",
+                fmt::format("the PCI function {} is not a chip of tpuboard serve --vfio-user of "
+                            "this version: its configuration space has {:#x} at {:#x}",
                             machine_->name(function), head[1], ConfigSpace::kClock + 4));
   }
   uint16_t command = 0;
@@ -280,9 +280,16 @@ RunOutcome VfioTransport::run() {
 
 // The board is told how long it runs although nothing is in flight.
 RunOutcome VfioTransport::run_until(uint64_t cycle) {
-  machine_->write(functions_.begin()->second, kConfigRegion, ConfigSpace::kClockUntil,
-                  std::as_bytes(std::span(&cycle, 1)));
-  return run();
+  const auto set_target = [this](uint64_t target) {
+    machine_->write(functions_.begin()->second, kConfigRegion, ConfigSpace::kClockUntil,
+                    std::as_bytes(std::span(&target, 1)));
+  };
+  set_target(cycle);
+  const RunOutcome outcome = run();
+  if (outcome.expired) {
+    set_target(0);  // else the next run would go on to it
+  }
+  return outcome;
 }
 
 void refuse_simulation_options(const OpenOptions& options) {

@@ -259,8 +259,7 @@ class VfioUserServer {
     running_ = true;
     RunOutcome outcome;
     try {
-      outcome = board_.until > transport_->now() ? transport_->run_until(board_.until)
-                                                 : transport_->run();
+      outcome = board_.until == 0 ? transport_->run() : transport_->run_until(board_.until);
     } catch (...) {
       running_ = false;
       watch_->end();
@@ -270,7 +269,7 @@ class VfioUserServer {
     watch_->end();
     // Whoever wanted time to pass looks at an interrupt first.
     const bool interrupts = std::ranges::any_of(outcome.msi, [](uint32_t msi) { return msi != 0; });
-    if (interrupts || transport_->now() >= board_.until) {
+    if (board_.until != 0 && (interrupts || transport_->now() >= board_.until)) {
       board_.until = 0;
     }
     board_.quiet = outcome.quiescent && board_.until == 0;
