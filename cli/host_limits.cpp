@@ -246,7 +246,7 @@ std::vector<std::string> host_simd() {
   if (__builtin_cpu_supports("avx512bf16")) {
     // On Intel's hosts FMAs are faster.
     names.insert(__builtin_cpu_is("intel") ? names.end() - 1 : names.end(), "avx512_bf16");
-    if (has_tiles()) {
+    if (has_tiles() && tiles_permitted()) {
       names.emplace_back("amx");
     }
   }
