@@ -143,8 +143,9 @@ Configuration write_configuration(const fs::path& model, const fs::path& data,
   }
   if (!is_replaceable(made.path)) {
     throw Error(ErrorCode::kFailedPrecondition,
-                fmt::format("{}: was not written by this command, or was changed since; remove it, "
-                            "or name another folder by --out",
+                fmt::format("{}: expected a file as this version of the command writes it, but "
+                            "this one was changed or comes from elsewhere: remove it, or name "
+                            "another folder by --out",
                             made.path));
   }
   text += mark_of(text);
