@@ -49,6 +49,11 @@ function(tpu_verilate name)
   target_compile_options(tpu_${name} PRIVATE ${ARG_OPTIMIZE} $<$<BOOL:${TPU_X86_64}>:-march=x86-64-v3> -g0 -w
                          -ffile-prefix-map=${CMAKE_BINARY_DIR}/=)
   if(TPU_X86_64)
+    # Objects of link-time optimization have no names that could be changed.
+    set_target_properties(tpu_${name} PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF)
+    if(NOT CMAKE_OBJCOPY OR NOT CMAKE_NM)
+      message(FATAL_ERROR "nm or objcopy is missing: install the package binutils")
+    endif()
     add_custom_command(TARGET tpu_${name} POST_BUILD VERBATIM
       COMMAND ${CMAKE_COMMAND} -DLIBRARY=$<TARGET_FILE:tpu_${name}> -DNM=${CMAKE_NM} -DOBJCOPY=${CMAKE_OBJCOPY}
               -DSUFFIX=.x86_64_v3 -P ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/OwnInstructions.cmake)
