@@ -18,6 +18,7 @@ namespace tpu {
 template <typename T>
 struct ZeroedAllocator {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+  static_assert(alignof(T) <= alignof(std::max_align_t));  // as calloc() has it
   using value_type = T;
 
   ZeroedAllocator() = default;

@@ -16,7 +16,8 @@
 namespace tpu::driver {
 namespace {
 
-// So what takes a minute is told of a second late at most.
+// So what takes a minute is told of a second late at most, where a look takes no longer than the
+// twentieth of a second.
 constexpr int kLooks = 60;
 // A board in other processes, on a busy host, takes longer for an answer than a short tick has, and
 // one of thousands of cores that wait for each other takes seconds. Looks take a twentieth at most.
