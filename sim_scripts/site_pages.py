@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
 FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.DOTALL | re.MULTILINE)
-OUTPUT = re.compile(r"^<!-- run: (?:output|about) -->\n```\n", re.MULTILINE)
+OUTPUT = re.compile(r"^<!-- run: output -->\n```\n", re.MULTILINE)
 COMMENT = re.compile(r"^ *<!-- (?:run|page): .*? -->\n", re.MULTILINE | re.DOTALL)
 SHOWN = "```{code-block} none\n:class: output\n\n"  # what commands print
 TITLES = {"README.md": "Overview"}  # in the menu, of pages whose own would be unclear

@@ -8,9 +8,9 @@ comment in front of a block says what else it is:
   <!-- run: fails -->          commands of which the last one fails
   <!-- run: file NAME -->      the content of a file
   <!-- run: text -->           not commands
-  <!-- run: output -->         lines that the commands in front of it print, in this order; `...` is any text,
-                               and `\\` at the end of a line continues it
-  <!-- run: about -->          the same, whose numbers may differ by a fifth: times, which change with the compiler
+  <!-- run: output -->         lines that the commands in front of it print, in this order; `...` is any text, which
+                               does not end inside a number, and `\\` at the end of a line continues it. Simulated
+                               cycles and times are the same on every host, so pages have all their digits
 
 A block of any other language is not a command. One of no language without a comment is an error, and so is code that
 no fence shows. Blocks may be indented, as in a list. A page runs something, or each REASON names the test that does it
@@ -21,8 +21,8 @@ no fence shows. Blocks may be indented, as in a list. A page runs something, or 
 runs in an empty folder, with commands, package and plugin as a wheel installs them. Other pages run in what looks like
 the source tree; those of docs/ itself have the commands on the PATH.
 
-Of a notebook, all cells run in one Python, and print what the notebook has recorded. Its numbers may differ by a fifth,
-because times change with the compiler. --record writes what the cells print into the notebook.
+Of a notebook, all cells run in one Python, and print what the notebook has recorded. Its measured numbers, which have a
+point, may differ by a fiftieth: times change with the compiler. --record writes what the cells print into the notebook.
 
 --marks runs nothing. It checks the marks of all pages of the site: on a page that no test runs, each block of commands
 has a reason.
@@ -61,30 +61,11 @@ INSTALLED = "<!-- page: installed -->\n"
 RUN = ("README.md", "examples/*/README.md", "docs/start/*.md", "docs/tutorials/*.md", "docs/debugger.md",
        "docs/report.md", "docs/snapshots.md", "docs/waves.md")
 SITE = (*RUN, "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "docs/*.md", "docs/adr/*.md")
-NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
-TOLERANCE = 0.2
-ANY = "\N{HORIZONTAL ELLIPSIS}"
+MEASURED = re.compile(r"(?<![\w.])\d+\.\d+(?:e[+-]\d+)?")
+TOLERANCE = 0.02
 PATH = os.environ["PATH"]
 # Of the tree, what commands read.
 LINKS = ("c_api", "examples", "firmware", "host_driver", "python", "rtl", "sim_scripts", "spec")
-
-
-@dataclass
-class Line:
-    """A line of output; `...` is any text. The numbers of one that is about right may differ by a fifth."""
-
-    text: str
-    about: bool = False
-
-    def is_in(self, printed: str) -> bool:
-        """Whether it is the line that a command printed."""
-        if not self.about:
-            return re.fullmatch(".*".join(re.escape(part) for part in self.text.split("...")), printed) is not None
-        parts = [re.escape(part) for part in NUMBER.split(self.text.replace("...", ANY))]
-        found = re.fullmatch(f"({NUMBER.pattern})".join(parts).replace(re.escape(ANY), ".*"), printed)
-        wanted = NUMBER.findall(self.text)
-        return found is not None and all(math.isclose(float(one), float(other), rel_tol=TOLERANCE)
-                                         for one, other in zip(wanted, found.groups(), strict=True))
 
 
 @dataclass
@@ -95,7 +76,7 @@ class Step:
     line: int
     fails: bool = False
     files: dict[str, str] = field(default_factory=dict)  # which exist before
-    output: list[Line] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
 
 
 @functools.cache
@@ -156,15 +137,15 @@ def steps_of(page: Path) -> tuple[list[Step], list[str]]:
             untested += [] if names else [where]
         elif kind == "file" and rest:
             files[rest] = content
-        elif kind in ("output", "about") and steps:
-            steps[-1].output += [Line(line, kind == "about") for line in content.replace("\\\n", "").splitlines()]
+        elif kind == "output" and steps:
+            steps[-1].output += content.replace("\\\n", "").splitlines()
         elif block["language"] == "sh" and mark in ("", "fails"):
             line = int(where.rpartition(":")[2])
             steps.append(Step(content, line, mark == "fails", files))
             files = {}
         elif mark or is_shell(block):
             errors.append(f"{where}: expected 'run: no, REASON', 'run: fails', 'run: file NAME', "
-                          f"'run: text', 'run: output' or 'run: about' before a block, found '{mark}'")
+                          f"'run: text' or 'run: output' before a block, found '{mark}'")
     errors += [f"{page.name}: {error}" for error in unseen(text)]
     if not steps and not errors and not BLOCK.search(text):
         errors.append(f"{page.name}: has no commands")
@@ -194,14 +175,22 @@ def mark_errors() -> list[str]:
     return errors
 
 
-def missing_lines(wanted: list[Line], printed: list[str]) -> list[str]:
-    """Lines that are not printed, in order."""
+def line_pattern(line: str) -> re.Pattern[str]:
+    """Of a line of output. A number behind `...` is a whole one: `...1 s` is not `31 s`."""
+    first, *rest = line.split("...")
+    return re.compile(re.escape(first) + "".join(f".*(?<![\\d.]){re.escape(part)}" if part[:1].isdigit()
+                                                 else f".*{re.escape(part)}" for part in rest))
+
+
+def missing_lines(wanted: list[str], printed: list[str]) -> list[str]:
+    """Lines that are not printed, in order; `...` is any text."""
     at = 0
     missing = []
     for line in wanted:
-        found = next((i for i in range(at, len(printed)) if line.is_in(printed[i].rstrip())), None)
+        pattern = line_pattern(line)
+        found = next((i for i in range(at, len(printed)) if pattern.fullmatch(printed[i].rstrip())), None)
         if found is None:
-            missing.append(line.text)
+            missing.append(line)
         else:
             at = found + 1
     return missing
@@ -248,10 +237,10 @@ def run_page(page: Path, folder: Path) -> list[str]:
 
 
 def is_close(wanted: str, printed: str) -> bool:
-    """Whether two lines are the same but for numbers that differ by a fifth."""
-    if NUMBER.sub("0", " ".join(wanted.split())) != NUMBER.sub("0", " ".join(printed.split())):
+    """Whether two lines are the same but for measured numbers that differ by a fiftieth."""
+    if MEASURED.sub("0", " ".join(wanted.split())) != MEASURED.sub("0", " ".join(printed.split())):
         return False
-    pairs = zip(NUMBER.findall(wanted), NUMBER.findall(printed), strict=True)
+    pairs = zip(MEASURED.findall(wanted), MEASURED.findall(printed), strict=True)
     return all(math.isclose(float(one), float(other), rel_tol=TOLERANCE) for one, other in pairs)
 
 

@@ -23,10 +23,11 @@ PAGES = [
     ("```\nfalse\n```\n", "expected 'run: no, REASON'"),
     ("<!-- run: file a.txt -->\n```\nin a\n```\n\n```sh\ncat a.txt\n```\n\n<!-- run: output -->\n```\nin a\n```\n", ""),
     ("```sh\nexport A=1\n```\n\n```sh\necho \"A is $A\"\n```\n\n<!-- run: output -->\n```\nA is 1\n```\n", ""),
-    ("```sh\necho 10 us\n```\n\n<!-- run: about -->\n```\n11 us\n```\n", ""),
-    ("```sh\necho 10.5 us, 3\n```\n\n<!-- run: about -->\n```\n10 us...\n```\n", ""),
-    ("```sh\necho 10 us\n```\n\n<!-- run: about -->\n```\n15 us\n```\n", "does not print '15 us'"),
-    ("```sh\necho 10 us\n```\n\n<!-- run: about -->\n```\n10 ms\n```\n", "does not print '10 ms'"),
+    ("```sh\necho 68654 cycles, 1\n```\n\n<!-- run: output -->\n```\n68... cycles...\n```\n", ""),
+    ("```sh\necho 68654 cycles, 1\n```\n\n<!-- run: output -->\n```\n68655 cycles...\n```\n", "does not print '68655"),
+    ("```sh\necho in 1 s\n```\n\n<!-- run: output -->\n```\n...1 s...\n```\n", ""),
+    ("```sh\necho in 31 s\n```\n\n<!-- run: output -->\n```\n...1 s...\n```\n", "does not print '...1 s...'"),
+    ("```sh\necho in 3.1 s\n```\n\n<!-- run: output -->\n```\n...1 s...\n```\n", "does not print '...1 s...'"),
     ("No block.\n", "has no commands"),
     ("<!-- run: no, REASON -->\n```sh\nfalse\n```\n", "the reason has to name the test"),
     ("<!-- run: no, the test python.wheel does it -->\n```sh\nfalse\n```\n", ""),
@@ -40,7 +41,9 @@ PAGES = [
     ("```sh\ntrue\n```\n\nThen:\n\n    false\n", "code by indentation"),
     ("<!-- run: file a/b.txt -->\n```\nin b\n```\n\n```sh\ncat a/b.txt\n```\n", ""),
 ]
-LINES = [("a 100 us", "a  110 us", True), ("a 100 us", "a 130 us", False), ("a 1", "b 1", False), ("a 1", "a", False)]
+LINES = [("a 100.0 us", "a  101.5 us", True), ("a 100.0 us", "a 103.0 us", False), ("a 100 us", "a 101 us", False),
+         ("a 1.0", "b 1.0", False), ("a 1.0", "a", False), ("f32[8.0]", "f30[8.0]", False), ("v1.99", "v1.98", False),
+         ("1.7e-01", "1.71e-01", True), ("1.7e-01", "1.7e-02", False)]
 COMMANDS = [  # text, and the commands in it
     ("```\nX=1 build/release/bin/tpuc a.mlirbc \\\n  -o b --cores 1   # 8\n```\n",
      [("tpuc", "a.mlirbc    -o b --cores 1")]),
