@@ -24,10 +24,10 @@ the source tree; those of docs/ itself have the commands on the PATH.
 Of a notebook, all cells run in one Python, and print what the notebook has recorded. Its measured numbers, which have a
 point, may differ by a fiftieth: times change with the compiler. --record writes what the cells print into the notebook.
 
---marks runs nothing. It checks the marks of all pages of the site: on a page that no test runs, each block of commands
-has a reason.
+--marks runs nothing. It checks the marks of all pages of the site. PAGE.. are those that other tests run: on each other
+one, a block of commands has a reason.
 
-Usage: pages_test.py --build DIR [--record] PAGE.. | pages_test.py --marks
+Usage: pages_test.py --build DIR [--record] PAGE.. | pages_test.py --marks PAGE..
 """
 
 from __future__ import annotations
@@ -48,19 +48,18 @@ from pathlib import Path
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"^(?P<indent> *)(?:<!-- run: (?P<mark>.*?) -->\n(?P=indent))?"
+BLOCK = re.compile(r"^(?P<indent> *)(?:<!-- run: (?P<mark>(?:(?!-->).)*?) -->\n(?P=indent))?"
                    r"(?P<fence>`{3,}|~{3,})(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=indent)(?P=fence)$",
                    re.DOTALL | re.MULTILINE)
 FENCE = re.compile(r"^ *(?:```|~~~)", re.MULTILINE)
+MARK = re.compile(r"^ *<!-- *run\b", re.MULTILINE)
 # A line of code by its four blanks: behind an empty line, and not the continuation of a list.
 BARE = re.compile(r"^(?![ *-])[^\n]*\n\n(?: {4}|\t)(?! *[*-] )", re.MULTILINE)
 SHELLS = ("", "sh", "bash", "console", "shell")
 NAMED = re.compile(r"\bthe tests? ([a-z]\w*(?:\.\w+)+)")
 INSTALLED = "<!-- page: installed -->\n"
-# Those that the tests e2e.pages run (CMakeLists.txt), and all that the site has.
-RUN = ("README.md", "examples/*/README.md", "docs/start/*.md", "docs/tutorials/*.md", "docs/debugger.md",
-       "docs/report.md", "docs/snapshots.md", "docs/waves.md")
-SITE = (*RUN, "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "docs/*.md", "docs/adr/*.md")
+SITE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "examples/*/README.md", "docs/*.md",
+        "docs/start/*.md", "docs/tutorials/*.md", "docs/adr/*.md")
 MEASURED = re.compile(r"(?<![\w.])\d+\.\d+(?:e[+-]\d+)?")
 TOLERANCE = 0.02
 PATH = os.environ["PATH"]
@@ -115,6 +114,7 @@ def unseen(text: str) -> list[str]:
     """What may be commands, and is not seen as a block."""
     rest = BLOCK.sub("", text)
     return ([*(["a fence without its other end"] if FENCE.search(rest) else []),
+             *(["a comment 'run:' that is not the line in front of a block"] if MARK.search(rest) else []),
              *(["code by indentation: use a fenced block"] if BARE.search(rest) else [])])
 
 
@@ -155,11 +155,11 @@ def steps_of(page: Path) -> tuple[list[Step], list[str]]:
     return steps, errors
 
 
-def mark_errors() -> list[str]:
-    """What is wrong with the marks of all pages of the site. Pages that tests run need more (steps_of)."""
-    run = {page for pattern in RUN for page in ROOT.glob(pattern)}
-    errors = []
-    for page in sorted({page for pattern in SITE for page in ROOT.glob(pattern)}):
+def mark_errors(run: set[Path]) -> list[str]:
+    """What is wrong with the marks of all pages of the site. Those that tests run need more (steps_of)."""
+    site = {page for pattern in SITE for page in ROOT.glob(pattern)}
+    errors = [f"{page}: a test runs this page, which is not one of the site" for page in sorted(run - site)]
+    for page in sorted(site):
         text, name = page.read_text("utf-8"), page.relative_to(ROOT)
         if page in run:
             errors += [f"{name}: {error}" for error in steps_of(page)[1]]
@@ -300,11 +300,11 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", type=Path)
     arguments = parser.parse_args()
     if arguments.marks:
-        errors = mark_errors()
+        errors = mark_errors({page.resolve() for page in arguments.pages if page.suffix == ".md"})
         print("\n".join(errors) if errors else "each command of the site is run by a test or has a reason")
         return 1 if errors else 0
     if arguments.build is None or not arguments.pages:
-        parser.error("expected --build DIR PAGE.., or --marks")
+        parser.error("expected --build DIR PAGE.., or --marks PAGE..")
     build, errors = arguments.build.resolve(), []
     for page in arguments.pages:
         with tempfile.TemporaryDirectory() as name:

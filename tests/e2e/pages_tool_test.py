@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import page_options_test
-from pages_test import is_close, run_page
+from pages_test import is_close, mark_errors, run_page
 
 # A page, and a part of what is wrong with it ("": nothing).
 PAGES = [
@@ -28,6 +28,9 @@ PAGES = [
     ("```sh\necho in 1 s\n```\n\n<!-- run: output -->\n```\n...1 s...\n```\n", ""),
     ("```sh\necho in 31 s\n```\n\n<!-- run: output -->\n```\n...1 s...\n```\n", "does not print '...1 s...'"),
     ("```sh\necho in 3.1 s\n```\n\n<!-- run: output -->\n```\n...1 s...\n```\n", "does not print '...1 s...'"),
+    ("<!-- run: no, REASON -->\n\n```sh\ntrue\n```\n\n<!-- run: text -->\n```\na\n```\n", "not the line in front of"),
+    ("```sh\ntrue\n```\n\n<!-- run: fails -->\n\nText.\n", "not the line in front of a block"),
+    ("```sh\ntrue\n```\n\nText about `<!-- run: text -->`.\n", ""),
     ("No block.\n", "has no commands"),
     ("<!-- run: no, REASON -->\n```sh\nfalse\n```\n", "the reason has to name the test"),
     ("<!-- run: no, the test python.wheel does it -->\n```sh\nfalse\n```\n", ""),
@@ -64,6 +67,9 @@ def main() -> int:
                 errors.append(f"{text!r}: {found}, expected '{expected}'")
     errors += [f"'{one}' and '{other}': expected {expected}" for one, other, expected in LINES
                if is_close(one, other) != expected]
+    found = mark_errors({Path("/nowhere.md")})
+    if not found[0].startswith("/nowhere.md: ") or not any("no test runs this page" in each for each in found):
+        errors.append(f"a page that no test runs, and one of nowhere: {found}")
     errors += [f"{text!r}: {page_options_test.commands(text)}, expected {expected}" for text, expected in COMMANDS
                if page_options_test.commands(text) != expected]
     print("\n".join(errors) if errors else "faults of pages are noticed")
