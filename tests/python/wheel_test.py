@@ -104,6 +104,13 @@ def check_platform(package: Path) -> None:
     older = wheel.faults(tree, wheel.symbol_versions("manylinux_2_28_x86_64"))
     assert any("needs GLIBC_2.3" in fault for fault in older), older
     alone = package.parents[3] / "alone"
+    assert wheel.symbol_versions("linux_x86_64") == {}
+    try:
+        wheel.symbol_versions("manylinux_2_1_x86_64")
+    except SystemExit as error:
+        assert "lists no symbol versions" in str(error), error
+    else:
+        raise AssertionError("a platform that nobody knows passes")
     alone.mkdir()
     shutil.copy(next(tree.glob("libssl*")), alone)
     assert any("needs libcrypto" in fault for fault in wheel.faults(alone, {})), "a library that is left out"
