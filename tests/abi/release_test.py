@@ -8,11 +8,13 @@ Exit code: 77 if abigail-tools or the build's libraries are missing.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +49,42 @@ def bill_errors(path: Path) -> list[str]:
     return errors
 
 
+def replacement_errors(folder: Path) -> list[str]:
+    """What is wrong with a release in the place of another one, wherever the run is killed."""
+    sys.path.insert(0, str(ROOT / "sim_scripts"))
+    loader = SourceFileLoader("release", str(ROOT / "sim_scripts/release"))
+    spec = importlib.util.spec_from_loader("release", loader)
+    assert spec is not None
+    script = importlib.util.module_from_spec(spec)
+    loader.exec_module(script)
+    new, out = folder / "new", folder / "out"
+    names = ["CHANGELOG.md", "tpuboard-1.tar.gz", "tpuboard-1.spdx.json"]
+    for where in (new, out):
+        where.mkdir()
+        for name in names:
+            (where / name).touch()
+        (where / "SHA256SUMS").write_text("".join(f"0  {name}\n" for name in names), "ascii")
+    errors = []
+    found = script.files_of_release(out)
+    if [path.name for path in found] != [*sorted(names), "SHA256SUMS"]:
+        errors.append(f"files of a release are {found}")
+    for _ in script.replace(found, new, out):
+        try:
+            script.files_of_release(out)
+        except SystemExit as error:
+            errors.append(f"a run was killed: {error}")
+    if {path.name for path in out.iterdir()} != {*names, "SHA256SUMS"}:
+        errors.append(f"replaced by {sorted(out.iterdir())}")
+    (out / "SHA256SUMS").write_text("".join(f"0  {name}\n" for name in names[:2]), "ascii")
+    (out / names[2]).unlink()
+    try:
+        script.files_of_release(out)
+        errors.append("checksums of others are taken for a release")
+    except SystemExit:
+        pass
+    return errors
+
+
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -59,6 +97,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tree, one, two = folder / "tree", folder / "one", folder / "two"
+        (folder / "states").mkdir()
+        errors += replacement_errors(folder / "states")
         subprocess.run(["git", "clone", "-q", str(ROOT), str(tree)], check=True)
         for out in (one, two):
             done = release(tree, out, build)
