@@ -15,6 +15,7 @@ import tempfile
 import textwrap
 import tomllib
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TPUBOARD = str(Path(sys.argv.pop()).resolve())
@@ -157,10 +158,14 @@ class Doctor(Case):
 
     def test_a_python_that_does_not_end(self) -> None:
         """It is killed, whether or not it has printed its list."""
-        program = Path(self.fake_python())
-        program.write_text(program.read_text(encoding="utf-8") + "exec >/dev/null sleep 1000\n", encoding="utf-8")
-        self.found(self.doctor("--python", str(program)), "warning", "did not list its packages within 10 s",
-                   "--python")
+        printed = Path(self.fake_python())
+        silent = self.folder / "silent"
+        shutil.copy(printed, silent)
+        for program, before in ((printed, printed.read_text(encoding="utf-8")), (silent, "#!/bin/sh\n")):
+            program.write_text(before + "exec >/dev/null sleep 1000\n", encoding="utf-8")
+        with ThreadPoolExecutor() as pool:  # both wait for ten seconds
+            for findings in pool.map(lambda program: self.doctor("--python", str(program)), (printed, silent)):
+                self.found(findings, "warning", "did not list its packages within 10 s", "--python")
 
     def test_modules_of_the_working_folder(self) -> None:
         """Others may write to it; none of them runs."""
