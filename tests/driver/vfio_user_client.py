@@ -14,8 +14,11 @@ import socket
 import struct
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+T = TypeVar("T")
 SPEC = Path(__file__).resolve().parents[2] / "spec"
 VERSION, DMA_MAP, DMA_UNMAP, DEVICE_INFO, REGION_INFO, _, IRQ_INFO, SET_IRQS, READ, WRITE = range(1, 11)
 DMA_READ, DMA_WRITE, RESET, WRITE_MULTI = 11, 12, 13, 15
@@ -51,6 +54,15 @@ def crc32c(data: bytes) -> int:
     for each in data:
         value = value >> 8 ^ CRC_TABLE[(value ^ each) & 0xFF]
     return value ^ 0xFFFFFFFF
+
+
+def read_until(read: Callable[[], T], is_wanted: Callable[[T], object], what: str, seconds: float = 60) -> T:
+    """What is read once it is wanted; an error with the last one if that takes too long."""
+    end = time.monotonic() + seconds
+    while not is_wanted(found := read()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {seconds:g} s until {what}; found {found}")
+    return found
 
 
 class Refused(Exception):
@@ -198,18 +210,18 @@ class Client:
     def pass_time(self, until: int) -> int:
         """Has the board run to a cycle although nothing is in flight; simulated time then."""
         self.write(CONFIG, 0x168, struct.pack("<Q", until))
-        while not self.clock()[0]:
-            pass
-        return self.clock()[1]
+        return self.await_idle()
+
+    def await_idle(self) -> int:
+        """Simulated time when nothing is in flight any more."""
+        return read_until(self.clock, lambda found: found[0], "nothing is in flight (idle, cycle)")[1]
 
     def core(self, core: int, name: str) -> int:
         return CORE_BASE + core * CORE_STRIDE + CORE[name]
 
     def await_state(self, core: int, state: int) -> None:
-        end = time.monotonic() + 60
-        while (found := self.read32(BAR0, self.core(core, "FW_STATE")) & 0xF) != state:
-            if time.monotonic() > end:
-                raise TimeoutError(f"FW_STATE is {found}, not {state}")
+        read_until(lambda: self.read32(BAR0, self.core(core, "FW_STATE")) & 0xF, lambda found: found == state,
+                   f"FW_STATE of core {core} is {state}")
 
     def boot(self, core: int, image: bytes, rings: int, piece: int = 4096) -> None:
         """Loads the firmware of a core by pieces of so many bytes; its rings are at `rings` (commands) and 0x8000

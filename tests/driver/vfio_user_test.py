@@ -306,8 +306,7 @@ class Board(unittest.TestCase):
                 break
             self.assertLess(time.monotonic(), end)
         self.assertGreater(wait_for(vector, 10), 0)
-        while not client.clock()[0]:
-            pass
+        client.await_idle()
         wait_for(vector, 0)  # what came behind the last one
         status = [struct.unpack_from("<IHHIIQII", rings, 0x8000 + 32 * i)[1] for i in range(len(entries))]
         self.assertEqual(status, [0] * len(entries))
@@ -346,9 +345,7 @@ class Board(unittest.TestCase):
         client.write(CONFIG, 0x168, struct.pack("<I", until + 5000 & 0xFFFFFFFF))
         self.assertEqual(client.clock(), (1, until))
         client.write(CONFIG, 0x16C, struct.pack("<I", until + 5000 >> 32))
-        while not client.clock()[0]:
-            pass
-        self.assertEqual(client.clock()[1], until + 5000)
+        self.assertEqual(client.await_idle(), until + 5000)
         self.assertEqual(client.pass_time(2**64 - 1), until + 5000 + 2**32)
 
         # Memory that is taken away is not there: the command ends with an error, the function notes it.
