@@ -2,6 +2,8 @@
 // out of memory, and that the bits stay.
 #include "kernel/epilogue.hpp"
 
+#include <algorithm>
+
 #include "../../unit/compiler/control_builder.hpp"
 #include "../run_compiled.hpp"
 #include "kernel/kernel_passes.hpp"
@@ -127,7 +129,6 @@ TEST(Epilogue, AProductTakesProbabilitiesFromVmem) {
   }
 }
 
-// What the second one multiplies is made by the first one, or is not there in time.
 // A loop over all elements is one loop, but for the style that goes by columns.
 TEST(Epilogue, FlatLoopsAreSplitWhereTheyGoByColumnsAlone) {
   for (const bool by_columns : {false, true}) {
@@ -149,6 +150,7 @@ TEST(Epilogue, FlatLoopsAreSplitWhereTheyGoByColumnsAlone) {
   }
 }
 
+// What the second one multiplies is made by the first one, or is not there in time.
 TEST(Epilogue, ProductsWaitForTheirOtherOperand) {
   GraphBuilder b;
   Value* p = softmax(b, products(b));
