@@ -10,8 +10,8 @@ namespace tpu::driver {
 enum class Level : uint8_t {
   kOk,
   kNote,     ///< works, and some users have to know it
-  kWarning,  ///< something does not work, such as one framework, or is slow
-  kProblem   ///< the board does not run, or no framework can use it
+  kWarning,  ///< something does not work, such as a framework of another version, or is slow
+  kProblem   ///< the board does not run, or a variable or package keeps frameworks from it
 };
 
 struct Finding {
