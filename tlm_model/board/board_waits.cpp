@@ -3,13 +3,48 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 
+#include "command/scalar_ops.hpp"
 #include "core/core.hpp"
 #include "tpu/spec/rings.h"
 
 namespace tpu::model {
 namespace {
+
+// The other cores that Core::signaller() can find a command for, some of them more than once, and
+// numbers that are no cores.
+std::vector<uint32_t> signalled(const Core& core, bool issued) {
+  std::vector<uint32_t> cores;
+  if (!issued) {
+    for (size_t i = 0; i < std::tuple_size_v<spec::ScalarRegisters>; ++i) {
+      cores.push_back(core.seq().core_in_register(i));
+    }
+    return cores;
+  }
+  const auto add = [&](const QueuedCommand& queued) {
+    for (size_t i = 0; i < queued.command->signal.size(); ++i) {
+      const spec::Signal& signal = queued.command->signal[i];
+      if (signal.valid() && signal.remote()) {
+        cores.push_back(queued.signal_peer[i]);
+      }
+    }
+  };
+  for (size_t i = 0; i < spec::kQueueCount; ++i) {
+    const CommandQueueIf* const queue = core.queue(i);
+    if (queue == nullptr) {
+      continue;
+    }
+    for (size_t at = 0; const QueuedCommand* command = queue->started(at); ++at) {
+      add(*command);
+    }
+    for (size_t at = 0; const QueuedCommand* command = queue->queued(at); ++at) {
+      add(*command);
+    }
+  }
+  return cores;
+}
 
 // For each core, by number, the places of those that can signal it, in ascending order. A pod has
 // too many cores to ask each one for each wait.
@@ -18,7 +53,7 @@ using Signallers = std::unordered_map<uint32_t, std::vector<size_t>>;
 Signallers signallers_of(std::span<const Core* const> cores, bool issued) {
   Signallers all;
   for (size_t i = 0; i < cores.size(); ++i) {
-    for (const uint32_t other : cores[i]->signalled(issued)) {
+    for (const uint32_t other : signalled(*cores[i], issued)) {
       std::vector<size_t>& places = all[other];
       if (places.empty() || places.back() != i) {
         places.push_back(i);

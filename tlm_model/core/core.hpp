@@ -69,7 +69,7 @@ class Core : public sc_core::sc_module, private RemoteIf {
   ~Core() override;
 
   // Register blocks, each 4 KiB (spec/regs): bind to csr_tsock. Memories: bind to mem_tsock.
-  Sequencer& seq() { return *seq_; }
+  Sequencer& seq() const { return *seq_; }
   Semaphores& sem() { return *sem_; }
   FaultUnit& fault() { return *fault_; }
   PerfUnit& perf() { return *perf_; }
@@ -118,9 +118,6 @@ class Core : public sc_core::sc_module, private RemoteIf {
   // The next command of this core that would signal `semaphore` of core `of`: a queued one
   // (`issued`), or the next in the program's text.
   std::optional<Signaller> signaller(uint32_t of, uint32_t semaphore, bool issued) const;
-  // The other cores that signaller() can find a command for, some of them more than once, and
-  // numbers that are no cores.
-  std::vector<uint32_t> signalled(bool issued) const;
   // Of a core that is quiet.
   void visit_state(spec::Archive& archive);
   // Queues in order of spec::Queue; null where the core lacks the engine.

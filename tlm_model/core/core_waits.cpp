@@ -1,10 +1,7 @@
 // Who waits for whom, as far as one core knows: for reports of hangs.
 #include <algorithm>
 #include <span>
-#include <tuple>
-#include <vector>
 
-#include "command/scalar_ops.hpp"
 #include "core/core.hpp"
 #include "tpu/spec/seq_regs.hpp"
 
@@ -95,35 +92,6 @@ std::optional<Core::Signaller> Core::signaller(uint32_t of, uint32_t semaphore, 
     next = signaller_from(loop_begin(*seq_->program(), pc), pc, of, semaphore);
   }
   return next ? std::optional(Signaller{*next, std::nullopt}) : std::nullopt;
-}
-
-std::vector<uint32_t> Core::signalled(bool issued) const {
-  std::vector<uint32_t> cores;
-  if (!issued) {
-    for (size_t i = 0; i < std::tuple_size_v<spec::ScalarRegisters>; ++i) {
-      cores.push_back(seq_->core_in_register(i));
-    }
-    return cores;
-  }
-  const auto add = [&](const QueuedCommand& queued) {
-    for (size_t i = 0; i < queued.command->signal.size(); ++i) {
-      if (queued.command->signal[i].valid() && queued.command->signal[i].remote()) {
-        cores.push_back(queued.signal_peer[i]);
-      }
-    }
-  };
-  for (const CommandQueueIf* queue : queues_) {
-    if (queue == nullptr) {
-      continue;
-    }
-    for (size_t at = 0; const QueuedCommand* command = queue->started(at); ++at) {
-      add(*command);
-    }
-    for (size_t at = 0; const QueuedCommand* command = queue->queued(at); ++at) {
-      add(*command);
-    }
-  }
-  return cores;
 }
 
 // In the program's text, words [first, last).
