@@ -32,6 +32,14 @@ Value* column_sums(GraphBuilder& b, Value* x) {
   return b.op(Kind::kBroadcastInDim, {sums}, large(), DimsAttrs{{1}});
 }
 
+// Row `row` of `table`, f32[n, kCols], as each row of `type`.
+Value* broadcast_row(GraphBuilder& b, Value* table, int64_t row, const Type& type) {
+  Value* part =
+      b.op(Kind::kSlice, {table}, f32({1, kCols}), SliceAttrs{{row, 0}, {row + 1, kCols}, {1, 1}});
+  Value* flat = b.op(Kind::kReshape, {part}, f32({kCols}));
+  return b.op(Kind::kBroadcastInDim, {flat}, type, DimsAttrs{{1}});
+}
+
 TEST(Recompute, KeepsTheF32CopyOfABf16InputOutOfMemory) {
   GraphBuilder b;
   Value* x = b.arg(large(Elem::kBf16));
@@ -194,10 +202,7 @@ TEST(Recompute, WritesTheSourceOfSeveralValuesInTheirPlace) {
   Value* sums = b.op(Kind::kBroadcastInDim, {total}, wider, DimsAttrs{{1}});
   std::vector<Value*> results;
   for (int64_t i = 0; i < 2; ++i) {
-    Value* part =
-        b.op(Kind::kSlice, {scale}, f32({1, kCols}), SliceAttrs{{i, 0}, {i + 1, kCols}, {1, 1}});
-    Value* row = b.op(Kind::kReshape, {part}, f32({kCols}));
-    Value* each = b.op(Kind::kBroadcastInDim, {row}, wider, DimsAttrs{{1}});
+    Value* each = broadcast_row(b, scale, i, wider);
     Value* scaled = b.op(Kind::kConvert, {b.op(Kind::kMultiply, {wide, each}, wider)}, half);
     Value* back = b.op(Kind::kConvert, {scaled}, wider);
     Value* centred = b.op(Kind::kSubtract, {back, sums}, wider);
@@ -221,10 +226,7 @@ TEST(Recompute, WritesAWideSourceInPlaceOfManyNarrowValues) {
   Value* sums = b.op(Kind::kBroadcastInDim, {total}, wider, DimsAttrs{{1}});
   std::vector<Value*> results;
   for (int64_t i = 0; i < 3; ++i) {
-    Value* part =
-        b.op(Kind::kSlice, {scale}, f32({1, kCols}), SliceAttrs{{i, 0}, {i + 1, kCols}, {1, 1}});
-    Value* row = b.op(Kind::kReshape, {part}, f32({kCols}));
-    Value* each = b.op(Kind::kBroadcastInDim, {row}, wider, DimsAttrs{{1}});
+    Value* each = broadcast_row(b, scale, i, wider);
     Value* scaled = b.op(Kind::kConvert, {b.op(Kind::kMultiply, {source, each}, wider)}, half);
     Value* back = b.op(Kind::kConvert, {scaled}, wider);
     results.push_back(b.op(Kind::kConvert, {b.op(Kind::kSubtract, {back, sums}, wider)}, half));
