@@ -116,9 +116,10 @@ def check_training(bench: Bench) -> list[str]:
     """Steps of the perceptron from equal states."""
     program, [*state, images, labels] = training_step(bench)
     wrong = []
+    on_cpu = reference.runner(program, round_dots=True)
     for step in range(STEPS):
         arrays = [*state, images, labels]
-        theirs = reference.run(program, arrays, round_dots=True)
+        theirs = on_cpu(arrays)
         ours = bench.run(program, arrays, "--trace", str(bench.folder / "trace.txt"))
         gap = max(distances.relative_l2(a, b) for a, b in zip(ours[:-1], theirs[:-1], strict=True))
         loss = abs(float(ours[-1]) / float(theirs[-1]) - 1)
