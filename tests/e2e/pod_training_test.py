@@ -5,9 +5,10 @@ Each step sees all 800 examples, in an order that differs by step, which changes
 losses must be equal within 1e-4 at first, and the last must be lower than the first: a run whose boards do not exchange
 their gradients learns from a quarter of the batch. The network is a small variant of the example's.
 
---spread: `train` and `bench` with the boards in several processes have the losses, digest and cycles of one process.
+--spread: `train` and `bench` with the boards in several processes have the losses, digest and cycles of one process;
+`all`: each combination of processes, transport and host threads twice, 20 runs.
 
-Usage: pod_training_test.py --bin DIR [--steps N] [--spread]
+Usage: pod_training_test.py --bin DIR [--steps N] [--spread some|all]
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=32"
@@ -83,19 +85,26 @@ def train(tools: Path, folder: Path, *options: str) -> dict:
     return json.loads((folder / "out" / "run.json").read_text())
 
 
-def check_spread(tools: Path, folder: Path) -> list[str]:
+# What a spread training runs with: processes over shared memory or workers over TCP, and host threads of each.
+SPREAD = (("local", 1, 1), ("local", 1, 8), ("local", 2, 1), ("local", 4, 1), ("local", 4, 8), ("tcp", 2, 1),
+          ("tcp", 4, 1))
+SPREAD_ALL = (*SPREAD, ("local", 2, 8), ("tcp", 2, 8), ("tcp", 4, 8)) * 2
+
+
+def check_spread(tools: Path, folder: Path, runs: Sequence[tuple[str, int, int]]) -> list[str]:
     """What differs between runs whose boards are in 1, 2 and 4 processes."""
     prepare(tools, folder, SPREAD_STEPS)
-    found = {}
-    for processes, threads in ((1, 1), (1, 8), (2, 1), (4, 1), (4, 8)):
-        options = ["--processes", str(processes), "--threads", str(threads)]
-        found[" ".join(options)] = train(tools, folder, *options)
-    for count in (2, 4):
-        with processes_test.workers_of(tools, folder, BOARD, "tcp", count, "--threads", "1") as connect:
-            found[f"tcp, {count} workers"] = train(tools, folder, *connect)
+    found = []
+    for kind, count, threads in runs:
+        if kind == "local":
+            figures = train(tools, folder, "--processes", str(count), "--threads", str(threads))
+        else:
+            with processes_test.workers_of(tools, folder, BOARD, kind, count, "--threads", str(threads)) as connect:
+                figures = train(tools, folder, *connect)
+        found.append((f"{kind}, processes {count}, threads {threads}", figures))
     wrong = []
-    expected = found["--processes 1 --threads 1"]
-    for run, figures in found.items():
+    _, expected = found[0]
+    for run, figures in found:
         print(f"train {run}: {figures['sim_cycles']} cycles, {figures['digest']}, losses {figures['losses']}")
         if any(figures[key] != expected[key] or not expected[key] for key in ("sim_cycles", "digest", "losses")):
             wrong.append(f"train {run}: {figures['sim_cycles']} cycles, {figures['digest']}")
@@ -114,12 +123,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--spread", action="store_true")
+    parser.add_argument("--spread", choices=("some", "all"), help="over processes, instead of beside JAX")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if args.spread:
-            wrong = check_spread(args.bin, folder)
+            wrong = check_spread(args.bin, folder, SPREAD_ALL if args.spread == "all" else SPREAD)
             for problem in wrong:
                 print(f"FAILED {problem}", file=sys.stderr)
             return 1 if wrong else 0
