@@ -33,27 +33,28 @@ class BatchNorm {
     Value* mean = mean_of(in_[0]);
     Value* centred = b_.sub(in_[0], wide(mean));
     Value* variance = mean_of(b_.mul(centred, centred));
-    Value* y = b_.add(b_.mul(centred, wide(b_.mul(deviation(variance), in_[1]))), wide(in_[2]));
+    Value* y = scaled(centred, variance);
     return rounded({y, mean, variance});
   }
 
   // operands x, scale, offset, mean, variance
   std::vector<Value*> inference() {
     Value* centred = b_.sub(in_[0], wide(in_[3]));
-    return rounded(
-        {b_.add(b_.mul(centred, wide(b_.mul(deviation(in_[4]), in_[1]))), wide(in_[2]))});
+    return rounded({scaled(centred, in_[4])});
   }
 
   // operands x, scale, mean, variance, gradient of y; results for x, scale, offset
   std::vector<Value*> grad() {
     Value* inverse = deviation(in_[3]);
-    Value* normal = b_.mul(b_.sub(in_[0], wide(in_[2])), wide(inverse));
+    Value* scale = wide(inverse);
+    Value* normal = b_.mul(b_.sub(in_[0], wide(in_[2])), scale);
     Value* for_offset = sum_of(in_[4]);
     Value* for_scale = sum_of(b_.mul(in_[4], normal));
     Value* share = b_.splat(per_feature_, 1.0 / static_cast<double>(count_));
-    Value* rest =
-        b_.add(wide(b_.mul(for_offset, share)), b_.mul(normal, wide(b_.mul(for_scale, share))));
-    Value* for_x = b_.mul(b_.sub(in_[4], rest), wide(b_.mul(in_[1], inverse)));
+    Value* of_scale = b_.mul(normal, wide(b_.mul(for_scale, share)));
+    Value* rest = b_.add(wide(b_.mul(for_offset, share)), of_scale);
+    Value* slope = wide(b_.mul(in_[1], inverse));
+    Value* for_x = b_.mul(b_.sub(in_[4], rest), slope);
     return rounded({for_x, for_scale, for_offset});
   }
 
@@ -61,11 +62,16 @@ class BatchNorm {
   Value* wide(Value* v) { return b_.broadcast(v, in_[0]->type.dims, {feature_}); }
   Value* sum_of(Value* v) { return b_.reduce(Kind::kAdd, v, b_.splat({number_, {}}, 0), rest_); }
   Value* mean_of(Value* v) {
-    return b_.div(sum_of(v), b_.splat(per_feature_, static_cast<double>(count_)));
+    Value* count = b_.splat(per_feature_, static_cast<double>(count_));
+    return b_.div(sum_of(v), count);
   }
   Value* deviation(Value* variance) {
     return b_.unary(Kind::kRsqrt,
                     b_.add(variance, b_.splat(per_feature_, op_.as<BatchNormAttrs>().epsilon)));
+  }
+  Value* scaled(Value* centred, Value* variance) {
+    Value* offset = wide(in_[2]);
+    return b_.add(b_.mul(centred, wide(b_.mul(deviation(variance), in_[1]))), offset);
   }
   std::vector<Value*> rounded(std::vector<Value*> values) {
     for (Value*& v : values) {

@@ -31,7 +31,8 @@ std::vector<Value*> bitcast(Op& op, Rewriter& rw) {
     }
     const Type spread{from_word, to.dims};
     Value* word = b.broadcast(x, to.dims, where);
-    Value* shift = b.mul(b.iota(spread, to.rank() - 1), b.splat_int(spread, 8 * to_bytes));
+    Value *bits = b.splat_int(spread, 8 * to_bytes), *number = b.iota(spread, to.rank() - 1);
+    Value* shift = b.mul(number, bits);
     word = b.binary(Kind::kShiftRightLogical, word, shift);
     return {b.bitcast(b.convert(word, to_word), to)};
   }

@@ -21,7 +21,8 @@ std::vector<Value*> parts_of(Builder& b, Value* x, size_t count) {
     parts.push_back(part);
     if (i + 1 < count) {
       Value* wide = b.convert(part, Elem::kF32);
-      rest = b.select(b.unary(Kind::kIsFinite, wide), b.sub(rest, wide), b.zeros_like(rest));
+      Value *none = b.zeros_like(rest), *left = b.sub(rest, wide);
+      rest = b.select(b.unary(Kind::kIsFinite, wide), left, none);
     }
   }
   return parts;

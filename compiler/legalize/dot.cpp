@@ -67,7 +67,8 @@ Value* on_vectors(const Op& op, Builder& b) {
   Value* x = flatten(b, in[0], a.lhs_batch, a.lhs_contract, m);
   Value* y = flatten(b, in[1], a.rhs_batch, a.rhs_contract, n);
   const Dims box = {x->type.dims[0], x->type.dims[1], x->type.dims[2], y->type.dims[2]};
-  Value* product = b.mul(b.broadcast(x, box, {0, 1, 2}), b.broadcast(y, box, {0, 1, 3}));
+  Value *right = b.broadcast(y, box, {0, 1, 3}), *left = b.broadcast(x, box, {0, 1, 2});
+  Value* product = b.mul(left, right);
   Value* sum = b.reduce(Kind::kAdd, product, b.splat_int({wide, {}}, 0), {0});
   return b.reshape(b.convert(sum, result), op.type().dims);
 }

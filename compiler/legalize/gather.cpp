@@ -88,8 +88,9 @@ class Gather {
       if (axis.record >= 0) {
         where[static_cast<size_t>(axis.dim)] = axis.record;
       } else if (axis.limit > 0) {
-        Value* here = b_.compare(CompareDirection::kEq, b_.iota({Elem::kI32, domain}, n + axis.dim),
-                                 b_.broadcast(space.clamped(axis), domain, of_records));
+        Value* wanted = b_.broadcast(space.clamped(axis), domain, of_records);
+        Value* at = b_.iota({Elem::kI32, domain}, n + axis.dim);
+        Value* here = b_.compare(CompareDirection::kEq, at, wanted);
         found = found == nullptr ? here : b_.logical_and(found, here);
         searched.push_back(n + axis.dim);
       }

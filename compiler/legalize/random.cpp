@@ -48,8 +48,8 @@ class Generator {
   }
   Value* join(Value* lo, Value* hi) {
     Value* high = b_.convert(hi, Elem::kU64);
-    return b_.logical_or(b_.convert(lo, Elem::kU64),
-                         b_.binary(Kind::kShiftLeft, high, like(high, 32)));
+    Value* upper = b_.binary(Kind::kShiftLeft, high, like(high, 32));
+    return b_.logical_or(b_.convert(lo, Elem::kU64), upper);
   }
   Value* spread(Value* scalar, const Dims& dims) { return b_.broadcast_scalar(scalar, dims); }
   Value* exclusive(Value* a, Value* b) { return b_.binary(Kind::kXor, a, b); }
@@ -82,7 +82,8 @@ class Generator {
     const int64_t count = Type{Elem::kU64, dims}.count();
     Value* place = b_.reshape(b_.iota({Elem::kU64, {count}}, 0), dims);
     Value* counter = b_.add(spread(state_[1], dims), place);
-    const Words x = threefry(split(counter), split(state_[0]), dims);
+    const Words key = split(state_[0]), number = split(counter);
+    const Words x = threefry(number, key, dims);
     Value* state = new_state({state_[0], b_.add(state_[1], scalar64(count))});
     if (wide) {
       return {state, b_.convert(join(x[0], x[1]), out.elem)};
@@ -108,7 +109,8 @@ class Generator {
         {{13, 15, 26, 6}, {17, 29, 16, 24}}};
     constexpr int64_t kParity = 0x1bd11bda;
     Words keys = key;
-    keys.push_back(exclusive(exclusive(key[0], key[1]), like(key[0], kParity)));
+    Value* parity = like(key[0], kParity);
+    keys.push_back(exclusive(exclusive(key[0], key[1]), parity));
     const auto inject = [&](Value* v, size_t k, int64_t round) {
       Value* added = keys[k % 3];
       added = round == 0 ? added : b_.add(added, like(added, round));
@@ -118,9 +120,8 @@ class Generator {
     for (size_t group = 0; group < 5; ++group) {
       for (const int64_t r : kRotations[group % 2]) {
         x[0] = b_.add(x[0], x[1]);
-        Value* rotated =
-            b_.logical_or(b_.binary(Kind::kShiftLeft, x[1], like(x[1], r)),
-                          b_.binary(Kind::kShiftRightLogical, x[1], like(x[1], 32 - r)));
+        Value* low = b_.binary(Kind::kShiftRightLogical, x[1], like(x[1], 32 - r));
+        Value* rotated = b_.logical_or(b_.binary(Kind::kShiftLeft, x[1], like(x[1], r)), low);
         x[1] = exclusive(x[0], rotated);
       }
       x = {inject(x[0], group + 1, 0), inject(x[1], group + 2, static_cast<int64_t>(group) + 1)};
@@ -183,8 +184,10 @@ class Generator {
         const auto sum = static_cast<uint32_t>(round * kWeyl[i]);
         return round == 0 ? first[i] : b_.add(first[i], like(first[i], sum));
       };
-      x = {exclusive(exclusive(high[1], x[1]), round_key(0)), low[1],
-           exclusive(exclusive(high[0], x[3]), round_key(1)), low[0]};
+      Value* first_key = round_key(0);
+      Value* of_second = exclusive(exclusive(high[1], x[1]), first_key);
+      Value* second_key = round_key(1);
+      x = {of_second, low[1], exclusive(exclusive(high[0], x[3]), second_key), low[0]};
     }
     return x;
   }

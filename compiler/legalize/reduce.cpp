@@ -46,8 +46,8 @@ std::vector<Value*> simple_reduce(Op& op, Kind kind, Rewriter& rw) {
   const Dims& dims = op.as<DimsAttrs>().dims;
   if (!has_vector_form(e)) {  // 8 and 16 bits: wrapping sums have the same low bits in 32
     const Elem wide = is_signed(e) ? Elem::kI32 : Elem::kU32;
-    Value* sum =
-        b.reduce(kind, b.convert(op.operands[0], wide), b.convert(op.operands[1], wide), dims);
+    Value* init = b.convert(op.operands[1], wide);
+    Value* sum = b.reduce(kind, b.convert(op.operands[0], wide), init, dims);
     return {b.convert(sum, e)};
   }
   const std::vector<Run> runs = runs_of(op);

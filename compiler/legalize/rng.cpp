@@ -86,14 +86,16 @@ class Draw {
       return b_.reshape(b_.slice_dim(drawn, 0, i, i + 1), {pairs});
     };
     const auto times = [&](Value* x, double by) { return b_.mul(x, b_.splat(x->type, by)); };
-    Value* u = times(b_.add(row(0), b_.splat({Elem::kF32, {pairs}}, 1)), scale);
+    Value* one = b_.splat({Elem::kF32, {pairs}}, 1);
+    Value* u = times(b_.add(row(0), one), scale);
     Value* angle = times(row(1), scale * 2 * std::numbers::pi);
     Value* radius = b_.unary(Kind::kSqrt, times(b_.unary(Kind::kLog, u), -2));
     Value* all = b_.concatenate({b_.mul(radius, b_.unary(Kind::kCosine, angle)),
                                  b_.mul(radius, b_.unary(Kind::kSine, angle))},
                                 0);
     Value* z = b_.reshape(b_.slice_dim(all, 0, 0, out.count()), out.dims);
-    return b_.convert(b_.add(spread_f32(0), b_.mul(z, spread_f32(1))), out.elem);
+    Value* scaled = b_.mul(z, spread_f32(1));
+    return b_.convert(b_.add(spread_f32(0), scaled), out.elem);
   }
 
   const Op& op_;

@@ -58,14 +58,14 @@ class SortLowering {
     }
     const Type positions{Elem::kI32, shape};
     Value* at = b_.reshape(b_.iota({Elem::kI32, {outer_, size_, inner_}}, 1), shape);
+    Value* none = b_.splat_int(positions, 0);
     Value* upper =
-        b_.compare(CompareDirection::kNe, b_.logical_and(at, b_.splat_int(positions, bit)),
-                   b_.splat_int(positions, 0));
+        b_.compare(CompareDirection::kNe, b_.logical_and(at, b_.splat_int(positions, bit)), none);
     Value* takes = b_.binary(Kind::kXor, before(other, mine, shape), upper);
     if (size_ != n_) {
       Value* partner = b_.binary(Kind::kXor, at, b_.splat_int(positions, flip));
-      takes = b_.logical_and(takes, b_.compare(CompareDirection::kLt, b_.max(at, partner),
-                                               b_.splat_int(positions, n_)));
+      Value* end = b_.splat_int(positions, n_);
+      takes = b_.logical_and(takes, b_.compare(CompareDirection::kLt, b_.max(at, partner), end));
     }
     for (size_t i = 0; i < x_.size(); ++i) {
       x_[i] = b_.select(takes, other[i], mine[i]);
@@ -130,7 +130,8 @@ std::vector<Value*> compare_total_order(Op& op, Rewriter& rw) {
     Value* sign = b.binary(Kind::kShiftRightArith, x, b.splat_int(bits, 31));
     return b.binary(Kind::kXor, x, b.logical_and(sign, b.splat_int(bits, 0x7fffffff)));
   };
-  return {b.compare(op.as<CompareAttrs>().direction, key(op.operands[0]), key(op.operands[1]))};
+  Value *right = key(op.operands[1]), *left = key(op.operands[0]);
+  return {b.compare(op.as<CompareAttrs>().direction, left, right)};
 }
 
 }  // namespace tpu::compiler::legalization

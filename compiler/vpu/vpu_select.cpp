@@ -121,7 +121,8 @@ int VpuSelector::unary(const Op& op, int x) {
       break;
     case Kind::kIsFinite:
       if (is_float(e)) {
-        return make(VpuOp::kCmpF, make(VpuOp::kAbsF, x), imm(kInfF), -1,
+        const int infinite = imm(kInfF);
+        return make(VpuOp::kCmpF, make(VpuOp::kAbsF, x), infinite, -1,
                     static_cast<uint32_t>(spec::VpuCompare::kLt));
       }
       refuse(op, e);
@@ -192,9 +193,11 @@ int VpuSelector::reduce_precision(const Op& op, int x) {
   int y = x;
   if (a.mantissa_bits < 23) {
     const auto cut = static_cast<uint32_t>(23 - a.mantissa_bits);
-    const int odd = make(VpuOp::kAnd, make(VpuOp::kShr, y, imm(cut)), imm(1));
+    const int one = imm(1);
+    const int odd = make(VpuOp::kAnd, make(VpuOp::kShr, y, imm(cut)), one);
     const int bias = make(VpuOp::kAddI, odd, imm((1u << (cut - 1)) - 1));
-    y = make(VpuOp::kAnd, make(VpuOp::kAddI, y, bias), imm(~((1u << cut) - 1)));
+    const int kept = imm(~((1u << cut) - 1));
+    y = make(VpuOp::kAnd, make(VpuOp::kAddI, y, bias), kept);
   }
   if (a.exponent_bits < 8) {
     const uint32_t half = (1u << (a.exponent_bits - 1)) - 1;
@@ -214,7 +217,8 @@ int VpuSelector::reduce_precision(const Op& op, int x) {
 
 // Orders the bits of floats as signed integers: -NaN < -inf < .. < -0 < +0 < .. < inf < NaN.
 int VpuSelector::total_order(int x) {
-  const int below = make(VpuOp::kShr, make(VpuOp::kSar, x, imm(31)), imm(1));
+  const int one = imm(1);
+  const int below = make(VpuOp::kShr, make(VpuOp::kSar, x, imm(31)), one);
   return make(VpuOp::kXor, x, below);
 }
 
@@ -285,7 +289,8 @@ int VpuSelector::convert(const Op& op, int x) {
       return make(VpuOp::kMinU, wide, imm((1u << bits) - 1));
     }
     const uint32_t top = (1u << (bits - 1)) - 1;
-    return make(VpuOp::kMaxS, make(VpuOp::kMinS, wide, imm(top)), imm(~top));
+    const int least = imm(~top);
+    return make(VpuOp::kMaxS, make(VpuOp::kMinS, wide, imm(top)), least);
   }
   return narrow(x, to);
 }

@@ -343,8 +343,8 @@ void Channels::grant(const std::vector<GrantRequest>& requests, uint32_t id) {
     const size_t n = std::min<size_t>(2, requests.size() - i);
     for (size_t j = 0; j < n; ++j) {
       const GrantRequest& g = requests[i + j];
-      c.head.signal[j] =
-          remote_signal(semaphores(g.link.channel), ready_peer(g.link, static_cast<int>(j)));
+      const int peer = ready_peer(g.link, static_cast<int>(j));
+      c.head.signal[j] = remote_signal(semaphores(g.link.channel), peer);
       command.windows.push_back(g.range);
     }
     command.body = c;

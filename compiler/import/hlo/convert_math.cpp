@@ -135,8 +135,9 @@ void multiply_high(const Step& step, std::string_view) {
   }
   Shape wide = type;
   wide.type = is_unsigned(type.type) ? primitive::kU64 : primitive::kS64;
-  const uint32_t product = binary(step, "multiply_v1", converted(step, step.value(0), wide),
-                                  converted(step, step.value(1), wide), wide);
+  const uint32_t right = converted(step, step.value(1), wide);
+  const uint32_t left = converted(step, step.value(0), wide);
+  const uint32_t product = binary(step, "multiply_v1", left, right, wide);
   const uint32_t high =
       binary(step, "shift_right_logical_v1", product, splat(step, bits, wide), wide);
   step.define(std::vector<uint32_t>{converted(step, high, type)});

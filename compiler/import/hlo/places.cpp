@@ -98,7 +98,8 @@ uint32_t Places::name_of(const Instruction& parameter, size_t member) {
   if (parameter.shape.is_tuple()) {
     name += "." + std::to_string(member);
   }
-  return name_loc(build_.kept_text(std::move(name)), unknown());
+  const uint32_t nowhere = unknown();
+  return name_loc(build_.kept_text(std::move(name)), nowhere);
 }
 
 }  // namespace tpu::compiler::hlo

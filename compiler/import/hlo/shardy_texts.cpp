@@ -264,7 +264,8 @@ std::vector<std::pair<std::string_view, uint32_t>> ShardyTexts::meshes(std::stri
     std::string name = parser.name();
     parser.need("=");
     parser.need("#sdy.mesh");
-    all.emplace_back(build_.keep(std::move(name)), parser.mesh());
+    const uint32_t mesh = parser.mesh();
+    all.emplace_back(build_.keep(std::move(name)), mesh);
   });
   parser.end();
   return all;

@@ -18,18 +18,18 @@ class HermitianJacobi {
         m_(c_.real),
         n_(op.type().dims.back()),
         half_((n_ + 1) / 2),
-        diagonal_(m_.compare(Direction::kEq, m_.indices(half_, 1), m_.indices(half_, 2))) {}
+        diagonal_(m_.compare_indices(Direction::kEq, half_, half_)) {}
 
   std::vector<Complex> run(const Complex& matrix) {
     Complex a = hermitian(c_.stack(matrix));
-    Value* size = m_.builder().max(m_.unary(Kind::kAbs, a.re), m_.unary(Kind::kAbs, a.im));
+    Value* size = c_.math.larger_part(a);
     Value* most = m_.reduce(Kind::kMaximum, size, 0, 2);
     Value* scale = m_.scale(m_.reduce(Kind::kMaximum, most, 0, 1));
     a = c_.div(a, scale);
     Value* rows = m_.indices(2 * half_, 1);
     Value* one = m_.builder().splat({Elem::kF32, {Matrices::dim(a.re, 0), 1, 1}}, 1);
-    Value* eye =
-        m_.select(m_.compare(Direction::kEq, rows, m_.indices(2 * half_, 2)), one, m_.number(0));
+    Value *zero = m_.number(0), *columns = m_.indices(2 * half_, 2);
+    Value* eye = m_.where(Direction::kEq, rows, columns, one, zero);
     const Complex identity = {eye, m_.builder().zeros_like(eye)};
     const State done = sweeps({quarter(a, 0, 0), quarter(a, 0, 1), quarter(a, 1, 0),
                                quarter(a, 1, 1), rows_of(identity, 0), rows_of(identity, 1)});
@@ -60,8 +60,8 @@ class HermitianJacobi {
   Complex hermitian(const Complex& a) {
     const auto read = op_.as<EighAttrs>().lower ? Direction::kGe : Direction::kLe;
     Value *rows = m_.indices(n_, 1), *columns = m_.indices(n_, 2);
-    Complex out = c_.select(m_.compare(read, rows, columns), a, c_.math.conjugate(c_.transpose(a)));
-    out.im = m_.select(m_.compare(Direction::kEq, rows, columns), m_.number(0), out.im);
+    Complex out = c_.where(read, rows, columns, a, c_.math.conjugate(c_.transpose(a)));
+    out.im = m_.where(Direction::kEq, rows, columns, m_.number(0), out.im);
     const int64_t more = 2 * half_ - n_;
     const auto padded = [&](Value* x) {
       return m_.builder().pad(x, m_.builder().splat({Elem::kF32, {}}, 0), {0, 0, 0},
@@ -88,7 +88,10 @@ class HermitianJacobi {
 
   // Sum of squares of each matrix: [batch, 1, 1].
   Value* squares(Value* x) { return m_.sum(m_.sum(m_.mul(x, x), 2), 1); }
-  Value* squares(const Complex& x) { return m_.add(squares(x.re), squares(x.im)); }
+  Value* squares(const Complex& x) {
+    Value *im = squares(x.im), *re = squares(x.re);
+    return m_.add(re, im);
+  }
 
   static Values flat(const State& state) {
     Values out;
@@ -112,15 +115,18 @@ class HermitianJacobi {
     Builder& b = m_.builder();
     const Type counter{Elem::kI32, {}};
     const State x = state_of(at);
-    Value* off = m_.add(squares(beside(x[0])), squares(beside(x[3])));
-    off = m_.add(m_.add(off, squares(x[1])), squares(x[2]));
-    Value* on = m_.add(squares(diagonal_of(x[0].re)), squares(diagonal_of(x[3].re)));
-    Value* bound = m_.mul(m_.add(off, on), m_.number(attrs.tolerance * attrs.tolerance));
+    Value *lower = squares(beside(x[3])), *upper = squares(beside(x[0]));
+    Value* off = m_.add(upper, lower);
+    Value *bottom_left = squares(x[2]), *top_right = squares(x[1]);
+    off = m_.add(m_.add(off, top_right), bottom_left);
+    Value *on_lower = squares(diagonal_of(x[3].re)), *on_upper = squares(diagonal_of(x[0].re));
+    Value* on = m_.add(on_upper, on_lower);
+    Value* tolerance = m_.number(attrs.tolerance * attrs.tolerance);
+    Value* bound = m_.mul(m_.add(off, on), tolerance);
     Value* left = b.convert(m_.compare(Direction::kGt, off, bound), Elem::kI32);
     Value* any = b.reshape(m_.reduce(Kind::kMaximum, left, 0, 0), {});
-    return b.logical_and(
-        b.compare(Direction::kGt, any, b.splat_int(counter, 0)),
-        b.compare(Direction::kLt, at.back(), b.splat_int(counter, attrs.max_sweeps)));
+    Value* more = b.compare(Direction::kLt, at.back(), b.splat_int(counter, attrs.max_sweeps));
+    return b.logical_and(b.compare(Direction::kGt, any, b.splat_int(counter, 0)), more);
   }
 
   State sweeps(const State& start) {
@@ -148,21 +154,25 @@ class HermitianJacobi {
     Value* size = c_.math.absolute(q);
     Value *zero = m_.number(0), *one = m_.number(1);
     Value* none = m_.compare(Direction::kEq, size, zero);
-    const Complex e = c_.select(none, c_.number(1), c_.div(q, size));
-    Value* tau = m_.div(m_.sub(r, p), m_.add(size, size));
-    Value* below =
-        m_.add(m_.unary(Kind::kAbs, tau), m_.unary(Kind::kSqrt, m_.add(one, m_.mul(tau, tau))));
-    Value* t = m_.div(m_.select(m_.compare(Direction::kLt, tau, zero), m_.number(-1), one), below);
+    const Complex direction = c_.div(q, size), unit = c_.number(1);
+    const Complex e = c_.select(none, unit, direction);
+    Value *twice = m_.add(size, size), *gap = m_.sub(r, p);
+    Value* tau = m_.div(gap, twice);
+    Value* root = m_.unary(Kind::kSqrt, m_.add(one, m_.mul(tau, tau)));
+    Value* below = m_.add(m_.unary(Kind::kAbs, tau), root);
+    Value* t = m_.div(m_.where(Direction::kLt, tau, zero, m_.number(-1), one), below);
     t = m_.select(none, zero, t);
     Value* c = m_.div(one, m_.unary(Kind::kSqrt, m_.add(one, m_.mul(t, t))));
     return {c, m_.mul(t, c), e, m_.sub(p, m_.mul(t, size)), m_.add(r, m_.mul(t, size))};
   }
 
   Complex first(Value* c, Value* s, const Complex& x, const Complex& y) {
-    return c_.sub(c_.mul(x, c), c_.mul(y, s));
+    const Complex of_y = c_.mul(y, s), of_x = c_.mul(x, c);
+    return c_.sub(of_x, of_y);
   }
   Complex second(Value* c, Value* s, const Complex& x, const Complex& y) {
-    return c_.add(c_.mul(x, s), c_.mul(y, c));
+    const Complex of_y = c_.mul(y, c), of_x = c_.mul(x, s);
+    return c_.add(of_x, of_y);
   }
 
   State step(const State& x) {
@@ -185,7 +195,8 @@ class HermitianJacobi {
     const State upper = round(left[0], right[0], 2);
     const State lower = round(left[1], right[1], 2);
     const Complex y = turned(x[5]);
-    const State vectors = round(first(r.c, r.s, x[4], y), second(r.c, r.s, x[4], y), 1);
+    const Complex right_half = second(r.c, r.s, x[4], y), left_half = first(r.c, r.s, x[4], y);
+    const State vectors = round(left_half, right_half, 1);
     return {upper[0], upper[1], lower[0], lower[1], vectors[0], vectors[1]};
   }
 

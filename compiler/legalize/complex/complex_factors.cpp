@@ -46,13 +46,14 @@ class ComplexLu {
     const Complex pivot = c_.pick(pivots, columns_, at, 2);
     const Complex column = c_.pick(a, columns_, at, 2);
     Value* zero = m_.number(0);
-    Value* none = m_.both(m_.compare(Direction::kEq, pivot.re, zero),
-                          m_.compare(Direction::kEq, pivot.im, zero));  // then all below are zero
+    Value* im_zero = m_.compare(Direction::kEq, pivot.im, zero);
+    Value* re_zero = m_.compare(Direction::kEq, pivot.re, zero);
+    Value* none = m_.both(re_zero, im_zero);  // then all below are zero
     const Complex one = c_.math.splat(pivot.re->type, 1, 0);
     const Complex factor = c_.select(none, column, c_.mul(column, c_.math.divide(one, pivot)));
+    const Complex with_factor = c_.where(Direction::kEq, columns_, at, factor, a);
     const Complex right =
-        c_.select(m_.compare(Direction::kGt, columns_, at), c_.sub(a, c_.mul(factor, pivots)),
-                  c_.select(m_.compare(Direction::kEq, columns_, at), factor, a));
+        c_.where(Direction::kGt, columns_, at, c_.sub(a, c_.mul(factor, pivots)), with_factor);
     const Complex next = c_.select(m_.compare(Direction::kGt, rows_, at), right, a);
     return {next.re, next.im, m_.select(m_.compare(Direction::kEq, numbers_, at), from, carried[2]),
             m_.swapped(carried[3], rows_, at, from)};
@@ -60,7 +61,8 @@ class ComplexLu {
 
   // LAPACK's magnitude of an element: |re| + |im|.
   Value* magnitude(const Complex& x) {
-    return m_.add(m_.unary(Kind::kAbs, x.re), m_.unary(Kind::kAbs, x.im));
+    Value *im = m_.unary(Kind::kAbs, x.im), *re = m_.unary(Kind::kAbs, x.re);
+    return m_.add(re, im);
   }
 
   ComplexMatrices c_;
@@ -87,12 +89,12 @@ class ComplexQr {
       const Complex before = {carried[0], carried[1]}, done = {carried[2], carried[3]};
       const Complex column = c_.row(before, i);
       const Reflector h = reflector(column, places, at);
-      const Complex packed = c_.select(
-          m_.compare(Direction::kGt, places, at), h.v,
-          c_.select(m_.compare(Direction::kEq, places, at), {h.beta, m_.number(0)}, column));
+      const Complex packed =
+          c_.where(Direction::kGt, places, at, h.v,
+                   c_.where(Direction::kEq, places, at, {h.beta, m_.number(0)}, column));
       const Complex rest = reflect(before, h.v, c_.math.conjugate(h.tau));
-      const Complex next = c_.select(m_.compare(Direction::kEq, own, at), packed,
-                                     c_.select(m_.compare(Direction::kGt, own, at), rest, before));
+      const Complex next = c_.where(Direction::kEq, own, at, packed,
+                                    c_.where(Direction::kGt, own, at, rest, before));
       const Complex all = c_.select(m_.compare(Direction::kEq, numbers, at), h.tau, done);
       return {next.re, next.im, all.re, all.im};
     };
@@ -118,9 +120,9 @@ class ComplexQr {
           m_.repeat(steps, {q.re, q.im}, [&](Value* step, const Values& carried) -> Values {
             Value* i = m_.builder().sub(m_.builder().splat_int(step->type, steps - 1), step);
             Value* at = m_.lift(i);
-            const Complex tail =
-                c_.select(m_.compare(Direction::kGt, places, at), c_.row(a, i), c_.number(0));
-            const Complex v = c_.select(m_.compare(Direction::kEq, places, at), c_.number(1), tail);
+            const Complex none = c_.number(0);
+            const Complex tail = c_.where(Direction::kGt, places, at, c_.row(a, i), none);
+            const Complex v = c_.where(Direction::kEq, places, at, c_.number(1), tail);
             const Complex next =
                 reflect({carried[0], carried[1]}, v, c_.pick(taus, numbers, at, 2));
             return {next.re, next.im};
@@ -142,17 +144,17 @@ class ComplexQr {
     Value* zero = m_.number(0);
     const Complex none = c_.number(0);
     Complex left = c_.select(m_.compare(Direction::kGe, places, at), column, none);
-    Value* size = m_.builder().max(m_.unary(Kind::kAbs, left.re), m_.unary(Kind::kAbs, left.im));
+    Value* size = c_.math.larger_part(left);
     Value* scale = m_.scale(m_.reduce(Kind::kMaximum, size, 0, 2));
     left = c_.div(left, scale);
     const Complex alpha = c_.pick(left, places, at, 2);
     const Complex tail = c_.select(m_.compare(Direction::kGt, places, at), left, none);
-    Value* rest = m_.sum(m_.add(m_.mul(tail.re, tail.re), m_.mul(tail.im, tail.im)), 2);
+    Value *im_square = m_.mul(tail.im, tail.im), *re_square = m_.mul(tail.re, tail.re);
+    Value* rest = m_.sum(m_.add(re_square, im_square), 2);
     rest = m_.add(rest, m_.mul(alpha.im, alpha.im));
     Value* norm = m_.unary(Kind::kSqrt, m_.add(m_.mul(alpha.re, alpha.re), rest));
     Value* idle = m_.compare(Direction::kEq, rest, zero);
-    Value* against =
-        m_.select(m_.compare(Direction::kLt, alpha.re, zero), norm, m_.unary(Kind::kNegate, norm));
+    Value* against = m_.where(Direction::kLt, alpha.re, zero, norm, m_.unary(Kind::kNegate, norm));
     Value* beta = m_.select(idle, alpha.re, against);
     const Complex tau = c_.select(
         idle, none,
@@ -160,7 +162,7 @@ class ComplexQr {
     const Complex one = c_.math.splat(alpha.re->type, 1, 0);
     const Complex inverse = c_.math.divide(one, {m_.sub(alpha.re, beta), alpha.im});
     const Complex scaled = c_.select(idle, none, c_.mul(tail, inverse));
-    const Complex v = c_.select(m_.compare(Direction::kEq, places, at), c_.number(1), scaled);
+    const Complex v = c_.where(Direction::kEq, places, at, c_.number(1), scaled);
     return {v, m_.mul(beta, scale), tau};
   }
 

@@ -57,11 +57,13 @@ class Blocks {
   Value* is_diagonal(const Dims& dims) {
     const Type index{Elem::kI32, dims};
     const auto rank = static_cast<int64_t>(dims.size());
-    return b_.compare(CompareDirection::kEq, b_.iota(index, rank - 2), b_.iota(index, rank - 1));
+    Value *columns = b_.iota(index, rank - 1), *rows = b_.iota(index, rank - 2);
+    return b_.compare(CompareDirection::kEq, rows, columns);
   }
 
   Complex without_imaginary_diagonal(const Complex& a) {
-    return {a.re, b_.select(is_diagonal(a.re->type.dims), b_.zeros_like(a.im), a.im)};
+    Value *zero = b_.zeros_like(a.im), *on_diagonal = is_diagonal(a.re->type.dims);
+    return {a.re, b_.select(on_diagonal, zero, a.im)};
   }
 
   Complex diagonal(const Complex& a) {

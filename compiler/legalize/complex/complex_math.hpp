@@ -38,9 +38,24 @@ class ComplexMath {
   Value* absolute(const Complex& a);
   Value* phase(const Complex& a) { return b_.binary(Kind::kAtan2, a.im, a.re); }
   Complex sign(const Complex& a);
+  Value* larger_part(const Complex& a);  // max(|re|, |im|)
 
  protected:
   using enum CompareDirection;
+  using PartTest = Value* (ComplexMath::*)(Value*);
+
+  // `on_true` where x is (equal, below, ..) to the bound.
+  Value* where(CompareDirection direction, Value* x, double bound, Value* on_true,
+               Value* on_false) {
+    return b_.select(test(direction, x, bound), on_true, on_false);
+  }
+  Complex where(CompareDirection direction, Value* x, double bound, const Complex& on_true,
+                const Complex& on_false) {
+    return select(test(direction, x, bound), on_true, on_false);
+  }
+  Value* both_parts(const Complex& a, PartTest is);
+  Value* either_part(const Complex& a, PartTest is);
+  Value* sum_of_squares(Value* x, Value* y);
 
   Value* negate(Value* x) { return b_.unary(Kind::kNegate, x); }
   Value* magnitude(Value* x) { return b_.unary(Kind::kAbs, x); }
@@ -56,6 +71,9 @@ class ComplexMath {
   Value* is_nan(Value* x) { return b_.compare(CompareDirection::kNe, x, x); }
   Value* is_infinite(Value* x) { return test(CompareDirection::kEq, magnitude(x), kInfinity); }
   Value* is_finite(Value* x) { return b_.unary(Kind::kIsFinite, x); }
+  Value* is_nothing(Value* x) { return test(CompareDirection::kEq, x, 0); }
+  Value* is_zero_or_infinite(Value* x);
+  Value* masked(Value* x, int64_t mask);  // the word of an f32
   Value* with_sign_of(Value* magnitude, Value* sign);
 
   Value* power_of_two_below(Value* x, double low, double high);

@@ -17,8 +17,10 @@ class ComplexMatrices {
   }
   Complex transpose(const Complex& x) { return {real.transpose(x.re), real.transpose(x.im)}; }
   Complex mul(const Complex& a, const Complex& b) {
-    return {real.sub(real.mul(a.re, b.re), real.mul(a.im, b.im)),
-            real.add(real.mul(a.re, b.im), real.mul(a.im, b.re))};
+    Value *im_im = real.mul(a.im, b.im), *re_re = real.mul(a.re, b.re);
+    Value* re = real.sub(re_re, im_im);
+    Value *im_re = real.mul(a.im, b.re), *re_im = real.mul(a.re, b.im);
+    return {re, real.add(re_im, im_re)};
   }
   Complex mul(const Complex& a, Value* b) { return {real.mul(a.re, b), real.mul(a.im, b)}; }
   Complex div(const Complex& a, Value* b) { return {real.div(a.re, b), real.div(a.im, b)}; }
@@ -30,6 +32,10 @@ class ComplexMatrices {
   }
   Complex select(Value* predicate, const Complex& a, const Complex& b) {
     return {real.select(predicate, a.re, b.re), real.select(predicate, a.im, b.im)};
+  }
+  Complex where(CompareDirection direction, Value* x, Value* y, const Complex& on_true,
+                const Complex& on_false) {
+    return select(real.compare(direction, x, y), on_true, on_false);
   }
   Complex sum(const Complex& x, int64_t dim) { return {real.sum(x.re, dim), real.sum(x.im, dim)}; }
   Complex pick(const Complex& x, Value* index, Value* at, int64_t dim) {

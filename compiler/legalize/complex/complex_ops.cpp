@@ -20,7 +20,9 @@ Complex by_products(const Complex& a, const Complex& b, const Product& product, 
   if (real_a || real_b) {
     return {re, real_a ? product(a.re, b.im) : product(a.im, b.re)};
   }
-  return {math.sub(re, product(a.im, b.im)), math.add(product(a.re, b.im), product(a.im, b.re))};
+  re = math.sub(re, product(a.im, b.im));
+  Value *im_re = product(a.im, b.re), *re_im = product(a.re, b.im);
+  return {re, math.add(re_im, im_re)};
 }
 
 Complex contraction(const Op& op, const Complex& a, const Complex& b, Rewriter& rw) {
@@ -82,8 +84,9 @@ Value* pack_complex(const Complex& x, Rewriter& rw) {
   dims.push_back(2);
   const Type pair{Elem::kI1, {2}};
   Value* first = rw.constant(make_dense(pair, {std::byte{1}, std::byte{0}}));
-  return b.select(b.broadcast(first, dims, {static_cast<int64_t>(where.size())}),
-                  b.broadcast(x.re, dims, where), b.broadcast(x.im, dims, where));
+  Value *im = b.broadcast(x.im, dims, where), *re = b.broadcast(x.re, dims, where);
+  Value* is_re = b.broadcast(first, dims, {static_cast<int64_t>(where.size())});
+  return b.select(is_re, re, im);
 }
 
 bool has_bodies_of_parts(const Op& op) {

@@ -193,9 +193,11 @@ class Fourier {
     const auto fold = [&](Value* where, Value* v, int64_t from) {
       return b_.select(where, b_.sub(whole_number(from), v), v);
     };
-    Value* m = b_.mul(b_.iota(index, 0), b_.iota(index, 1));
+    Value *columns_at = b_.iota(index, 1), *rows_at = b_.iota(index, 0);
+    Value* m = b_.mul(rows_at, columns_at);
     Value* below = above(m, n / 2);
-    m = b_.mul(fold(below, m, n), whole_number(8));  // of 8 n for the whole circle
+    Value* eight = whole_number(8);  // of 8 n for the whole circle
+    m = b_.mul(fold(below, m, n), eight);
     Value* left = above(m, 2 * n);
     m = fold(left, m, 4 * n);
     Value* steep = above(m, n);

@@ -166,8 +166,9 @@ class ComplexSplitter : public PairSplitter {
     if (!is_complex(op.type().elem)) {
       refuse(op, "the result of complex operands must be complex64");
     }
-    set(op, op.kind == Kind::kDotGeneral ? complex_dot(op, operand(0), operand(1), rw_)
-                                         : complex_convolution(op, operand(0), operand(1), rw_));
+    const Complex right = operand(1), left = operand(0);
+    set(op, op.kind == Kind::kDotGeneral ? complex_dot(op, left, right, rw_)
+                                         : complex_convolution(op, left, right, rw_));
   }
 
   void matrices(const Op& op) {

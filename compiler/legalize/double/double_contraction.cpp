@@ -174,8 +174,8 @@ DoubleContraction::Side DoubleContraction::cut(const Pair& x, const Dims& scaled
     most = b_.reduce(Kind::kMaximum, most, b_.splat({Elem::kF32, {}}, 0), scaled_together);
   }
   const Type bits{Elem::kI32, most->type.dims};
-  Value* field =
-      b_.binary(Kind::kShiftRightLogical, b_.bitcast(most, bits), b_.splat_int(bits, 23));
+  Value *fraction = b_.splat_int(bits, 23), *word = b_.bitcast(most, bits);
+  Value* field = b_.binary(Kind::kShiftRightLogical, word, fraction);
   Value* exponent = b_.convert(b_.sub(field, b_.splat_int(bits, 126)), Elem::kF32);
   Dims where;
   for (int64_t d = 0; d < x.hi->type.rank(); ++d) {
@@ -242,11 +242,12 @@ Pair DoubleContraction::run(const Op& op, const Pair& x, const Pair& y) {
   const Side right = cut(y, scaled_together(op, 1), *plan);
   const Pair sum = added(op, left, right, *plan);
   const Dims& dims = op.type().dims;
-  Value* power = b_.add(b_.broadcast(left.exponent, dims, result_dims(op, 0)),
-                        b_.broadcast(right.exponent, dims, result_dims(op, 1)));
+  Value* of_right = b_.broadcast(right.exponent, dims, result_dims(op, 1));
+  Value* power = b_.add(b_.broadcast(left.exponent, dims, result_dims(op, 0)), of_right);
   const Pair scaled = m_.times_power_of_two(sum, b_.min(power, m_.number(power, kMostPower)));
   Value* special = sum_of(op, {left.special}, {right.special});
-  return m_.select(b_.unary(Kind::kIsFinite, special), scaled, m_.from_f32(special));
+  const Pair as_f32 = m_.from_f32(special);
+  return m_.select(b_.unary(Kind::kIsFinite, special), scaled, as_f32);
 }
 
 }  // namespace tpu::compiler

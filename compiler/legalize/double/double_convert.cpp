@@ -49,32 +49,37 @@ Pair DoubleMath::from_bits(Value* bits) {
   Value* high = b_.convert(b_.binary(Kind::kShiftRightLogical, bits, b_.splat_int(bits->type, 32)),
                            Elem::kU32);
   Value* upper = w.masked(high, 0x7fffffff);
-  Value* size = b_.sub(b_.logical_or(w.left(high, 32 - kRest), w.right(low, kRest)),
-                       w.number(kOffset << kFraction));  // of any exponent, wraps where too small
+  Value* offset = w.number(kOffset << kFraction);
+  Value *lower = w.right(low, kRest), *higher = w.left(high, 32 - kRest);
+  // Of any exponent, wraps where too small.
+  Value* size = b_.sub(b_.logical_or(higher, lower), offset);
   Value* rest = w.masked(low, (int64_t{1} << kRest) - 1);
-  Value* below_half = b_.add(w.masked(size, 1), w.number((int64_t{1} << (kRest - 1)) - 1));
+  Value *nearly_half = w.number((int64_t{1} << (kRest - 1)) - 1), *odd = w.masked(size, 1);
+  Value* below_half = b_.add(odd, nearly_half);
   Value* up = w.right(b_.add(rest, below_half), kRest);
   Value* field = w.masked(size, kInfinite);
   size = b_.add(size, up);
   Value* sticky = b_.logical_or(upper, w.flag(w.test(Direction::kNe, low, 0)));
   Value* is_nan = w.test(Direction::kGt, sticky, 0x7ff * kWideUnit);
   Value* large = w.test(Direction::kGe, upper, (kOffset + 2 * kBias + 1) * kWideUnit);
-  size = b_.select(large, b_.select(is_nan, w.number(kNan), w.number(kInfinite)), size);
+  Value *infinite = w.number(kInfinite), *not_a_number = w.number(kNan);
+  size = b_.select(large, b_.select(is_nan, not_a_number, infinite), size);
   // A field of 0 is a subnormal number, which is zero.
-  Value* small = b_.logical_or(w.test(Direction::kLt, upper, kOffset * kWideUnit),
-                               w.test(Direction::kLt, size, kLeast));
+  Value* of_size = w.test(Direction::kLt, size, kLeast);
+  Value* small = b_.logical_or(w.test(Direction::kLt, upper, kOffset * kWideUnit), of_size);
   size = b_.select(small, w.number(0), size);
   Value* sign = w.sign_of(high);
   Value* hi = w.as_float(b_.logical_or(b_.select(is_nan, w.number(0), sign), size));
   // rest * 2^(exponent - 52): as a fraction of 2^28, times 2^(exponent - 24).
   constexpr int64_t kShift = 24;
   Value* signed_rest = b_.convert(b_.sub(rest, w.left(up, kRest)), Elem::kI32);
-  Value* lo = b_.mul(b_.convert(signed_rest, Elem::kF32), number(hi, std::ldexp(1.0, -28)));
+  Value* rest_unit = number(hi, std::ldexp(1.0, -28));
+  Value* lo = b_.mul(b_.convert(signed_rest, Elem::kF32), rest_unit);
+  Value* is_number = w.test(Direction::kLt, size, kInfinite);
   Value* has_rest =
-      b_.logical_and(w.test(Direction::kGe, upper, (kOffset + kShift + 1) * kWideUnit),
-                     w.test(Direction::kLt, size, kInfinite));
-  Value* power =
-      b_.select(has_rest, b_.sub(field, w.number(kShift << kFraction)), w.number(kLeast));
+      b_.logical_and(w.test(Direction::kGe, upper, (kOffset + kShift + 1) * kWideUnit), is_number);
+  Value *least = w.number(kLeast), *shifted = b_.sub(field, w.number(kShift << kFraction));
+  Value* power = b_.select(has_rest, shifted, least);
   lo = b_.mul(lo, w.as_float(power));
   lo = w.as_float(b_.binary(Kind::kXor, w.of_float(lo), sign));
   return {hi, b_.select(has_rest, lo, b_.zeros_like(lo))};
@@ -92,14 +97,16 @@ Value* DoubleMath::to_bits(const Pair& a) {
   Value* special = w.test(Direction::kEq, field, 0xff);
   Value* is_zero_value = w.test(Direction::kEq, field, 0);
   const auto offset = [&](int64_t bias) { return w.number(bias << (kWideFraction - 32)); };
-  Value* high = b_.add(w.right(size, 32 - kRest),
-                       b_.select(special, offset(0x7ff - 0xff), offset(kWideBias - kBias)));
+  Value *of_numbers = offset(kWideBias - kBias), *of_special = offset(0x7ff - 0xff);
+  Value* bias = b_.select(special, of_special, of_numbers);
+  Value* high = b_.add(w.right(size, 32 - kRest), bias);
   high = b_.select(is_zero_value, w.number(0), high);
-  Value* low = b_.select(is_zero_value, w.number(0), w.left(size, kRest));
+  Value *rest = w.left(size, kRest), *none = w.number(0);
+  Value* low = b_.select(is_zero_value, none, rest);
   const Type wide_type{Elem::kU64, dims};
   const auto joined = [&](Value* upper, Value* lower) {
-    Value* shifted =
-        b_.binary(Kind::kShiftLeft, b_.convert(upper, Elem::kU64), b_.splat_int(wide_type, 32));
+    Value *half = b_.splat_int(wide_type, 32), *word = b_.convert(upper, Elem::kU64);
+    Value* shifted = b_.binary(Kind::kShiftLeft, word, half);
     return lower == nullptr ? shifted : b_.logical_or(shifted, b_.convert(lower, Elem::kU64));
   };
   if (is_zero(a.lo)) {
@@ -107,18 +114,19 @@ Value* DoubleMath::to_bits(const Pair& a) {
   }
   // The low part with the sign of the high one taken out, in units of the last place.
   Value* part = w.as_float(b_.binary(Kind::kXor, w.of_float(a.lo), sign));
-  Value* below = b_.logical_and(w.test(Direction::kEq, w.masked(size, 0x7fffff), 0),
-                                test(Direction::kLt, part, 0));
+  Value* negative = test(Direction::kLt, part, 0);
+  Value* below = b_.logical_and(w.test(Direction::kEq, w.masked(size, 0x7fffff), 0), negative);
   Value* unit = b_.sub(field, w.flag(below));
   constexpr int64_t kScaled = 2 * kBias + 24;  // field of 2^(24 - exponent): 278 - field
   Value* scale_field = b_.binary(Kind::kMaximum, unit, w.number(kScaled - 2 * kBias));
-  part = b_.mul(b_.mul(part, w.power(b_.sub(w.number(kScaled), scale_field))),
-                number(part, std::ldexp(1.0, 28)));
+  Value* last_place = number(part, std::ldexp(1.0, 28));
+  part = b_.mul(b_.mul(part, w.power(b_.sub(w.number(kScaled), scale_field))), last_place);
   part = b_.unary(Kind::kRoundEven, part);
   Value* finite = b_.logical_not(b_.logical_or(special, is_zero_value));
   part = b_.select(finite, part, b_.zeros_like(part));
   Value* units = b_.convert(b_.convert(b_.convert(part, Elem::kI32), Elem::kI64), Elem::kU64);
-  return b_.logical_or(b_.add(joined(high, low), units), joined(sign, nullptr));
+  Value* top = joined(sign, nullptr);
+  return b_.logical_or(b_.add(joined(high, low), units), top);
 }
 
 Pair DoubleMath::from_word(Value* x) {
@@ -128,7 +136,8 @@ Pair DoubleMath::from_word(Value* x) {
       b_.binary(is_signed_word ? Kind::kShiftRightArith : Kind::kShiftRightLogical, x, sixteen);
   Value* rest = b_.logical_and(x, b_.splat_int(x->type, 0xffff));
   Value* high = b_.convert(top, Elem::kF32);
-  return exact_sum(b_.mul(high, number(high, 0x1p16)), b_.convert(rest, Elem::kF32));
+  Value* low = b_.convert(rest, Elem::kF32);
+  return exact_sum(b_.mul(high, number(high, 0x1p16)), low);
 }
 
 Pair DoubleMath::from(Value* x) {
@@ -143,7 +152,8 @@ Pair DoubleMath::from(Value* x) {
   Value* top = b_.binary(is_signed(e) ? Kind::kShiftRightArith : Kind::kShiftRightLogical, x,
                          b_.splat_int(x->type, 32));
   const Pair high = from_word(b_.convert(top, is_signed(e) ? Elem::kI32 : Elem::kU32));
-  return add(scale(high, 0x1p32), from_word(low));
+  const Pair rest = from_word(low);
+  return add(scale(high, 0x1p32), rest);
 }
 
 // Of a number below 2^64, its integer part; both parts are integers behind floor.

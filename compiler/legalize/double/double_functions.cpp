@@ -40,7 +40,8 @@ Pair DoubleFunctions::or_plain(const Pair& x, Value* plain, Value* takes_plain) 
 // k = x / step, rounded; x clamped to what k can hold, NaN kept. The step is three f32 numbers, the
 // products with k are exact.
 DoubleFunctions::Reduced DoubleFunctions::reduced(const Pair& x, double step, double most) {
-  Value* hi = b_.min(b_.max(x.hi, m_.number(x.hi, -most)), m_.number(x.hi, most));
+  Value* upper = m_.number(x.hi, most);
+  Value* hi = b_.min(b_.max(x.hi, m_.number(x.hi, -most)), upper);
   Value* same = b_.compare(Direction::kEq, hi, x.hi);
   const Pair inside{hi, b_.select(same, x.lo, b_.zeros_like(x.lo))};
   Value* k = b_.unary(Kind::kRoundEven, b_.mul(hi, m_.number(hi, 1 / step)));
@@ -88,10 +89,10 @@ Pair DoubleFunctions::expm1(const Pair& x) {
   // 2^k (near + 1) - 1 = 2^k near + (2^k - 1)
   Value* k = b_.min(by_ln2.k, m_.number(by_ln2.k, 100));
   const Pair one = num(x, 1);
-  const Pair far = m_.add(m_.times_power_of_two(near, k), plus(m_.times_power_of_two(one, k), -1));
+  const Pair grown = plus(m_.times_power_of_two(one, k), -1);
+  const Pair far = m_.add(m_.times_power_of_two(near, k), grown);
   Pair y = m_.select(m_.test(Direction::kEq, k, 0), near, far);
-  y = m_.select(m_.test(Direction::kGt, by_ln2.k, 100),
-                m_.times_power_of_two(plus(near, 1), by_ln2.k), y);
+  y = m_.where(Direction::kGt, by_ln2.k, 100, m_.times_power_of_two(plus(near, 1), by_ln2.k), y);
   Value* plain = b_.unary(Kind::kExpm1, x.hi);
   return or_plain(y, plain, b_.logical_not(b_.unary(Kind::kIsFinite, x.hi)));
 }
@@ -101,7 +102,8 @@ Pair DoubleFunctions::log1p_near_zero(const Pair& x) {
   Value* y0 = b_.unary(Kind::kLog1p, x.hi);
   const Pair gap = m_.subtract(x, expm1_near_zero(m_.from_f32(y0)));
   Value* d = b_.mul(gap.hi, b_.unary(Kind::kExp, m_.negate(y0)));
-  Value* square = b_.mul(b_.mul(d, d), m_.number(d, -0.5));
+  Value* minus_half = m_.number(d, -0.5);
+  Value* square = b_.mul(b_.mul(d, d), minus_half);
   return m_.normal(y0, b_.add(d, square));
 }
 
@@ -113,7 +115,8 @@ Pair DoubleFunctions::log(const Pair& x) {
   Value* k =
       b_.convert(b_.binary(Kind::kShiftRightArith, biased, b_.splat_int(integers, 23)), Elem::kF32);
   // Finite and positive numbers only, so that the power exists.
-  k = b_.min(b_.max(k, m_.number(k, -127)), m_.number(k, 128));
+  Value* most = m_.number(k, 128);
+  k = b_.min(b_.max(k, m_.number(k, -127)), most);
   const Pair mantissa = m_.times_power_of_two(x, m_.negate(k));
   const Pair near = log1p_near_zero(plus(mantissa, -1));
   const Pair ln2{m_.number(k, std::numbers::ln2),
@@ -127,7 +130,8 @@ Pair DoubleFunctions::log1p(const Pair& x) {
   Value* size = b_.unary(Kind::kAbs, x.hi);
   Value* near = m_.test(Direction::kLt, size, 0.4);
   const Pair inside = m_.select(near, x, num(x, 0));
-  const Pair y = m_.select(near, log1p_near_zero(inside), log(plus(x, 1)));
+  const Pair far = log(plus(x, 1)), close = log1p_near_zero(inside);
+  const Pair y = m_.select(near, close, far);
   // Where x rounds to -1, only the pair tells -1, less and more apart.
   Value* plain = b_.unary(Kind::kLog1p, x.hi);
   return or_plain(y, plain, b_.logical_not(b_.unary(Kind::kIsFinite, x.hi)));
@@ -138,8 +142,8 @@ Pair DoubleFunctions::tanh(const Pair& x) {
   const Pair size = m_.absolute(x);
   const Pair t = expm1(m_.scale(size, 2));
   Pair y = m_.divide(t, plus(t, 2));
-  y = m_.select(m_.test(Direction::kGt, size.hi, 20), num(x, 1), y);
-  y = m_.select(m_.test(Direction::kLt, x.hi, 0), m_.negate(y), y);
+  y = m_.where(Direction::kGt, size.hi, 20, num(x, 1), y);
+  y = m_.where(Direction::kLt, x.hi, 0, m_.negate(y), y);
   Value* is_nan = b_.compare(Direction::kNe, x.hi, x.hi);
   return or_plain(y, x.hi, b_.logical_or(is_nan, m_.test(Direction::kEq, x.hi, 0)));
 }
@@ -183,48 +187,56 @@ Pair DoubleFunctions::sine(const Pair& x, bool cosine) {
   Value* n = b_.convert(by_half_pi.k, Elem::kI32);
   n = cosine ? b_.add(n, b_.splat_int(integers, 1)) : n;
   const auto bit = [&](int64_t which) {
-    return b_.compare(Direction::kNe, b_.logical_and(n, b_.splat_int(integers, which)),
-                      b_.splat_int(integers, 0));
+    Value* none = b_.splat_int(integers, 0);
+    return b_.compare(Direction::kNe, b_.logical_and(n, b_.splat_int(integers, which)), none);
   };
-  Pair y = m_.select(bit(1), cosine_near_zero(by_half_pi.rest), sine_near_zero(by_half_pi.rest));
-  y = m_.select(bit(2), m_.negate(y), y);
+  const Pair s = sine_near_zero(by_half_pi.rest), c = cosine_near_zero(by_half_pi.rest);
+  Pair y = m_.select(bit(1), c, s);
+  const Pair minus_y = m_.negate(y);
+  y = m_.select(bit(2), minus_y, y);
   // sin(hi + lo) = sin hi cos lo + cos hi sin lo
   const auto f = [&](Kind kind, Value* v) { return b_.unary(kind, v); };
   const Kind same = cosine ? Kind::kCosine : Kind::kSine;
   const Kind other = cosine ? Kind::kSine : Kind::kCosine;
-  Value* turned = b_.mul(f(other, x.hi), f(Kind::kSine, x.lo));
-  Value* straight = b_.mul(f(same, x.hi), f(Kind::kCosine, x.lo));
+  Value *sine_of_lo = f(Kind::kSine, x.lo), *other_of_hi = f(other, x.hi);
+  Value* turned = b_.mul(other_of_hi, sine_of_lo);
+  Value *cosine_of_lo = f(Kind::kCosine, x.lo), *same_of_hi = f(same, x.hi);
+  Value* straight = b_.mul(same_of_hi, cosine_of_lo);
   Value* plain = cosine ? b_.sub(straight, turned) : b_.add(straight, turned);
   Value* inside = m_.test(Direction::kLe, b_.unary(Kind::kAbs, x.hi), kMost);
   y = or_plain(y, plain, b_.logical_not(inside));
   return cosine ? y : or_plain(y, x.hi, m_.test(Direction::kEq, x.hi, 0));
 }
 
-Pair DoubleFunctions::tangent(const Pair& x) { return m_.divide(sine(x, false), sine(x, true)); }
+Pair DoubleFunctions::tangent(const Pair& x) {
+  const Pair c = sine(x, true), s = sine(x, false);
+  return m_.divide(s, c);
+}
 
 // e^(y log |x|), with the sign of x for odd y. The f32 instruction has the cases of IEEE 754
 // without a logarithm; a base next to 1 is not 1 there.
 Pair DoubleFunctions::power(const Pair& x, const Pair& y) {
   const Pair size = m_.absolute(x);
-  Value* base =
-      b_.select(m_.test(Direction::kGt, size.lo, 0), m_.number(size.hi, 2),
-                b_.select(m_.test(Direction::kLt, size.lo, 0), m_.number(size.hi, 0.5), size.hi));
+  Value* lower = m_.where(Direction::kLt, size.lo, 0, m_.number(size.hi, 0.5), size.hi);
+  Value* base = m_.where(Direction::kGt, size.lo, 0, m_.number(size.hi, 2), lower);
   base = b_.select(m_.test(Direction::kEq, size.hi, 1), base, size.hi);
   Value* plain = b_.binary(Kind::kPower, base, y.hi);
   const Pair z = exp(m_.multiply(y, log(size)));
   const auto special = [&](Value* v) {
-    return b_.logical_or(b_.logical_not(b_.unary(Kind::kIsFinite, v)),
-                         m_.test(Direction::kEq, v, 0));
+    Value* of_zero = m_.test(Direction::kEq, v, 0);
+    return b_.logical_or(b_.logical_not(b_.unary(Kind::kIsFinite, v)), of_zero);
   };
-  Value* is_special = b_.logical_or(special(x.hi), special(y.hi));
+  Value *of_y = special(y.hi), *of_x = special(x.hi);
+  Value* is_special = b_.logical_or(of_x, of_y);
   Value* one = m_.compare(Direction::kEq, size, num(x, 1), false);
   Pair out = or_plain(z, plain, b_.logical_or(one, is_special));
   Value* whole = m_.compare(Direction::kEq, m_.floor(y), y, false);
   const Pair half = m_.scale(y, 0.5);
   Value* odd = b_.logical_and(whole, m_.compare(Direction::kNe, m_.floor(half), half, false));
-  out = m_.select(b_.logical_and(m_.has_sign(x.hi), odd), m_.negate(out), out);
-  Value* undefined = b_.logical_and(m_.test(Direction::kLt, x.hi, 0),
-                                    b_.logical_not(b_.logical_or(whole, is_special)));
+  const Pair minus_out = m_.negate(out);
+  out = m_.select(b_.logical_and(m_.has_sign(x.hi), odd), minus_out, out);
+  Value* broken = b_.logical_not(b_.logical_or(whole, is_special));
+  Value* undefined = b_.logical_and(m_.test(Direction::kLt, x.hi, 0), broken);
   return or_plain(out, m_.number(x.hi, __builtin_nan("")), undefined);
 }
 
@@ -232,22 +244,25 @@ Pair DoubleFunctions::power(const Pair& x, const Pair& y) {
 // scaled by the larger one, so that nothing overflows.
 Pair DoubleFunctions::atan2(const Pair& y, const Pair& x) {
   Value* plain = b_.binary(Kind::kAtan2, y.hi, x.hi);
-  Value* largest = b_.max(b_.unary(Kind::kAbs, y.hi), b_.unary(Kind::kAbs, x.hi));
+  Value *x_size = b_.unary(Kind::kAbs, x.hi), *y_size = b_.unary(Kind::kAbs, y.hi);
+  Value* largest = b_.max(y_size, x_size);
   const Type bits{Elem::kI32, largest->type.dims};
-  Value* field =
-      b_.binary(Kind::kShiftRightLogical, b_.bitcast(largest, bits), b_.splat_int(bits, 23));
+  Value *fraction = b_.splat_int(bits, 23), *word = b_.bitcast(largest, bits);
+  Value* field = b_.binary(Kind::kShiftRightLogical, word, fraction);
   Value* k = b_.convert(b_.sub(b_.splat_int(bits, 127), field), Elem::kF32);
   const Pair v = m_.times_power_of_two(y, k), u = m_.times_power_of_two(x, k);
   const Pair a = m_.from_f32(plain);
   const Pair s = sine(a, false), c = sine(a, true);
-  const Pair across = m_.subtract(m_.multiply(v, c), m_.multiply(u, s));
-  Value* along = b_.add(b_.mul(u.hi, c.hi), b_.mul(v.hi, s.hi));
+  const Pair us = m_.multiply(u, s), vc = m_.multiply(v, c);
+  const Pair across = m_.subtract(vc, us);
+  Value *of_v = b_.mul(v.hi, s.hi), *of_u = b_.mul(u.hi, c.hi);
+  Value* along = b_.add(of_u, of_v);
   Value* rest = b_.div(across.hi, along);
   const Pair quarter = num(x, std::numbers::pi / 4);
   Value* eighths =
       b_.unary(Kind::kRoundEven, b_.mul(plain, m_.number(plain, 4 / std::numbers::pi)));
-  const Pair y0 = or_plain(m_.multiply(m_.from_f32(eighths), quarter), plain,
-                           m_.test(Direction::kEq, plain, 0));
+  Value* of_zero = m_.test(Direction::kEq, plain, 0);
+  const Pair y0 = or_plain(m_.multiply(m_.from_f32(eighths), quarter), plain, of_zero);
   // Of zeros and infinities: a multiple of pi / 4.
   Value* regular = b_.unary(Kind::kIsFinite, rest);
   const Pair out = m_.select(regular, m_.normal(plain, rest), y0);
@@ -262,13 +277,15 @@ Pair DoubleFunctions::erf(const Pair& x) {
   constexpr double kMost = std::size(kErfOfQuarters) / 4.0;
   const Pair size = m_.absolute(x);
   Value* c = b_.unary(Kind::kRoundEven, b_.mul(size.hi, m_.number(size.hi, 4)));
-  c = b_.min(b_.mul(c, m_.number(c, 0.25)), m_.number(c, kMost));
+  Value* most = m_.number(c, kMost);
+  c = b_.min(b_.mul(c, m_.number(c, 0.25)), most);
   const Pair d = m_.add(size, m_.from_f32(m_.negate(c)));
   const Pair by_last = m_.multiply(m_.from_f32(b_.mul(c, m_.number(c, -2))), d);
   const Pair by_one_before = m_.scale(m_.multiply(d, d), -2);
   Pair before = num(x, 0), term = num(x, 1), sum = term;
   for (int k = 0; k < kTerms; ++k) {
-    const Pair next = m_.add(m_.multiply(by_last, term), m_.multiply(by_one_before, before));
+    const Pair older = m_.multiply(by_one_before, before);
+    const Pair next = m_.add(m_.multiply(by_last, term), older);
     before = term;
     term = times(next, 1.0 / (k + 1));
     sum = m_.add(sum, times(term, 1.0 / (k + 2)));
@@ -280,8 +297,9 @@ Pair DoubleFunctions::erf(const Pair& x) {
   }
   const Pair slope = times(exp(m_.from_f32(m_.negate(b_.mul(c, c)))), 2 * std::numbers::inv_sqrtpi);
   Pair y = m_.add(known, m_.multiply(slope, m_.multiply(d, sum)));
-  y = m_.select(m_.test(Direction::kGt, size.hi, kMost), num(x, 1), y);
-  y = m_.select(m_.has_sign(x.hi), m_.negate(y), y);
+  y = m_.where(Direction::kGt, size.hi, kMost, num(x, 1), y);
+  const Pair minus_y = m_.negate(y);
+  y = m_.select(m_.has_sign(x.hi), minus_y, y);
   Value* is_nan = b_.compare(Direction::kNe, x.hi, x.hi);
   return or_plain(y, x.hi, b_.logical_or(is_nan, m_.test(Direction::kEq, x.hi, 0)));
 }
@@ -303,8 +321,10 @@ std::optional<Pair> DoubleFunctions::unary(Kind kind, const Pair& x) {
       return m_.round(x, kind == Kind::kRoundEven);
     case Kind::kSqrt:
       return m_.square_root(x);
-    case Kind::kRsqrt:
-      return m_.divide(num(x, 1), m_.square_root(x));
+    case Kind::kRsqrt: {
+      const Pair root = m_.square_root(x);
+      return m_.divide(num(x, 1), root);
+    }
     case Kind::kCbrt:
       return m_.cube_root(x);
     case Kind::kExp:

@@ -27,6 +27,12 @@ std::array<float, 2> parts_of(double value) {
   return {hi, std::isfinite(hi) && hi != 0 ? nearest(value - hi) : 0.0F};
 }
 
+// 0 beside an infinity or a NaN.
+Value* low_of_finite(Builder& b, Value* hi, Value* lo) {
+  Value* none = b.zeros_like(lo);
+  return b.select(b.unary(Kind::kIsFinite, hi), lo, none);
+}
+
 }  // namespace
 
 Pair DoubleMath::splat(const Dims& dims, double value) {
@@ -60,7 +66,8 @@ Value* DoubleMath::fma(Value* a, Value* b, Value* c) {
 Pair DoubleMath::exact_sum(Value* a, Value* b) {
   Value* s = b_.add(a, b);
   Value* of_b = b_.sub(s, a);
-  return {s, b_.add(b_.sub(a, b_.sub(s, of_b)), b_.sub(b, of_b))};
+  Value *rest_of_b = b_.sub(b, of_b), *rest_of_a = b_.sub(a, b_.sub(s, of_b));
+  return {s, b_.add(rest_of_a, rest_of_b)};
 }
 
 Pair DoubleMath::exact_product(Value* a, Value* b) {
@@ -114,16 +121,20 @@ Pair DoubleMath::remainder(const Pair& a, const Pair& b) {
   const Dims& dims = a.hi->type.dims;
   const Pair zero = splat(dims, 0);
   Pair r = subtract(x, multiply(floor(divide(x, y)), y));
-  r = select(compare(Direction::kLt, r, zero, false), add(r, y), r);
-  r = select(compare(Direction::kGe, r, y, false), subtract(r, y), r);
+  const Pair more = add(r, y);
+  r = select(compare(Direction::kLt, r, zero, false), more, r);
+  const Pair less = subtract(r, y);
+  r = select(compare(Direction::kGe, r, y, false), less, r);
   // The dividend itself where it is below the divisor, also an infinite one.
   r = select(compare(Direction::kLt, x, y, false), x, r);
   Value* plain = b_.binary(Kind::kRemainder, a.hi, b.hi);  // NaN where the remainder is
-  Value* valid = b_.logical_and(b_.unary(Kind::kIsFinite, plain), b_.unary(Kind::kIsFinite, r.hi));
+  Value *r_finite = is_finite(r), *plain_finite = b_.unary(Kind::kIsFinite, plain);
+  Value* valid = b_.logical_and(plain_finite, r_finite);
   Value* below_zero = b_.compare(Direction::kLt, a.hi, b_.zeros_like(a.hi));
   r = select(below_zero, negate(r), r);
   // A zero has the sign of the dividend.
-  Value* signed_zero = b_.mul(b_.unary(Kind::kSign, a.hi), b_.zeros_like(a.hi));
+  Value *zeros = b_.zeros_like(a.hi), *sign_of_a = b_.unary(Kind::kSign, a.hi);
+  Value* signed_zero = b_.mul(sign_of_a, zeros);
   r.hi = b_.select(test(Direction::kEq, r.hi, 0), signed_zero, r.hi);
   return {b_.select(valid, r.hi, plain), b_.select(valid, r.lo, b_.zeros_like(r.lo))};
 }
@@ -131,7 +142,7 @@ Pair DoubleMath::remainder(const Pair& a, const Pair& b) {
 Pair DoubleMath::negate(const Pair& a) { return {negate(a.hi), negate(a.lo)}; }
 
 Pair DoubleMath::absolute(const Pair& a) {
-  return {b_.unary(Kind::kAbs, a.hi), b_.select(test(Direction::kLt, a.hi, 0), negate(a.lo), a.lo)};
+  return {b_.unary(Kind::kAbs, a.hi), where(Direction::kLt, a.hi, 0, negate(a.lo), a.lo)};
 }
 
 Pair DoubleMath::sign(const Pair& a) { return from_f32(b_.unary(Kind::kSign, a.hi)); }
@@ -152,9 +163,10 @@ Pair DoubleMath::cube_root(const Pair& a) {
 Pair DoubleMath::floor(const Pair& a) {
   Value* hi = b_.unary(Kind::kFloor, a.hi);
   Value* whole = b_.compare(Direction::kEq, hi, a.hi);
-  Value* e = b_.select(whole, b_.unary(Kind::kFloor, a.lo), b_.zeros_like(a.lo));
+  Value *none = b_.zeros_like(a.lo), *below = b_.unary(Kind::kFloor, a.lo);
+  Value* e = b_.select(whole, below, none);
   // The sum of both is 0 for 1 - 2^-30; -0 and infinities stay as they are.
-  return normal(hi, e, b_.select(test(Direction::kEq, e, 0), hi, b_.add(hi, e)));
+  return normal(hi, e, where(Direction::kEq, e, 0, hi, b_.add(hi, e)));
 }
 
 Pair DoubleMath::round(const Pair& a, bool ties_to_even) {
@@ -172,12 +184,14 @@ Pair DoubleMath::round(const Pair& a, bool ties_to_even) {
   Pair out = select(up, add(below, splat(dims, 1)), below);
   Value* finite = is_finite(a);
   out = {b_.select(finite, out.hi, size.hi), b_.select(finite, out.lo, size.lo)};
-  return select(has_sign(a.hi), negate(out), out);
+  const Pair minus_out = negate(out);
+  return select(has_sign(a.hi), minus_out, out);
 }
 
 Value* DoubleMath::has_sign(Value* x) {
   const Type bits{Elem::kI32, x->type.dims};
-  return b_.compare(Direction::kLt, b_.bitcast(x, bits), b_.splat_int(bits, 0));
+  Value *zero = b_.splat_int(bits, 0), *word = b_.bitcast(x, bits);
+  return b_.compare(Direction::kLt, word, zero);
 }
 
 Pair DoubleMath::select(Value* predicate, const Pair& a, const Pair& b) {
@@ -190,7 +204,7 @@ Pair DoubleMath::extreme(Kind kind, const Pair& a, const Pair& b) {
   Value* lo = b_.select(b_.compare(wins, b.hi, a.hi), b.lo, tie);
   lo = b_.select(b_.compare(wins, a.hi, b.hi), a.lo, lo);
   Value* hi = b_.binary(kind, a.hi, b.hi);  // NaN, and zeros by their signs
-  return {hi, b_.select(b_.unary(Kind::kIsFinite, hi), lo, b_.zeros_like(lo))};
+  return {hi, low_of_finite(b_, hi, lo)};
 }
 
 Value* DoubleMath::compare(Direction direction, const Pair& a, const Pair& b, bool total) {
@@ -201,10 +215,11 @@ Value* DoubleMath::compare(Direction direction, const Pair& a, const Pair& b, bo
     return rw_.make(Kind::kCompare, {a.hi, b.hi}, {Elem::kI1, a.hi->type.dims},
                     CompareAttrs{d, CompareType::kTotalOrder});
   };
+  Value* by_low = b_.compare(direction, a.lo, b.lo);
   if (direction == Direction::kNe) {
-    return b_.logical_or(by_high(direction), b_.compare(direction, a.lo, b.lo));
+    return b_.logical_or(by_high(direction), by_low);
   }
-  Value* tie = b_.logical_and(by_high(Direction::kEq), b_.compare(direction, a.lo, b.lo));
+  Value* tie = b_.logical_and(by_high(Direction::kEq), by_low);
   if (direction == Direction::kEq) {
     return tie;
   }
@@ -215,7 +230,7 @@ Value* DoubleMath::compare(Direction direction, const Pair& a, const Pair& b, bo
 Pair DoubleMath::scale(const Pair& a, Value* power) {
   Value* hi = b_.mul(a.hi, power);
   Value* lo = b_.mul(a.lo, power);
-  return {hi, b_.select(b_.unary(Kind::kIsFinite, hi), lo, b_.zeros_like(lo))};
+  return {hi, low_of_finite(b_, hi, lo)};
 }
 
 // In two steps: one power of two has not the range.
@@ -227,7 +242,8 @@ Pair DoubleMath::times_power_of_two(const Pair& a, Value* k) {
     Value* field = b_.add(e, b_.splat_int(integers, 127));
     return b_.bitcast(b_.binary(Kind::kShiftLeft, field, b_.splat_int(integers, 23)), k->type);
   };
-  return scale(scale(a, power(half)), power(b_.sub(n, half)));
+  Value* other_half = power(b_.sub(n, half));
+  return scale(scale(a, power(half)), other_half);
 }
 
 }  // namespace tpu::compiler

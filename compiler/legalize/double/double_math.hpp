@@ -40,6 +40,15 @@ class DoubleMath {
   Pair floor(const Pair& a);
   Pair round(const Pair& a, bool ties_to_even);  // else ties away from zero
   Pair select(Value* predicate, const Pair& a, const Pair& b);
+  // `on_true` where x is (equal, below, ..) to the bound.
+  Pair where(CompareDirection direction, Value* x, double bound, const Pair& on_true,
+             const Pair& on_false) {
+    return select(test(direction, x, bound), on_true, on_false);
+  }
+  Value* where(CompareDirection direction, Value* x, double bound, Value* on_true,
+               Value* on_false) {
+    return b_.select(test(direction, x, bound), on_true, on_false);
+  }
   Pair extreme(Kind kind, const Pair& a, const Pair& b);  // maximum, minimum
   Value* compare(CompareDirection direction, const Pair& a, const Pair& b, bool total);
   Value* is_finite(const Pair& a) { return b_.unary(Kind::kIsFinite, a.hi); }

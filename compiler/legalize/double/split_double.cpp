@@ -99,7 +99,8 @@ class DoubleSplitter : public PairSplitter {
   Pair number(Value* v) { return is_double(v) ? pair(v) : math_.from(v); }
 
   void contraction(const Op& op) {
-    const Pair y = contraction_.run(op, number(op.operands[0]), number(op.operands[1]));
+    const Pair right = number(op.operands[1]), left = number(op.operands[0]);
+    const Pair y = contraction_.run(op, left, right);
     return is_double(op.result()) ? set(op, y) : set(op, math_.to(y, op.type().elem));
   }
 

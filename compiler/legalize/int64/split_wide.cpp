@@ -73,8 +73,9 @@ class WideSplitter : public PairSplitter {
       where.push_back(d);
     }
     Value* place = b_.iota(words, words.rank() - 1);
-    return b_.select(b_.compare(CompareDirection::kEq, place, b_.zeros_like(place)),
-                     b_.broadcast(w.lo, words.dims, where), b_.broadcast(w.hi, words.dims, where));
+    Value *hi = b_.broadcast(w.hi, words.dims, where), *lo = b_.broadcast(w.lo, words.dims, where);
+    Value* is_low = b_.compare(CompareDirection::kEq, place, b_.zeros_like(place));
+    return b_.select(is_low, lo, hi);
   }
 
   void one(const Op& op) override {

@@ -58,8 +58,8 @@ std::optional<Wide> reduce_by_halves(const Op& op, const Wide& x, const Wide& in
   const Dims& dims = op.as<DimsAttrs>().dims;
   if (simple_reducer(*op.regions[0]) == Kind::kAdd) {
     const Dims& out = op.type().dims;
-    return WideMath(rw).add(sum_of(x, dims, rw),
-                            {b.broadcast_scalar(init.lo, out), b.broadcast_scalar(init.hi, out)});
+    const Wide start = {b.broadcast_scalar(init.lo, out), b.broadcast_scalar(init.hi, out)};
+    return WideMath(rw).add(sum_of(x, dims, rw), start);
   }
   const auto kind = bit_operation(*op.regions[0]);
   if (!kind) {

@@ -102,9 +102,10 @@ Wide WideMath::power(const Wide& base, const Wide& exponent, bool is_signed) {
   }
   // With a negative exponent the loop has it modulo 2^64: right for 1 and -1.
   const Wide minus_one = constant(dims, ~uint64_t{0});
-  Value* is_unit = b_.logical_or(compare(Direction::kEq, base, one, true),
-                                 compare(Direction::kEq, base, minus_one, true));
-  Value* vanishes = b_.logical_and(is_negative(exponent), b_.logical_not(is_unit));
+  Value* is_minus_one = compare(Direction::kEq, base, minus_one, true);
+  Value* is_unit = b_.logical_or(compare(Direction::kEq, base, one, true), is_minus_one);
+  Value* not_unit = b_.logical_not(is_unit);
+  Value* vanishes = b_.logical_and(is_negative(exponent), not_unit);
   return select(vanishes, constant(dims, 0), result);
 }
 
@@ -135,12 +136,14 @@ Wide WideMath::extreme(Kind kind, const Wide& a, const Wide& b, bool is_signed) 
 Wide WideMath::left(const Wide& a, Value* n) {
   Value* up = shr(a.lo, b_.sub(like(n, 32), n));
   Value* over = shl(a.lo, b_.sub(n, like(n, 32)));
-  return {shl(a.lo, n), either(shl(a.hi, n), either(up, over))};
+  Value *low = shl(a.lo, n), *carried = either(up, over);
+  return {low, either(shl(a.hi, n), carried)};
 }
 Wide WideMath::right(const Wide& a, Value* n) {
   Value* down = shl(a.hi, b_.sub(like(n, 32), n));
   Value* over = shr(a.hi, b_.sub(n, like(n, 32)));
-  return {either(shr(a.lo, n), either(down, over)), shr(a.hi, n)};
+  Value* carried = either(down, over);
+  return {either(shr(a.lo, n), carried), shr(a.hi, n)};
 }
 
 Wide WideMath::shift(Kind kind, const Wide& a, const Wide& amount) {
@@ -162,13 +165,16 @@ Wide WideMath::shift(Kind kind, const Wide& a, const Wide& amount) {
     Value* n = like(a.lo, known);
     Value* back = like(a.lo, 32 - known);
     if (kind == Kind::kShiftLeft) {
-      return {shl(a.lo, n), either(shl(a.hi, n), shr(a.lo, back))};
+      Value *low = shl(a.lo, n), *carried = shr(a.lo, back);
+      return {low, either(shl(a.hi, n), carried)};
     }
-    return {either(shr(a.lo, n), shl(a.hi, back)), arithmetic ? sar(a.hi, known) : shr(a.hi, n)};
+    Value* carried = shl(a.hi, back);
+    return {either(shr(a.lo, n), carried), arithmetic ? sar(a.hi, known) : shr(a.hi, n)};
   }
   Value* n = amount.lo;  // amounts with a high half are as good as the largest one
   if (!is_zero(amount.hi)) {
-    n = b_.select(b_.compare(Direction::kEq, amount.hi, zero), n, like(n, 0xffffffff));
+    Value* most = like(n, 0xffffffff);
+    n = b_.select(b_.compare(Direction::kEq, amount.hi, zero), n, most);
   }
   if (kind == Kind::kShiftLeft) {
     return left(a, n);
@@ -193,7 +199,9 @@ Value* WideMath::compare(Direction direction, const Wide& a, const Wide& b, bool
   const Wide& y = swapped ? a : b;
   const auto top = [&](Value* v) { return is_signed ? b_.convert(v, Elem::kI32) : v; };
   Value* same = b_.compare(Direction::kEq, x.hi, y.hi);
-  Value* result = b_.logical_or(less(top(x.hi), top(y.hi)), b_.logical_and(same, less(x.lo, y.lo)));
+  Value* by_low = b_.logical_and(same, less(x.lo, y.lo));
+  Value *y_top = top(y.hi), *x_top = top(x.hi);
+  Value* result = b_.logical_or(less(x_top, y_top), by_low);
   const bool negated = direction == Direction::kGe || direction == Direction::kLe;
   return negated ? b_.logical_not(result) : result;
 }
@@ -207,7 +215,10 @@ Value* WideMath::is_negative(const Wide& a) {
   return less(top, like(top, 0));
 }
 
-Wide WideMath::absolute(const Wide& a) { return select(is_negative(a), negate(a), a); }
+Wide WideMath::absolute(const Wide& a) {
+  const Wide minus_a = negate(a);
+  return select(is_negative(a), minus_a, a);
+}
 
 Wide WideMath::sign(const Wide& a, bool is_signed) {
   Value* one = flag(b_.logical_not(zero_test(a)));
@@ -219,14 +230,16 @@ Wide WideMath::sign(const Wide& a, bool is_signed) {
 }
 
 Wide WideMath::count_ones(const Wide& a) {
-  Value* n = b_.add(b_.unary(Kind::kPopcnt, a.lo), b_.unary(Kind::kPopcnt, a.hi));
+  Value *in_high = b_.unary(Kind::kPopcnt, a.hi), *in_low = b_.unary(Kind::kPopcnt, a.lo);
+  Value* n = b_.add(in_low, in_high);
   return {n, like(n, 0)};
 }
 
 Wide WideMath::leading_zeros(const Wide& a) {
-  Value* below = b_.add(b_.unary(Kind::kClz, a.lo), like(a.lo, 32));
-  Value* n =
-      b_.select(b_.compare(Direction::kEq, a.hi, like(a.hi, 0)), below, b_.unary(Kind::kClz, a.hi));
+  Value *word = like(a.lo, 32), *in_low = b_.unary(Kind::kClz, a.lo);
+  Value* below = b_.add(in_low, word);
+  Value* in_high = b_.unary(Kind::kClz, a.hi);
+  Value* n = b_.select(b_.compare(Direction::kEq, a.hi, like(a.hi, 0)), below, in_high);
   return {n, like(n, 0)};
 }
 
@@ -240,15 +253,16 @@ Value* WideMath::divide_long(Value* high, Value* low, Value* divisor) {
   Value* v = shl(divisor, n);
   Value* v1 = shr(v, 16);
   Value* v0 = b_.logical_and(v, half);
-  Value* top = either(shl(high, n), shr(low, b_.sub(like(n, 32), n)));
+  Value* carried = shr(low, b_.sub(like(n, 32), n));
+  Value* top = either(shl(high, n), carried);
   Value* bottom = shl(low, n);
   const auto digit = [&](Value* rest, Value* next) {
     Value* q = b_.div(rest, v1);
     Value* r = b_.sub(rest, b_.mul(q, v1));
     for (int i = 0; i < 2; ++i) {
-      Value* too_much = b_.logical_or(
-          b_.compare(Direction::kGe, q, base),
-          b_.compare(Direction::kGt, b_.mul(q, v0), b_.logical_or(shl(r, sixteen), next)));
+      Value *most = b_.logical_or(shl(r, sixteen), next), *taken = b_.mul(q, v0);
+      Value* over = b_.compare(Direction::kGt, taken, most);
+      Value* too_much = b_.logical_or(b_.compare(Direction::kGe, q, base), over);
       too_much = b_.logical_and(too_much, less(r, base));
       q = b_.sub(q, flag(too_much));
       r = b_.select(too_much, b_.add(r, v1), r);
@@ -257,7 +271,8 @@ Value* WideMath::divide_long(Value* high, Value* low, Value* divisor) {
   };
   Value* next1 = shr(bottom, 16);
   Value* q1 = digit(top, next1);
-  Value* rest = b_.sub(b_.add(shl(top, sixteen), next1), b_.mul(q1, v));
+  Value* taken = b_.mul(q1, v);
+  Value* rest = b_.sub(b_.add(shl(top, sixteen), next1), taken);
   Value* q0 = digit(rest, b_.logical_and(bottom, half));
   return b_.add(shl(q1, sixteen), q0);
 }
@@ -272,8 +287,9 @@ WideMath::Division WideMath::divide_unsigned(const Wide& a, const Wide& b) {
   Value* n = b_.unary(Kind::kClz, b.hi);
   const Wide upper = left(b, n);
   const Wide halved = right(a, like(n, 1));
-  Value* d = divide_long(b_.select(small, carried, halved.hi), b_.select(small, a.lo, halved.lo),
-                         b_.select(small, b.lo, upper.hi));
+  Value* divisor = b_.select(small, b.lo, upper.hi);
+  Value* low = b_.select(small, a.lo, halved.lo);
+  Value* d = divide_long(b_.select(small, carried, halved.hi), low, divisor);
   Value* guess = shr(d, b_.sub(like(n, 31), n));
   guess = b_.sub(guess, flag(b_.compare(Direction::kNe, guess, zero)));
   const Wide missing = subtract(a, multiply({guess, zero}, b));
@@ -288,8 +304,10 @@ Wide WideMath::divide(const Wide& a, const Wide& b, bool is_signed) {
   if (!is_signed) {
     return divide_unsigned(a, b).quotient;
   }
-  const Wide q = divide_unsigned(absolute(a), absolute(b)).quotient;
-  Value* differ = b_.binary(Kind::kXor, is_negative(a), is_negative(b));
+  const Wide b_size = absolute(b), a_size = absolute(a);
+  const Wide q = divide_unsigned(a_size, b_size).quotient;
+  Value *b_negative = is_negative(b), *a_negative = is_negative(a);
+  Value* differ = b_.binary(Kind::kXor, a_negative, b_negative);
   differ = b_.logical_and(differ, b_.logical_not(zero_test(b)));
   return select(differ, negate(q), q);
 }
@@ -298,8 +316,10 @@ Wide WideMath::remainder(const Wide& a, const Wide& b, bool is_signed) {
   if (!is_signed) {
     return divide_unsigned(a, b).remainder;
   }
-  const Wide r = divide_unsigned(absolute(a), absolute(b)).remainder;
-  return select(is_negative(a), negate(r), r);
+  const Wide b_size = absolute(b), a_size = absolute(a);
+  const Wide r = divide_unsigned(a_size, b_size).remainder;
+  const Wide minus_r = negate(r);
+  return select(is_negative(a), minus_r, r);
 }
 
 Wide WideMath::from(Value* x) {
@@ -317,16 +337,17 @@ Wide WideMath::from_float(Value* x, bool is_signed) {
   Wide out{b_.convert(lower, Elem::kU32), b_.convert(upper, Elem::kU32)};
   const Dims& dims = x->type.dims;
   // NaN and, without a sign, negative numbers give 0.
-  out = select(b_.compare(Direction::kGt, size, f32(0)), out, constant(dims, 0));
-  const uint64_t top = is_signed ? ~uint64_t{0} >> 1 : ~uint64_t{0};
-  out = select(b_.compare(Direction::kGe, size, f32(is_signed ? 0x1p63 : 0x1p64)),
-               constant(dims, top), out);
+  const Wide none = constant(dims, 0);
+  out = select(b_.compare(Direction::kGt, size, f32(0)), out, none);
+  const Wide most = constant(dims, is_signed ? ~uint64_t{0} >> 1 : ~uint64_t{0});
+  out = select(b_.compare(Direction::kGe, size, f32(is_signed ? 0x1p63 : 0x1p64)), most, out);
   if (!is_signed) {
     return out;
   }
-  out = select(less(x, f32(0)), negate(out), out);
-  return select(b_.compare(Direction::kLe, x, f32(-0x1p63)), constant(dims, uint64_t{1} << 63),
-                out);
+  const Wide minus_out = negate(out);
+  out = select(less(x, f32(0)), minus_out, out);
+  const Wide least = constant(dims, uint64_t{1} << 63);
+  return select(b_.compare(Direction::kLe, x, f32(-0x1p63)), least, out);
 }
 
 Value* WideMath::to(const Wide& a, Elem elem, bool is_signed) {
@@ -342,10 +363,12 @@ Value* WideMath::to(const Wide& a, Elem elem, bool is_signed) {
   // The upper 32 bits and whether anything is below them round as the whole number does.
   Value* rest = flag(b_.compare(Direction::kNe, moved.lo, like(moved.lo, 0)));
   Value* f = b_.convert(either(moved.hi, rest), Elem::kF32);
-  Value* exponent = shl(b_.sub(like(n, 127 + 32), n), like(n, 23));
+  Value* fraction = like(n, 23);
+  Value* exponent = shl(b_.sub(like(n, 127 + 32), n), fraction);
   f = b_.mul(f, b_.bitcast(exponent, {Elem::kF32, exponent->type.dims}));
   if (is_signed) {
-    f = b_.select(is_negative(a), b_.unary(Kind::kNegate, f), f);
+    Value* minus_f = b_.unary(Kind::kNegate, f);
+    f = b_.select(is_negative(a), minus_f, f);
   }
   return b_.convert(f, elem);
 }
@@ -357,8 +380,11 @@ Value* WideMath::saturated_index(const Wide& a, bool is_signed) {
   if (!is_signed) {
     fits = b_.logical_and(fits, b_.compare(Direction::kGe, low, like(low, 0)));
   }
-  Value* limit = is_signed ? b_.select(is_negative(a), like(low, INT32_MIN), like(low, INT32_MAX))
-                           : like(low, INT32_MAX);
+  Value* limit = like(low, INT32_MAX);
+  if (is_signed) {
+    Value* least = like(low, INT32_MIN);
+    limit = b_.select(is_negative(a), least, limit);
+  }
   return b_.select(fits, low, limit);
 }
 

@@ -26,7 +26,7 @@ class Jacobi {
         m_(rw, op.operand_type(0)),
         n_(op.type().dims.back()),
         half_((n_ + 1) / 2),
-        diagonal_(m_.compare(Direction::kEq, m_.indices(half_, 1), m_.indices(half_, 2))) {}
+        diagonal_(m_.compare_indices(Direction::kEq, half_, half_)) {}
 
   std::vector<Value*> run() {
     Value* a = symmetric();
@@ -35,8 +35,8 @@ class Jacobi {
     a = m_.div(a, scale);
     const int64_t batch = Matrices::dim(a, 0);
     Value* rows = m_.indices(2 * half_, 1);
-    Value* eye = m_.select(m_.compare(Direction::kEq, rows, m_.indices(2 * half_, 2)),
-                           m_.builder().splat({m_.elem(), {batch, 1, 1}}, 1), m_.number(0));
+    Value *zero = m_.number(0), *one = m_.builder().splat({m_.elem(), {batch, 1, 1}}, 1);
+    Value* eye = m_.where(Direction::kEq, rows, m_.indices(2 * half_, 2), one, zero);
     const Values quarters = {quarter(a, 0, 0), quarter(a, 0, 1), quarter(a, 1, 0),
                              quarter(a, 1, 1), rows_of(eye, 0),  rows_of(eye, 1)};
     const Values done = sweeps(quarters);
@@ -57,7 +57,7 @@ class Jacobi {
   Value* symmetric() {
     Value* a = m_.stack(op_.operands[0]);
     const auto read = op_.as<EighAttrs>().lower ? Direction::kGe : Direction::kLe;
-    Value* kept = m_.compare(read, m_.indices(n_, 1), m_.indices(n_, 2));
+    Value* kept = m_.compare_indices(read, n_, n_);
     a = m_.select(kept, a, m_.transpose(a));
     const int64_t more = 2 * half_ - n_;
     return m_.builder().pad(a, m_.builder().splat({m_.elem(), {}}, 0), {0, 0, 0}, {0, more, more});
@@ -88,16 +88,21 @@ class Jacobi {
     Values out = m_.loop(
         carried,
         [&](const Values& at) {
-          Value* beside = m_.add(squares(m_.select(diagonal_, m_.number(0), at[0])),
-                                 squares(m_.select(diagonal_, m_.number(0), at[3])));
-          beside = m_.add(m_.add(beside, squares(at[1])), squares(at[2]));
-          Value* on = m_.add(squares(diagonal_of(at[0])), squares(diagonal_of(at[3])));
-          Value* bound = m_.mul(m_.add(beside, on), m_.number(tolerance * tolerance));
+          const auto off_diagonal = [&](Value* x) {
+            return squares(m_.select(diagonal_, m_.number(0), x));
+          };
+          Value *lower = off_diagonal(at[3]), *upper = off_diagonal(at[0]);
+          Value* beside = m_.add(upper, lower);
+          Value *bottom_left = squares(at[2]), *top_right = squares(at[1]);
+          beside = m_.add(m_.add(beside, top_right), bottom_left);
+          Value *on_lower = squares(diagonal_of(at[3])), *on_upper = squares(diagonal_of(at[0]));
+          Value* on = m_.add(on_upper, on_lower);
+          Value* allowed = m_.number(tolerance * tolerance);
+          Value* bound = m_.mul(m_.add(beside, on), allowed);
           Value* left = b.convert(m_.compare(Direction::kGt, beside, bound), Elem::kI32);
           Value* any = b.reshape(m_.reduce(Kind::kMaximum, left, 0, 0), {});
-          return b.logical_and(
-              b.compare(Direction::kGt, any, b.splat_int(counter, 0)),
-              b.compare(Direction::kLt, at[6], b.splat_int(counter, attrs.max_sweeps)));
+          Value* more = b.compare(Direction::kLt, at[6], b.splat_int(counter, attrs.max_sweeps));
+          return b.logical_and(b.compare(Direction::kGt, any, b.splat_int(counter, 0)), more);
         },
         [&](const Values& at) {
           Values next(at.begin(), at.end() - 1);
@@ -115,20 +120,23 @@ class Jacobi {
     Value* q = diagonal_of(x[1]);
     Value* r = diagonal_of(x[3]);
     Value *zero = m_.number(0), *one = m_.number(1);
-    Value* tau = m_.div(m_.sub(r, p), m_.add(q, q));
-    Value* size =
-        m_.add(m_.unary(Kind::kAbs, tau), m_.unary(Kind::kSqrt, m_.add(one, m_.mul(tau, tau))));
-    Value* t = m_.div(m_.select(m_.compare(Direction::kLt, tau, zero), m_.number(-1), one), size);
+    Value *twice = m_.add(q, q), *gap = m_.sub(r, p);
+    Value* tau = m_.div(gap, twice);
+    Value* root = m_.unary(Kind::kSqrt, m_.add(one, m_.mul(tau, tau)));
+    Value* size = m_.add(m_.unary(Kind::kAbs, tau), root);
+    Value* t = m_.div(m_.where(Direction::kLt, tau, zero, m_.number(-1), one), size);
     t = m_.select(m_.compare(Direction::kEq, q, zero), zero, t);
     Value* c = m_.div(one, m_.unary(Kind::kSqrt, m_.add(one, m_.mul(t, t))));
     return {c, m_.mul(t, c), m_.sub(p, m_.mul(t, q)), m_.add(r, m_.mul(t, q))};
   }
 
   Value* first(Value* c, Value* s, Value* x, Value* y) {
-    return m_.sub(m_.mul(c, x), m_.mul(s, y));
+    Value *of_y = m_.mul(s, y), *of_x = m_.mul(c, x);
+    return m_.sub(of_x, of_y);
   }
   Value* second(Value* c, Value* s, Value* x, Value* y) {
-    return m_.add(m_.mul(s, x), m_.mul(c, y));
+    Value *of_y = m_.mul(c, y), *of_x = m_.mul(s, x);
+    return m_.add(of_x, of_y);
   }
 
   Values step(const Values& x) {
@@ -145,7 +153,8 @@ class Jacobi {
     const Values right = round(rotated[1], rotated[3], 1);
     const Values upper = round(next[0], right[0], 2);
     const Values lower = round(next[1], right[1], 2);
-    const Values vectors = round(first(r.c, r.s, x[4], x[5]), second(r.c, r.s, x[4], x[5]), 1);
+    Value *right_half = second(r.c, r.s, x[4], x[5]), *left_half = first(r.c, r.s, x[4], x[5]);
+    const Values vectors = round(left_half, right_half, 1);
     return {upper[0], upper[1], lower[0], lower[1], vectors[0], vectors[1]};
   }
 

@@ -42,9 +42,9 @@ class Lu {
     Value* column = m_.pick(a, columns_, at, 2);
     Value* none = m_.compare(Direction::kEq, pivot, m_.number(0));  // then all below are zero
     Value* factor = m_.select(none, column, m_.div(column, pivot));
+    Value* with_factor = m_.where(Direction::kEq, columns_, at, factor, a);
     Value* right =
-        m_.select(m_.compare(Direction::kGt, columns_, at), m_.sub(a, m_.mul(factor, pivots)),
-                  m_.select(m_.compare(Direction::kEq, columns_, at), factor, a));
+        m_.where(Direction::kGt, columns_, at, m_.sub(a, m_.mul(factor, pivots)), with_factor);
     return {m_.select(m_.compare(Direction::kGt, rows_, at), right, a),
             m_.select(m_.compare(Direction::kEq, numbers_, at), from, carried[1]),
             m_.swapped(carried[2], rows_, at, from)};

@@ -39,17 +39,20 @@ Value* Matrices::spread(Value* x, const Dims& dims) { return b_.broadcast(x, dim
 
 Value* Matrices::binary(Kind kind, Value* a, Value* b) {
   const Dims dims = common({a, b});
-  return b_.binary(kind, spread(a, dims), spread(b, dims));
+  Value *right = spread(b, dims), *left = spread(a, dims);
+  return b_.binary(kind, left, right);
 }
 
 Value* Matrices::compare(CompareDirection direction, Value* a, Value* b) {
   const Dims dims = common({a, b});
-  return b_.compare(direction, spread(a, dims), spread(b, dims));
+  Value *right = spread(b, dims), *left = spread(a, dims);
+  return b_.compare(direction, left, right);
 }
 
 Value* Matrices::select(Value* predicate, Value* on_true, Value* on_false) {
   const Dims dims = common({predicate, on_true, on_false});
-  return b_.select(spread(predicate, dims), spread(on_true, dims), spread(on_false, dims));
+  Value *no = spread(on_false, dims), *yes = spread(on_true, dims);
+  return b_.select(spread(predicate, dims), yes, no);
 }
 
 Value* Matrices::number(double value) { return b_.splat({number_, {1, 1, 1}}, value); }
@@ -60,6 +63,11 @@ Value* Matrices::lift(Value* scalar) { return b_.reshape(scalar, {1, 1, 1}); }
 
 Value* Matrices::indices(int64_t n, int64_t dim) {
   return b_.iota({Elem::kI32, with_dim({1, 1, 1}, dim, n)}, dim);
+}
+
+Value* Matrices::compare_indices(CompareDirection direction, int64_t rows, int64_t columns) {
+  Value *column = indices(columns, 2), *row = indices(rows, 1);
+  return compare(direction, row, column);
 }
 
 Value* Matrices::reduce(Kind kind, Value* x, double init, int64_t dim) {
@@ -76,19 +84,19 @@ Value* Matrices::pick(Value* x, Value* index, Value* at, int64_t dim) {
 
 Value* Matrices::first_largest(Value* size, Value* rows, Value* at) {
   const int64_t height = dim(rows, 1);
-  size = select(compare(CompareDirection::kEq, size, size), size,
-                number(std::numeric_limits<double>::infinity()));
-  size = select(compare(CompareDirection::kGe, rows, at), size, number(-1));
+  size = where(CompareDirection::kEq, size, size, size,
+               number(std::numeric_limits<double>::infinity()));
+  size = where(CompareDirection::kGe, rows, at, size, number(-1));
   Value* most = reduce(Kind::kMaximum, size, -1, 1);
-  Value* found = select(compare(CompareDirection::kEq, size, most), rows, integer(height));
+  Value* found = where(CompareDirection::kEq, size, most, rows, integer(height));
   return reduce(Kind::kMinimum, found, static_cast<double>(height), 1);
 }
 
 Value* Matrices::swapped(Value* x, Value* rows, Value* i, Value* j) {
   Value* row_i = pick(x, rows, i, 1);
   Value* row_j = pick(x, rows, j, 1);
-  return select(compare(CompareDirection::kEq, rows, i), row_j,
-                select(compare(CompareDirection::kEq, rows, j), row_i, x));
+  return where(CompareDirection::kEq, rows, i, row_j,
+               where(CompareDirection::kEq, rows, j, row_i, x));
 }
 
 Values Matrices::sorted(const Values& arrays, int64_t dim) {
@@ -119,8 +127,10 @@ Value* Matrices::scale(Value* magnitude) {
   const Type bits{Elem::kI32, magnitude->type.dims};
   const Type f32{Elem::kF32, magnitude->type.dims};
   Value* nearest = b_.convert(magnitude, Elem::kF32);
-  Value* exponent = b_.logical_and(b_.bitcast(nearest, bits), b_.splat_int(bits, kExponent));
-  Value* power = b_.max(b_.bitcast(exponent, f32), b_.splat(f32, 1 / kLargest));
+  Value *field = b_.splat_int(bits, kExponent), *word = b_.bitcast(nearest, bits);
+  Value* exponent = b_.logical_and(word, field);
+  Value *least = b_.splat(f32, 1 / kLargest), *below = b_.bitcast(exponent, f32);
+  Value* power = b_.max(below, least);
   return b_.convert(b_.min(power, b_.splat(f32, kLargest)), number_);
 }
 

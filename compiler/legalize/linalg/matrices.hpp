@@ -36,6 +36,10 @@ class Matrices {
   Value* unary(Kind kind, Value* x) { return b_.unary(kind, x); }
   Value* compare(CompareDirection direction, Value* a, Value* b);
   Value* select(Value* predicate, Value* on_true, Value* on_false);
+  // `on_true` where a is (equal, below, ..) to b.
+  Value* where(CompareDirection direction, Value* a, Value* b, Value* on_true, Value* on_false) {
+    return select(compare(direction, a, b), on_true, on_false);
+  }
   Value* number(double value);           // [1, 1, 1]
   Elem elem() const { return number_; }  // of numbers
   Value* integer(int64_t value);         // i32 [1, 1, 1]
@@ -43,6 +47,8 @@ class Matrices {
 
   // 0, 1, 2, ... along one dimension of three: i32 [1, n, 1] for dimension 1.
   Value* indices(int64_t n, int64_t dim);
+  // The row of each place with its column: i1 [1, rows, columns].
+  Value* compare_indices(CompareDirection direction, int64_t rows, int64_t columns);
 
   // Sums (and other reductions) over one dimension, which stays with size 1.
   Value* sum(Value* x, int64_t dim);

@@ -26,12 +26,11 @@ Reflector reflector(Matrices& m, Value* column, Value* places, Value* at) {
   Value* rest = m.sum(m.mul(tail, tail), 2);
   Value* norm = m.unary(Kind::kSqrt, m.add(m.mul(alpha, alpha), rest));
   Value* none = m.compare(CompareDirection::kEq, rest, zero);
-  Value* against =
-      m.select(m.compare(CompareDirection::kLt, alpha, zero), norm, m.unary(Kind::kNegate, norm));
+  Value* against = m.where(CompareDirection::kLt, alpha, zero, norm, m.unary(Kind::kNegate, norm));
   Value* beta = m.select(none, alpha, against);
   Value* tau = m.select(none, zero, m.div(m.sub(beta, alpha), beta));
   Value* scaled = m.select(none, zero, m.div(tail, m.sub(alpha, beta)));
-  Value* v = m.select(m.compare(CompareDirection::kEq, places, at), m.number(1), scaled);
+  Value* v = m.where(CompareDirection::kEq, places, at, m.number(1), scaled);
   return {v, m.mul(beta, scale), tau};
 }
 
@@ -55,12 +54,11 @@ std::vector<Value*> qr(const Op& op, Rewriter& rw) {
     Value* at = m.lift(i);
     Value* column = m.row(carried[0], i);
     const Reflector h = reflector(m, column, places, at);
-    Value* packed =
-        m.select(m.compare(CompareDirection::kGt, places, at), h.v,
-                 m.select(m.compare(CompareDirection::kEq, places, at), h.beta, column));
+    Value* packed = m.where(CompareDirection::kGt, places, at, h.v,
+                            m.where(CompareDirection::kEq, places, at, h.beta, column));
     Value* rest = reflect(m, carried[0], h.v, h.tau);
-    Value* next = m.select(m.compare(CompareDirection::kEq, own, at), packed,
-                           m.select(m.compare(CompareDirection::kGt, own, at), rest, carried[0]));
+    Value* next = m.where(CompareDirection::kEq, own, at, packed,
+                          m.where(CompareDirection::kGt, own, at, rest, carried[0]));
     return {next, m.select(m.compare(CompareDirection::kEq, numbers, at), h.tau, carried[1])};
   });
   return {m.unstack(m.transpose(out[0]), op.type(0)), m.unstack(out[1], op.type(1))};
@@ -83,9 +81,9 @@ std::vector<Value*> householder_product(const Op& op, Rewriter& rw) {
     q = m.repeat(steps, {q}, [&](Value* step, const Values& carried) -> Values {
       Value* i = m.builder().sub(m.builder().splat_int(step->type, steps - 1), step);
       Value* at = m.lift(i);
-      Value* tail =
-          m.select(m.compare(CompareDirection::kGt, places, at), m.row(a, i), m.number(0));
-      Value* v = m.select(m.compare(CompareDirection::kEq, places, at), m.number(1), tail);
+      Value* none = m.number(0);
+      Value* tail = m.where(CompareDirection::kGt, places, at, m.row(a, i), none);
+      Value* v = m.where(CompareDirection::kEq, places, at, m.number(1), tail);
       return {reflect(m, carried[0], v, m.pick(taus, numbers, at, 2))};
     })[0];
   }

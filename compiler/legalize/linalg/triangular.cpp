@@ -25,14 +25,15 @@ std::vector<Value*> cholesky(const Op& op, Rewriter& rw) {
     Value* at = m.lift(i);
     Value* left = m.row(carried[0], i);
     Value* pivot = m.pick(left, columns, at, 2);
-    Value* u = m.select(m.compare(CompareDirection::kGe, columns, at),
-                        m.div(left, m.unary(Kind::kSqrt, pivot)), m.number(0));
+    Value* none = m.number(0);
+    Value* u =
+        m.where(CompareDirection::kGe, columns, at, m.div(left, m.unary(Kind::kSqrt, pivot)), none);
     Value* rest = m.sub(carried[0], m.mul(m.turn(u), u));
-    Value* next = m.select(m.compare(CompareDirection::kEq, rows, at), u,
-                           m.select(m.compare(CompareDirection::kGt, rows, at), rest, carried[0]));
+    Value* next = m.where(CompareDirection::kEq, rows, at, u,
+                          m.where(CompareDirection::kGt, rows, at, rest, carried[0]));
     return {next, m.builder().min(carried[1], pivot)};
   });
-  Value* factor = m.select(m.compare(CompareDirection::kGe, columns, rows), out[0], m.number(0));
+  Value* factor = m.where(CompareDirection::kGe, columns, rows, out[0], m.number(0));
   Value* valid = m.compare(CompareDirection::kGt, out[1], m.number(0));
   factor = m.select(valid, factor, m.number(std::numeric_limits<double>::quiet_NaN()));
   return {m.unstack(lower ? m.transpose(factor) : factor, op.type())};
@@ -62,8 +63,8 @@ std::vector<Value*> triangular_solve(const Op& op, Rewriter& rw) {
       x = m.div(x, m.pick(column, rows, at, 1));
     }
     Value* rest = m.sub(carried[0], m.mul(column, x));
-    return {m.select(m.compare(CompareDirection::kEq, rows, at), x,
-                     m.select(m.compare(behind, rows, at), rest, carried[0]))};
+    return {
+        m.where(CompareDirection::kEq, rows, at, x, m.where(behind, rows, at, rest, carried[0]))};
   });
   return {m.unstack(attrs.left ? out[0] : m.transpose(out[0]), op.type())};
 }
