@@ -88,6 +88,40 @@ class KindSwitches(Tree):
         self.passes(self.SCRIPT)
 
 
+class ArgumentOrder(Tree):
+    SCRIPT = "tests/lint/argument_order_test.py"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.copy("compiler/passes/rewriter.hpp", "compiler/legalize/builder.hpp")
+        self.write("compiler/legalize/math.hpp",
+                   "struct Math {\n  Value* scaled(Value* x) { return b_.mul(x, two_); }\n"
+                   "  int64_t size() const { return 2; }\n  Builder b_;\n};\n")
+
+    def statement(self, text: str, folder: str = "legalize") -> None:
+        self.write(f"compiler/{folder}/rule.cpp",
+                   f"Value* f(Builder& b, Math& m, Value* x, Value* y) {{\n  {text}\n}}\n")
+
+    def test_two_arguments_that_make_ops_are_refused(self) -> None:
+        for text in ("return b.add(b.mul(x, x), b.mul(y, y));", "return b.add(m.scaled(x), m.scaled(y));",
+                     "return b.select(x, b.add(x,\n y), m.scaled(y));", "return g(m.scaled(x), {y, m.scaled(y)});",
+                     "const auto less = [&](Value* v) { return m.scaled(v); };  return b.add(less(x), less(y));"):
+            self.statement(text)
+            self.fails(r"rule\.cpp:2: two arguments of this call make ops", self.SCRIPT)
+
+    def test_named_values_braces_and_other_calls_pass(self) -> None:
+        for text in ("Value *yy = b.mul(y, y), *xx = b.mul(x, x);\n  return b.add(xx, yy);",
+                     "return b.concatenate({b.mul(x, x), b.mul(y, y)}, 0);", "return b.slice(x, m.size(), m.size());",
+                     "return b.add(b.mul(x, x), y);  // b.add(b.mul(x, x), b.mul(y, y))",
+                     "return loop([&] { return b.mul(x, x); }, [&] { return b.mul(y, y); });"):
+            self.statement(text)
+            self.passes(self.SCRIPT)
+
+    def test_vector_instructions(self) -> None:
+        self.statement("return make(kAnd, make(kShr, x, y), imm(1));", "vpu")
+        self.fails(r"compiler/vpu/rule\.cpp:2: two arguments", self.SCRIPT)
+
+
 class Layering(Tree):
     SCRIPT = "tests/lint/layering_test.py"
 
