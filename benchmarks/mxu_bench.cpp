@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
   }
   try {
     const OpenBlas blas = load_openblas();
-    std::vector<tpu::model::MxuSimd> wanted = tpu::model::mxu_host_simd();
+    std::vector<tpu::model::MxuSimd> wanted = tpu::base::host_simd();
     if (!simd.empty()) {
       wanted = {tpu::model::mxu_simd_from_name(simd)};
     }
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
       if (simd.empty() && each == tpu::model::MxuSimd::kScalar && wanted.size() > 1) {
         continue;  // minutes for little
       }
-      print(measure(n, each, blas), n, tpu::model::mxu_simd_name(each), blas, json);
+      print(measure(n, each, blas), n, tpu::base::simd_name(each), blas, json);
     }
   } catch (const std::runtime_error& error) {
     std::fprintf(stderr, "mxu-bench: %s\n", error.what());

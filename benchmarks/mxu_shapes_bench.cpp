@@ -323,11 +323,11 @@ std::string kernels_that_ran(const tpu::model::MxuKernelUse& use) {
     }
   }
   std::string text;
-  for (const tpu::model::MxuSimd simd : tpu::model::mxu_host_simd()) {
+  for (const tpu::model::MxuSimd simd : tpu::base::host_simd()) {
     for (const auto& entry : use.entries) {
       for (size_t kind = 0; entry.set != nullptr && kind < entry.terms.size(); ++kind) {
         const auto* const row = tpu::model::mxu_kernel_row(
-            tpu::model::mxu_simd_name(simd), static_cast<tpu::model::MxuKernelKind>(kind));
+            tpu::base::simd_name(simd), static_cast<tpu::model::MxuKernelKind>(kind));
         if (entry.set == tpu::model::mxu_kernels(simd) && entry.terms[kind] != 0) {
           text += "  " + std::string(row->name) + " " +
                   std::to_string((100 * entry.terms[kind] + all / 2) / all) + " %";
@@ -382,9 +382,8 @@ void measure(const Shape& shape, tpu::model::MxuSimd simd, const OpenBlas& blas,
         "%s\n  {\"name\": \"%s\", \"simd\": \"%s\", \"m\": %lld, \"k\": %lld, \"n\": %lld, "
         "\"mxu_gflops\": %.3f, "
         "\"openblas_gflops\": %.3f, \"openblas_memory_gflops\": %.3f}",
-        first ? "" : ",", shape.name.c_str(), tpu::model::mxu_simd_name(simd),
-        static_cast<long long>(m), static_cast<long long>(k), static_cast<long long>(n), gflops,
-        rate(cached), rate(memory));
+        first ? "" : ",", shape.name.c_str(), tpu::base::simd_name(simd), static_cast<long long>(m),
+        static_cast<long long>(k), static_cast<long long>(n), gflops, rate(cached), rate(memory));
   } else {
     std::printf("%-44s %6lld %6lld %6lld %9.1f us %8.1f GFLOP/s", shape.name.c_str(),
                 static_cast<long long>(m), static_cast<long long>(k), static_cast<long long>(n),
@@ -410,7 +409,7 @@ int run(const Options& options) {
   if (options.json) {
     std::printf("[");
   } else {
-    std::printf("%s engine; OpenBLAS: %s\n%-44s %6s %6s %6s\n", tpu::model::mxu_simd_name(simd),
+    std::printf("%s engine; OpenBLAS: %s\n%-44s %6s %6s %6s\n", tpu::base::simd_name(simd),
                 blas.sgemm != nullptr ? blas.core.c_str() : "not installed", "command", "M", "K",
                 "N");
   }

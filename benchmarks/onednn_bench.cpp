@@ -197,7 +197,7 @@ void measure(const Options& options) {
   std::printf(
       "{\"simd\": \"%s\", \"m\": %lld, \"k\": %lld, \"n\": %lld, \"mxu_gflops\": %.3f, "
       "\"onednn_gflops\": %.3f, \"ratio\": %.3f, \"onednn\": \"%s\"}\n",
-      tpu::model::mxu_simd_name(simd), static_cast<long long>(m), static_cast<long long>(k),
+      tpu::base::simd_name(simd), static_cast<long long>(m), static_cast<long long>(k),
       static_cast<long long>(n), flops / ours * 1e-9, flops / theirs * 1e-9, theirs / ours,
       matmul.implementation().c_str());
 }

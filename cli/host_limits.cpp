@@ -3,14 +3,11 @@
 #include "cli/host_limits.hpp"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 #else
 #include <arm_neon.h>
 #endif
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +17,8 @@
 #include <ctime>
 #include <limits>
 #include <new>
+
+#include "processor/host_simd.hpp"
 
 namespace tpu::driver {
 namespace {
@@ -155,13 +154,6 @@ double measure_multiply_adds(bool wide) {
               : best_rate(kFlops * 8, multiply_add_avx2);
 }
 
-// Linux gives the tile state to a process that asks for it.
-bool tiles_permitted() {
-  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -213,46 +205,19 @@ void multiply_add_neon() {
 }
 #endif
 
-#if defined(__x86_64__)
-bool has_tiles() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  constexpr unsigned kFeatures = 7;
-  constexpr unsigned kTilesAndBf16 = 1U << 24 | 1U << 22;
-  return __get_cpuid_count(kFeatures, 0, &eax, &ebx, &ecx, &edx) != 0 &&
-         (edx & kTilesAndBf16) == kTilesAndBf16;
-}
-#endif
-
 }  // namespace
 
-#if defined(__x86_64__)
-// The matrix engine asks in the same way (tlm_model/mxu/mxu_fast.cpp). An emulator that shows the
-// /proc/cpuinfo of its host has other instructions than that names.
 std::vector<std::string> host_simd() {
   std::vector<std::string> names;
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-      !__builtin_cpu_supports("bmi")) {
-    return names;
-  }
-  names.emplace_back("avx2");
-  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-      !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq")) {
-    return names;
-  }
-  names.emplace_back("avx512");
-  if (__builtin_cpu_supports("avx512bf16")) {
-    // On Intel's hosts FMAs are faster.
-    names.insert(__builtin_cpu_is("intel") ? names.end() - 1 : names.end(), "avx512_bf16");
-    if (has_tiles() && tiles_permitted()) {
-      names.emplace_back("amx");
+  for (const base::HostSimd simd : base::host_simd()) {
+    if (simd != base::HostSimd::kScalar) {
+      names.emplace_back(base::simd_name(simd));
     }
   }
   return names;
 }
 
+#if defined(__x86_64__)
 HostLimits measure_host_limits(const std::string& simd) {
   const bool amx = simd == "amx";
   const bool bf16 = amx || simd == "avx512_bf16";
@@ -266,14 +231,12 @@ HostLimits measure_host_limits(const std::string& simd) {
   if (bf16) {
     limits.bf16_flops = best_rate(kFlops * 32, multiply_add_pairs);
   }
-  if (amx && tiles_permitted()) {
+  if (amx && base::has_simd(base::HostSimd::kAmx)) {
     limits.amx_flops = best_rate(kTileFlops * kTileSteps, multiply_tiles);
   }
   return limits;
 }
 #else
-std::vector<std::string> host_simd() { return {"neon"}; }
-
 HostLimits measure_host_limits(const std::string& /*simd*/) {
   HostLimits limits;
   measure_copies(limits, false);

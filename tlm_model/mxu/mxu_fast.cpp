@@ -594,84 +594,19 @@ class FastRun {
   bool rhs_again_ = false;
 };
 
-#if defined(__x86_64__)
-bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-}
-
-bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
-
-// VDPBF16PS takes the time of one FMA on AMD's hosts, and of four on Intel's for the work of two
-// (an Emerald Rapids: docs/matrix_engine.md).
-bool has_fast_avx512_bf16() { return !__builtin_cpu_is("intel"); }
-
-bool has_amx() {
-  unsigned eax = 0;
-  unsigned ebx = 0;
-  unsigned ecx = 0;
-  unsigned edx = 0;
-  __asm__("cpuid" : "=a"(eax), "=b"(ebx), "=c"(ecx), "=d"(edx) : "a"(7), "c"(0));
-  constexpr unsigned kAmxBf16 = 1U << 22;
-  constexpr unsigned kAmxTile = 1U << 24;
-  return (edx & kAmxBf16) != 0 && (edx & kAmxTile) != 0 && has_avx512_bf16() &&
-         mxu_kernels_amx() != nullptr;
-}
-#endif
-
 }  // namespace
 
-std::vector<MxuSimd> mxu_host_simd() {
-  std::vector<MxuSimd> list = {MxuSimd::kScalar};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi")) {
-    list.push_back(MxuSimd::kAvx2);
-    if (has_avx512()) {
-      list.push_back(MxuSimd::kAvx512);
-      if (has_avx512_bf16()) {
-        list.insert(has_fast_avx512_bf16() ? list.end() : list.end() - 1, MxuSimd::kAvx512Bf16);
-      }
-      if (has_amx()) {
-        list.push_back(MxuSimd::kAmx);
-      }
-    }
-  }
-#else
-  list.push_back(MxuSimd::kNeon);  // all processors of aarch64 have it
-#endif
-  return list;
-}
-
-const char* mxu_simd_name(MxuSimd simd) {
-  switch (simd) {
-    case MxuSimd::kScalar:
-      return "scalar";
-    case MxuSimd::kNeon:
-      return "neon";
-    case MxuSimd::kAvx2:
-      return "avx2";
-    case MxuSimd::kAvx512:
-      return "avx512";
-    case MxuSimd::kAvx512Bf16:
-      return "avx512_bf16";
-    case MxuSimd::kAmx:
-      return "amx";
-  }
-  return "unknown";
-}
-
 MxuSimd mxu_simd_from_name(const std::string& name) {
-  const std::vector<MxuSimd> host = mxu_host_simd();
+  const std::vector<MxuSimd> host = base::host_simd();
   if (name.empty() || name == "auto") {
     return host.back();
   }
   std::string names;
   for (const MxuSimd simd : host) {
-    if (name == mxu_simd_name(simd)) {
+    if (name == base::simd_name(simd)) {
       return simd;
     }
-    names += std::string(names.empty() ? "" : ", ") + mxu_simd_name(simd);
+    names += std::string(names.empty() ? "" : ", ") + base::simd_name(simd);
   }
   throw std::runtime_error("SimOptions::simd " + name + ": expected one of " + names +
                            " on this host");

@@ -11,18 +11,15 @@
 
 #include "mxu/mxu_engine.hpp"
 #include "mxu/mxu_fast_kernels.hpp"
+#include "processor/host_simd.hpp"
 
 namespace tpu::model {
 
-enum class MxuSimd { kScalar, kNeon, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+using MxuSimd = base::HostSimd;  // what this host can run: base::host_simd()
 
-// What this host can run, the fastest last; never empty.
-std::vector<MxuSimd> mxu_host_simd();
-
-// "scalar", "neon", "avx2", "avx512", "avx512_bf16", "amx"; "" or "auto" gives the best. Throws
-// std::runtime_error on an unknown name and on one that this host lacks, naming those it has.
+// The set of a name; "" or "auto" gives the best. Throws std::runtime_error on an unknown name and
+// on one that this host lacks, naming those it has.
 MxuSimd mxu_simd_from_name(const std::string& name);
-const char* mxu_simd_name(MxuSimd simd);
 
 // Of a host that has them; null: the reference engine's work.
 const MxuKernelSet* mxu_kernels(MxuSimd simd);

@@ -157,7 +157,7 @@ static inline int64_t even_run(const Place* places, int64_t count) {
 const MxuKernelSet* mxu_kernels_avx2();
 const MxuKernelSet* mxu_kernels_avx512();
 const MxuKernelSet* mxu_kernels_avx512_bf16();
-const MxuKernelSet* mxu_kernels_amx();  // null when the process may not use the tiles
+const MxuKernelSet* mxu_kernels_amx();  // for a process that may use the tiles
 #else
 const MxuKernelSet* mxu_kernels_neon();
 #endif

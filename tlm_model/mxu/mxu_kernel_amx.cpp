@@ -1,9 +1,6 @@
 // AMX kernels of the fast engine: blocks of up to 32 x 32 results, which stay in tile registers
 // over all of K as a rule. lhs is read by strided tile loads: where it lies (bf16), from a range
 // that was rounded once, or from packed rows.
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "mxu/mxu_amx_pack.hpp"
 #include "mxu/mxu_amx_results.hpp"
 #include "mxu/mxu_amx_tiles.hpp"
@@ -74,17 +71,9 @@ void amx_multiply(const MxuBlockArgs& a) {
   }
 }
 
-// Linux gives the tile state to a process that asks for it.
-bool tiles_permitted() {
-  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
 }  // namespace
 
 const MxuKernelSet* mxu_kernels_amx() {
-  static const bool permitted = tiles_permitted();
   static const MxuKernelSet set = {.nr = kSide,
                                    .block_segments = 512,
                                    .few_rows = 64,
@@ -113,7 +102,7 @@ const MxuKernelSet* mxu_kernels_amx() {
                                    .is_short = nullptr,
                                    .multiply_sparse = nullptr,
                                    .round_range = amx_round_range};
-  return permitted ? &set : nullptr;
+  return &set;
 }
 
 }  // namespace tpu::model

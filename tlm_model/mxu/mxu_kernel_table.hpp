@@ -23,7 +23,7 @@ enum class MxuKernelKind : uint8_t {
 inline constexpr size_t kMxuKernelKinds = 3;
 
 struct MxuKernelRow {
-  std::string_view set;  // as mxu_simd_name()
+  std::string_view set;  // as base::simd_name()
   MxuKernelKind kind;
   std::string_view name;     // "avx512.dense"
   std::string_view results;  // block of results in registers, rows x columns

@@ -54,9 +54,9 @@ MxuReplayResult mxu_replay(const std::string& path, const std::string& waves_pat
     rtl.set_wave_window({.path = waves_path, .depth = 1, .clock_hz = clock_hz, .tiles = 1});
   }
   result.verilog = compare("Verilog now", mxu_run_tile(rtl, dump.tile));
-  for (const MxuSimd simd : mxu_host_simd()) {
+  for (const MxuSimd simd : base::host_simd()) {
     MxuFastEngine engine(shape, simd);
-    result.engines += compare(std::string("fast ") + mxu_simd_name(simd) + " now",
+    result.engines += compare(std::string("fast ") + base::simd_name(simd) + " now",
                               mxu_run_tile(engine, dump.tile));
   }
   if (const std::string error = rtl.wave_error(); !error.empty()) {

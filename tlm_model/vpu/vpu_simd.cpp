@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "processor/host_simd.hpp"
 #include "vpu/vpu_ops.hpp"
 #include "vpu/vpu_program.hpp"
 
@@ -16,22 +17,12 @@ bool host_has(VpuSimd simd) {
   switch (simd) {
     case VpuSimd::kScalar:
       return true;
-#if defined(__x86_64__)
     case VpuSimd::kNeon:
-      return false;
+      return base::has_simd(base::HostSimd::kNeon);
     case VpuSimd::kAvx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+      return base::has_simd(base::HostSimd::kAvx2);
     case VpuSimd::kAvx512:
-      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("fma");
-#else
-    case VpuSimd::kNeon:  // all processors of aarch64 have it
-      return true;
-    case VpuSimd::kAvx2:
-    case VpuSimd::kAvx512:
-      return false;
-#endif
+      return base::has_simd(base::HostSimd::kAvx512);
   }
   return false;
 }

@@ -125,7 +125,7 @@ TEST(MxuFast, SerialLawRunsOnTheReference) {
 TEST(MxuFast, UnknownSimdNamesTheHosts) {
   EXPECT_THROW(static_cast<void>(mxu_simd_from_name("sse9")), std::runtime_error);
   EXPECT_EQ(mxu_simd_from_name("scalar"), MxuSimd::kScalar);
-  EXPECT_EQ(mxu_simd_from_name("auto"), mxu_host_simd().back());
+  EXPECT_EQ(mxu_simd_from_name("auto"), base::host_simd().back());
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ TEST(MxuPacked, PartsPackEachByteOnce) {
 // Commands in flight share what is held, until the last of them is done.
 TEST(MxuPacked, CommandsInFlightShareWhatIsHeld) {
   OwnedJob owned = test::packed_job({.rows = 30, .k = 256, .n = 128}, 6, Values::kNormal);
-  MxuFastEngine engine(spec::MxuShape{}, mxu_kernels(mxu_host_simd().back()));
+  MxuFastEngine engine(spec::MxuShape{}, mxu_kernels(base::host_simd().back()));
   if (!engine.shares_operands()) {
     GTEST_SKIP() << "the host has no AVX2";
   }
@@ -173,7 +173,7 @@ TEST(MxuPacked, CommandsInFlightShareWhatIsHeld) {
 // More than 16 MiB are packed by each part for itself, and counted.
 TEST(MxuPacked, LargeOperandsArePackedAgain) {
   const OwnedJob owned = test::packed_job({.rows = 2, .k = 4096, .n = 4096}, 8, Values::kNormal);
-  MxuFastEngine engine(spec::MxuShape{}, mxu_kernels(mxu_host_simd().back()));
+  MxuFastEngine engine(spec::MxuShape{}, mxu_kernels(base::host_simd().back()));
   if (!engine.shares_operands()) {
     GTEST_SKIP() << "the host has no AVX2";
   }

@@ -145,7 +145,7 @@ TEST(MxuTogether, OnlyJobsWithTheSameRhsAreAlike) {
   EXPECT_TRUE(differs([](MxuJob& j) { j.n_count[1] = 32; }));
   EXPECT_TRUE(differs([](MxuJob& j) { j.n_rhs_stride[1] = 8; }));
   EXPECT_TRUE(differs([](MxuJob& j) { j.n_out_stride[1] = 8; }));
-  MxuFastEngine engine(spec::MxuShape{}, mxu_host_simd().back());
+  MxuFastEngine engine(spec::MxuShape{}, base::host_simd().back());
   EXPECT_EQ(engine.group(job), engine.group(other));
   other.m_count[3] = 1000;
   EXPECT_EQ(engine.group(other), 0u) << "enough rows for what is packed of rhs";

@@ -2,8 +2,6 @@
 // vectors.
 #include "amx_instructions.hpp"
 
-#include <sys/syscall.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -144,12 +142,6 @@ void tile_dpbf16ps(int target, int left, int right) {
     dot_row(sum, x, w, row_bytes_of(left) / 4, row_bytes_of(target) / 4);
     std::memcpy(tiles.tile[target][row], sum, sizeof sum);
   }
-}
-
-long request_tiles(long number, int code, unsigned long feature) {
-  require(number == SYS_arch_prctl && code == 0x1023 && feature == 18,
-          "a system call other than the request for tiles");
-  return 0;
 }
 
 }  // namespace tpu::emulation

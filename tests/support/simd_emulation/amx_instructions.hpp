@@ -17,9 +17,6 @@ void tile_dpbf16ps(int target, int left, int right);
 // Between tile_loadconfig and tile_release of this thread.
 bool tiles_in_use();
 
-// Stands for the kernel's answer to ARCH_REQ_XCOMP_PERM of the tile data: granted.
-long request_tiles(long number, int code, unsigned long feature);
-
 }  // namespace tpu::emulation
 
 #undef _tile_loadconfig

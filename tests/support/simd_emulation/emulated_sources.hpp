@@ -2,13 +2,9 @@
 // their instructions are emulated and their entries get names of their own.
 #pragma once
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "amx_instructions.hpp"
 #include "avx512_instructions.hpp"
 
-#define syscall tpu::emulation::request_tiles
 #define mxu_kernels_avx512 emulated_mxu_kernels_avx512
 #define mxu_kernels_avx512_bf16 emulated_mxu_kernels_avx512_bf16
 #define mxu_kernels_amx emulated_mxu_kernels_amx

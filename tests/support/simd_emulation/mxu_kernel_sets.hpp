@@ -17,8 +17,8 @@ struct KernelSet {
 
 inline std::vector<KernelSet> kernel_sets() {
   std::vector<KernelSet> sets;
-  for (const model::MxuSimd simd : model::mxu_host_simd()) {
-    sets.push_back({model::mxu_simd_name(simd), model::mxu_kernels(simd)});
+  for (const model::MxuSimd simd : base::host_simd()) {
+    sets.push_back({base::simd_name(simd), model::mxu_kernels(simd)});
   }
 #if defined(__x86_64__)
   if (sets.size() > 1) {
