@@ -11,14 +11,18 @@ BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks/frameworks.py"
 
 
 def compare(python: Path, arguments: list[str | Path], most: float) -> int:
-    """Prints the benchmark's table; 1 if it fails or a time differs by more than `most` of the first framework's."""
-    with tempfile.TemporaryDirectory() as folder:
-        figures = Path(folder) / "figures.json"
-        done = subprocess.run([python, BENCHMARK, "--python", python, *arguments, "--json", figures], check=False)
-        if done.returncode != 0:
-            return 1
-        ratios = {name: each["simulated_ratio"] for name, each in json.loads(figures.read_text("utf-8")).items()}
-    far = {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > most}
-    if far:
-        print(f"simulated time differs by more than {most:.0%} of that with JAX: {far}")
-    return 1 if far else 0
+    """Prints the benchmark's table; 1 if it fails or a time differs by more than `most` of the first framework's. One
+    round, or the least of three where a busy host has made that one longer."""
+    for rounds in ("1", "3"):
+        with tempfile.TemporaryDirectory() as folder:
+            figures = Path(folder) / "figures.json"
+            done = subprocess.run([python, BENCHMARK, "--python", python, *arguments, "--rounds", rounds, "--json",
+                                   figures], check=False)
+            if done.returncode != 0:
+                return 1
+            ratios = {name: each["simulated_ratio"] for name, each in json.loads(figures.read_text("utf-8")).items()}
+        far = {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > most}
+        if not far:
+            return 0
+        print(f"simulated time differs by more than {most:.0%} of that with JAX: {far}", flush=True)
+    return 1

@@ -18,7 +18,7 @@ import framework_times  # noqa: E402
 
 MOST = 0.05  # of the time with JAX
 # With fewer filters what happens once an epoch is more than that: metrics are set to zero and read, array by array.
-STEP = ("--convnet", "64", "--batch", "64", "--optimizer", "adam", "--steps", "12", "--rounds", "3")
+STEP = ("--convnet", "64", "--batch", "64", "--optimizer", "adam", "--steps", "12")
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ import framework_times  # noqa: E402
 
 SKIPPED = 77
 MOST = 0.05  # of the time with JAX
-STEP = ("--layers", "784,1024,1024,10", "--batch", "1024", "--steps", "8", "--rounds", "3")
+STEP = ("--layers", "784,1024,1024,10", "--batch", "1024", "--steps", "8")
 
 
 def main() -> int:
