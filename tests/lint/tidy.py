@@ -3,7 +3,9 @@
 Usage: tidy.py --build DIR [--all | --locks | --base COMMIT] [--jobs N] [PATH ...]
   --build DIR    a configured build (compile_commands.json); what the compilers include is generated there first
   --all          every source, or every source below the PATHs
-  --locks        every source that names a lock, by the analysis of threads alone (base/sync/thread_annotations.hpp)
+  --locks        every source of a library that names a lock, by the analysis of threads alone
+                 (base/sync/thread_annotations.hpp): the compiler has it, and needs three quarters of clang-tidy's time.
+                 Tests share no state with others; --all and changed lines have them
   --base COMMIT  only findings in lines that differ from it; default: TPU_TIDY_BASE, else where the branch left main, on
                  main itself its last RECENT commits. Without any (an export, a clone of one commit): exit code 77,
                  "skipped".
@@ -30,6 +32,7 @@ from joined_names_test import UNJOINED, alone, owner
 from sources import ROOT
 
 PROGRAM = "clang-tidy-16"  # 14 cannot parse C++20's captured structured bindings
+COMPILER = "clang++-16"  # comes with it
 SOURCES = (".cpp", ".c")
 HEADERS = (".hpp", ".h")
 SKIPPED = 77
@@ -37,9 +40,9 @@ LOCKS = re.compile(r"\bMutexLock\b|\bMutexUnlock\b|\bFifoMutex\b|\bTPU_(?:GUARDE
                    r"\bDoor::Entry\b|\bboard_impl\.hpp\b")
 # Tests of the classes that share the state of a board call them from one thread, without the board lock.
 ONE_THREAD = ROOT / "tests/unit/driver"
-# clang-tidy refuses to run without a check of its own; this one looks for make_pair<T, U> alone.
-LOCK_CHECKS = "--checks=-*,clang-diagnostic-thread-safety-*,google-build-explicit-make-pair"
+LOCK_CHECKS = ["-fsyntax-only", "-Wno-everything", "-Werror=thread-safety", "-fno-caret-diagnostics"]
 JOINED = 24  # sources that clang-tidy reads at once: enough for their headers to count little
+JOINED_LOCKS = 64  # with one check each of them takes little
 RECENT = 10  # more than one integration of a few commits brings
 # What g++ takes and clang does not, and what belongs to precompiled headers.
 GCC_ONLY = re.compile(r"-W(no-)?(restrict|tsan|subobject-linkage|maybe-uninitialized|invalid-pch)$|"
@@ -138,24 +141,41 @@ def generate(build: Path) -> None:
         sys.exit(f"cannot generate the headers that the sources include:\n{run.stdout[-2000:]}")
 
 
-def groups(sources: set[Path], commands: dict[Path, list[str]]) -> list[list[Path]]:
-    """Sources that can be read as one: of a library, with the same arguments."""
+def groups(sources: set[Path], commands: dict[Path, list[str]], most: int) -> list[list[Path]]:
+    """Sources that can be read as one: of a library, with the same arguments, at most `most`."""
     found: dict[tuple[Path, tuple[str, ...]], list[Path]] = {}
     for path in sorted(sources):
         folder = owner(path)
         lone = path.relative_to(ROOT).parts[0] in UNJOINED or path.name in alone(folder) or path.suffix != ".cpp"
         found.setdefault((path if lone else folder, tuple(commands[path])), []).append(path)
-    return [group[first : first + JOINED] for group in found.values() for first in range(0, len(group), JOINED)]
+    return [group[first : first + most] for group in found.values() for first in range(0, len(group), most)]
+
+
+def joined(sources: list[Path], folder: str) -> Path:
+    """A source that includes all of them; the only one itself."""
+    if len(sources) == 1:
+        return sources[0]
+    source = Path(folder) / "joined.cpp"
+    source.write_text("".join(f'#include "{path}"\n' for path in sources), encoding="utf-8")
+    return source
+
+
+def check_locks(sources: list[Path], arguments: list[str]) -> str:
+    """What the analysis of threads finds in sources that are read as one, and in the headers that they include."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [COMPILER, *arguments, *LOCK_CHECKS, str(joined(sources, folder))]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if run.returncode and not run.stderr.strip():
+        return f"{', '.join(map(str, sources))}: {COMPILER} failed with exit code {run.returncode}"
+    return run.stderr.strip()
 
 
 def check(sources: list[Path], arguments: list[str], options: list[str], *, again: bool) -> str:
     """Findings in sources that are read as one, and in the headers that they include. With `again`, what is found in
     several sources counts if it is found in one of them alone: names of one may shadow those of another."""
     with tempfile.TemporaryDirectory() as folder:
-        source = sources[0]
+        source = joined(sources, folder)
         if len(sources) > 1:
-            source = Path(folder) / "joined.cpp"
-            source.write_text("".join(f'#include "{path}"\n' for path in sources), encoding="utf-8")
             options = [*options, f"--header-filter=^{re.escape(str(ROOT))}/"]
         (Path(folder) / "compile_commands.json").write_text(json.dumps(
             [{"directory": folder, "file": str(source), "arguments": ["clang", *arguments, "-c", str(source)]}]))
@@ -188,8 +208,8 @@ def main() -> int:
         roots = [path.resolve() for path in args.path] or [ROOT]
         wanted = {path for path in commands for root in roots if path == root or root in path.parents}
         if args.locks:
-            wanted = {path for path in wanted if names_locks(path)}
-            options = [LOCK_CHECKS]
+            wanted = {path for path in wanted
+                      if names_locks(path) and path.relative_to(ROOT).parts[0] not in UNJOINED}
     else:
         base = args.base or default_base()
         if base is None:
@@ -206,15 +226,20 @@ def main() -> int:
         print(f"{len(changed)} files differ from {base[:12]}")
     if wanted:
         generate(build)
-    joined = [[path] for path in sorted(wanted)] if args.all else groups(wanted, commands)
-    joined.sort(key=len, reverse=True)  # those that take longest first
+    read = groups(wanted, commands, 1 if args.all else JOINED_LOCKS if args.locks else JOINED)
+    read.sort(key=len, reverse=True)  # those that take longest first
+
+    def result_of(group: list[Path]) -> str:
+        arguments = commands[group[0]]
+        return check_locks(group, arguments) if args.locks else check(group, arguments, options, again=True)
+
     with ThreadPoolExecutor(args.jobs) as pool:
-        results = list(pool.map(lambda group: check(group, commands[group[0]], options, again=not args.locks), joined))
+        results = list(pool.map(result_of, read))
     findings = sorted({line for text in results for line in text.splitlines() if re.search(r"(error|failed): ", line)})
     for text in dict.fromkeys(results):
         if text:
             print(text)
-    print(f"{PROGRAM}: {len(wanted)} sources, {len(findings)} findings")
+    print(f"{COMPILER if args.locks else PROGRAM}: {len(wanted)} sources, {len(findings)} findings")
     return 1 if findings or any(results) else 0
 
 
