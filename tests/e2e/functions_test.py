@@ -10,6 +10,7 @@ from pathlib import Path
 
 import case_runner
 import function_cases
+import jax_reference as reference
 
 
 def run(case: case_runner.Case, tools: Path, folder: Path) -> str | None:
@@ -25,6 +26,7 @@ def main() -> int:
     parser = case_runner.parser(__doc__)
     parser.add_argument("--every", type=int, default=1, help="run only every N-th function")
     args = parser.parse_args()
+    reference.compile_fast()
     return case_runner.run_all(function_cases.all_cases()[:: args.every], args, run)
 
 

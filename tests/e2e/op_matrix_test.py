@@ -9,6 +9,7 @@ import importlib
 import sys
 
 import case_runner
+import jax_reference as reference
 
 import jax
 
@@ -21,6 +22,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="with the checker of unsynchronised accesses")
     parser.add_argument("--group", default="", help="a function of the module; without it, all of its cases")
     args = parser.parse_args()
+    reference.compile_fast()
     jax.config.update("jax_enable_x64", args.x64)
     module = importlib.import_module(args.cases)
     options = ["--check"] if args.check else []
