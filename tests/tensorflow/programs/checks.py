@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import numpy as np
 import tensorflow as tf
+
+gc.freeze()  # what the modules hold is no garbage: not to be looked through while a program runs, and at its end
 
 
 def open_board() -> tf.distribute.cluster_resolver.TPUClusterResolver:
