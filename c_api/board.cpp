@@ -1,5 +1,6 @@
 // The board of the process: what it is, its clock, its counters.
 #include <algorithm>
+#include <array>
 
 #include "handles.hpp"
 #include "process_board.hpp"
@@ -8,13 +9,27 @@
 namespace tpu::c_api {
 namespace {
 
+// Counters behind those of the register block: where the time of a core goes.
+struct NamedTime {
+  const char* name;
+  uint64_t driver::CoreTimes::*time;
+};
+constexpr std::array<NamedTime, 6> kTimes = {{{"time_compute", &driver::CoreTimes::compute},
+                                              {"time_links", &driver::CoreTimes::links},
+                                              {"time_hbm", &driver::CoreTimes::hbm},
+                                              {"time_stalled", &driver::CoreTimes::stalled},
+                                              {"time_input", &driver::CoreTimes::input},
+                                              {"time_host", &driver::CoreTimes::host}}};
+
+size_t counter_count() { return driver::counter_names().size() + kTimes.size(); }
+
 const driver::Board& board() { return client::ProcessBoard::get().board(); }
 
 tpu_board_info info_of(const driver::Board& from) {
   tpu_board_info info{};
   info.name = from.name().c_str();
   info.device_count = static_cast<uint32_t>(from.devices().size());
-  info.counter_count = static_cast<uint32_t>(driver::counter_names().size());
+  info.counter_count = static_cast<uint32_t>(counter_count());
   info.clock_hz = from.clock_hz();
   info.peak_flops_per_cycle = from.peak_flops_per_cycle();
   return info;
@@ -34,16 +49,19 @@ tpu_device_info info_of(const driver::DeviceInfo& device) {
 }
 
 void give_counters(const driver::BoardCounters& counters, uint64_t* values, size_t capacity) {
-  const size_t wanted = counters.cores.size() * driver::counter_names().size();
+  const size_t wanted = counters.cores.size() * counter_count();
   if (capacity < wanted) {
     refuse("`values` has " + std::to_string(capacity) +
            " elements, but the number of counters is " + std::to_string(wanted));
   }
   std::fill_n(&need(values, "values"), wanted, uint64_t{0});
   for (size_t device = 0; device < counters.cores.size(); ++device) {
-    const std::vector<uint64_t>& all = counters.cores[device].all;
-    std::copy_n(all.begin(), std::min(all.size(), driver::counter_names().size()),
-                values + device * driver::counter_names().size());
+    const driver::CoreCounters& core = counters.cores[device];
+    const size_t registers = driver::counter_names().size();
+    uint64_t* const of_core = values + device * counter_count();
+    std::copy_n(core.all.begin(), std::min(core.all.size(), registers), of_core);
+    std::ranges::transform(kTimes, of_core + registers,
+                           [&](const NamedTime& each) { return core.times.*each.time; });
   }
 }
 
@@ -89,7 +107,10 @@ tpu_status tpu_board_synchronize(int64_t timeout_ns) {
 
 const char* tpu_counter_name(uint32_t counter) {
   const auto names = tpu::driver::counter_names();
-  return counter < names.size() ? names[counter].data() : nullptr;
+  if (counter < names.size()) {
+    return names[counter].data();
+  }
+  return counter < counter_count() ? kTimes.at(counter - names.size()).name : nullptr;
 }
 
 tpu_status tpu_board_counters(uint64_t* values, size_t capacity, uint64_t* cycles,

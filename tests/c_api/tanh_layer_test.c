@@ -213,7 +213,7 @@ static void run(const tpu_program* program) {
 
 static void check_counters(const tpu_board_info* board) {
   uint64_t* values = calloc(board->counter_count * board->device_count, sizeof *values);
-  uint64_t cycles = 0;
+  uint64_t cycles = 0, times = 0;
   tpu_checks checks = {.struct_size = sizeof checks};
   CALL(tpu_board_counters(values, board->counter_count * board->device_count, &cycles, &checks));
   CHECK(cycles > 0 && checks.lockstep_mismatches == 0);
@@ -222,7 +222,11 @@ static void check_counters(const tpu_board_info* board) {
       CHECK(values[3 * board->counter_count + i] == 2ULL * kRows * kInner * kColumns);
       CHECK(values[i] == 0);
     }
+    if (strncmp(tpu_counter_name(i), "time_", 5) == 0) {
+      times += values[3 * board->counter_count + i];
+    }
   }
+  CHECK(times > 0 && times <= cycles); /* each cycle since the reset has one cause */
   CHECK(tpu_counter_name(board->counter_count) == NULL);
   CHECK(tpu_board_counters(values, 1, NULL, NULL) == TPU_INVALID_ARGUMENT);
   free(values);

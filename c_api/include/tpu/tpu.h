@@ -100,8 +100,10 @@ tpu_status tpu_board_now(uint64_t* cycles);
  * Failures stay with their events. */
 tpu_status tpu_board_synchronize(int64_t timeout_ns);
 
-/* Name of a counter ("mxu_flops"; meanings: docs/registers.md, block perf); null when there is
- * no such counter. */
+/* Name of a counter; null when there is no such counter. The registers of block perf ("mxu_flops";
+ * docs/registers.md) come first, then the cycles since reset by what a core did: "time_compute",
+ * "time_links", "time_hbm", "time_stalled", and with no program running "time_input" and
+ * "time_host" (docs/monitor.md, "Metrics"; all 0 where a transport does not count them). */
 const char* tpu_counter_name(uint32_t counter);
 /* One snapshot of all counters: values[device * counter_count + counter], `capacity` values at
  * least that many. `cycles` is the simulated time of the snapshot; it and `checks` may be null.
