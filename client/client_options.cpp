@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -80,6 +81,32 @@ void read_value(const OptionInfo& option, const spec::OptionMember<Reading>& mem
   }
 }
 
+// Characters to insert, remove or replace until `a` is `b`.
+size_t edits_between(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);  // of the first characters of `a`
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t before = row[0];
+    row[0] = i + 1;
+    for (size_t k = 0; k < b.size(); ++k) {
+      const size_t replaced = before + (a[i] == b[k] ? 0 : 1);
+      before = row[k + 1];
+      row[k + 1] = std::min({replaced, before + 1, row[k] + 1});
+    }
+  }
+  return row.back();
+}
+
+// What an unknown name may stand for: "; the closest name is ..", or nothing.
+std::string closest_text(std::string_view name, const std::vector<std::string>& names) {
+  constexpr size_t kMostEdits = 3;
+  const auto edits = [&](const std::string& other) { return edits_between(name, other); };
+  const auto closest = std::ranges::min_element(names, {}, edits);
+  return closest == names.end() || edits(*closest) > kMostEdits
+             ? ""
+             : fmt::format("; the closest name is {}", *closest);
+}
+
 // The row of a variable; the end of the table: it has none.
 template <class Table>
 size_t row_of(const Table& table, std::string_view variable) {
@@ -108,8 +135,8 @@ void read_variable(const std::string& name, const std::string& text, Reading& to
   };
   std::ranges::for_each(kBoardOptions, add);
   std::ranges::for_each(kClientOptions, add);
-  refuse(fmt::format("unknown environment variable {}: expected one of {}", name,
-                     fmt::join(names, ", ")));
+  refuse(fmt::format("unknown environment variable {}{}: expected one of {}", name,
+                     closest_text(name, names), fmt::join(names, ", ")));
 }
 
 // Names of variables that an open board can change.

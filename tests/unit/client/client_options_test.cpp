@@ -13,6 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 // What is said of `environment`, which must be refused.
 std::string refusal(const Environment& environment) {
@@ -157,9 +158,13 @@ TEST(ClientOptions, TheCacheCanBeOff) {
 TEST(ClientOptions, AnUnknownVariableIsRefusedWithTheListOfAll) {
   const std::string text = refusal({{"TPUBOARD_BORD", "v3_8"}});
   for (const char* part :
-       {"unknown environment variable TPUBOARD_BORD", "TPUBOARD_PLATFORM", "TPUBOARD_CACHE"}) {
+       {"unknown environment variable TPUBOARD_BORD; the closest name is TPUBOARD_BOARD: expected",
+        "TPUBOARD_PLATFORM", "TPUBOARD_CACHE"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+  EXPECT_THAT(refusal({{"TPUBOARD_OPTIME", "1"}}),
+              HasSubstr("the closest name is TPUBOARD_OP_TIMES"));
+  EXPECT_THAT(refusal({{"TPUBOARD_SOMETHING_ELSE", "1"}}), Not(HasSubstr("closest")));
 }
 
 TEST(ClientOptions, BadValuesAreRefusedWithTheirVariable) {
