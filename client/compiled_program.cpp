@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -59,13 +62,36 @@ std::string form_text(const ProgramForm& form) {
   return text;
 }
 
+// What makes a program smaller, for the programs of a framework.
+constexpr const char* kLessMemory =
+    "\nWhat needs less memory of a core: arrays that are sharded over the cores (JAX: shardings of "
+    "the arguments, out_shardings), donated arguments (donate_argnums), a smaller batch, values "
+    "that are computed again (jax.checkpoint)";
+
+// "58166607872 bytes of HBM" as "58166607872 bytes of HBM (54.2 GiB)", since the text compares it
+// with the GiB of a core.
+std::string with_gib(std::string text) {
+  constexpr std::string_view kUnit = " bytes of HBM";
+  const size_t end = text.find(kUnit);
+  const size_t begin = end == std::string::npos ? end : text.find_last_of(' ', end - 1) + 1;
+  uint64_t bytes = 0;
+  if (begin < end &&
+      std::from_chars(text.data() + begin, text.data() + end, bytes).ptr == text.data() + end) {
+    constexpr double kGib = 1 << 30;
+    text.insert(end + kUnit.size(),
+                fmt::format(" ({:.3g} GiB)", static_cast<double>(bytes) / kGib));
+  }
+  return text;
+}
+
 // `call` of the compiler, with its errors as those of the driver.
 template <typename Call>
 auto of_compiler(Call call) {
   try {
     return call();
   } catch (const compiler::HbmExhausted& error) {
-    throw driver::Error(driver::ErrorCode::kResourceExhausted, error.what());
+    throw driver::Error(driver::ErrorCode::kResourceExhausted,
+                        with_gib(error.what()) + kLessMemory);
   } catch (const compiler::Unsupported& error) {
     throw driver::Error(driver::ErrorCode::kUnimplemented, error.what());
   } catch (const compiler::Contradiction& error) {

@@ -120,7 +120,7 @@ def memory() -> None:
         b = jnp.broadcast_to(a[:, None, None], (8, 16384, 65536))
         return b, a
 
-    expect("32 GiB", lambda: jax.jit(large)(X[0]), "RESOURCE_EXHAUSTED", "a core has 16 GiB",
+    expect("32 GiB", lambda: jax.jit(large)(X[0]), "RESOURCE_EXHAUSTED", "GiB), a core has 16 GiB", "out_shardings",
            "34359738368 bytes: result 0 (result[0])")
 
     def inside(n: int) -> jax.Array:

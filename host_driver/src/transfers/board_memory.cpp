@@ -14,6 +14,10 @@ constexpr size_t kLargestListed = 10;
 constexpr uint64_t kLargestPieceBytes = uint64_t{16} << 20;
 constexpr uint64_t kPiecesInStaging = 4;  // at least: while one is moved another is filled
 
+double gib(uint64_t bytes) {
+  return static_cast<double>(bytes) / static_cast<double>(uint64_t{1} << 30);
+}
+
 }  // namespace
 
 std::shared_ptr<Allocation> BoardMemory::allocate(int device, uint64_t bytes,
@@ -33,12 +37,14 @@ std::shared_ptr<Allocation> BoardMemory::allocate(int device, uint64_t bytes,
     hooks_.pump();
   }
   health_.check_unbroken();
-  throw Error(ErrorCode::kResourceExhausted,
-              fmt::format("{} bytes for {} do not fit into HBM: {} of {} bytes are in use. Largest "
-                          "live buffers:{}",
-                          bytes, label, memory->used(), memory->capacity(),
-                          memory->largest(kLargestListed)),
-              {.device = device, .op = {}, .source = {}});
+  throw Error(
+      ErrorCode::kResourceExhausted,
+      fmt::format("{} bytes ({:.3g} GiB) for {} do not fit into HBM: {:.3g} of {:.3g} GiB are "
+                  "in use. Shard large arrays over several cores; delete or donate arrays "
+                  "that are not needed. Largest live buffers:{}",
+                  bytes, gib(bytes), label, gib(memory->used()), gib(memory->capacity()),
+                  memory->largest(kLargestListed)),
+      {.device = device, .op = {}, .source = {}});
 }
 
 void BoardMemory::need_room(uint64_t bytes, std::string_view what, std::string_view whose) {
