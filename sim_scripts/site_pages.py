@@ -3,7 +3,7 @@ the site, with their links changed to these addresses, and with the menu of docs
 
 A page of the tree stays as a forge shows it. docs/README.md is the first page; docs/NAME.md is NAME; README.md is
 project; examples/NAME/README.md is examples/NAME. A source file that a page links to becomes a page, too. A notebook
-becomes a page of its texts, cells and recorded results.
+becomes a page of its texts, cells and recorded results, with a link to download it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,10 @@ class Pages:
         for name, where in self.pages.items():
             text = (self.root / name).read_text("utf-8")
             if name.endswith(".ipynb"):
-                text = notebook_page(text)
+                (folder / where).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(self.root / name, (folder / where).parent)
+                title, _, rest = notebook_page(text).partition("\n")
+                text = f"{title}\n\n{{download}}`Download this notebook <{Path(name).name}>`\n{rest}"
             self._put(folder, where, self._translate(text, name, where) + trees.get(name, ""))
         for where, text in API_PAGES.values():
             page = where.removesuffix(".md")
