@@ -81,6 +81,7 @@ def check_contents(wheel: Path) -> None:
         points = archive.read(point).decode()
     for name in ("bin/tpuboard", "bin/tpuc", "bin/tpuboard-exporter", "libtpuboard_pjrt.so", "tpuboard_server",
                  "include/tpu/tpu.h", "share/tpuboard/boards/v3_8.toml", "share/tpuboard/firmware/firmware.elf",
+                 "share/tpuboard/examples/tutorials/how_a_tpu_trains.ipynb", "timeline.py",
                  "share/tpuboard/examples/mnist_mlp/train_step.mlirbc", "share/tpuboard/digits/images.npy"):
         assert f"tpuboard/{name}" in names, name
     assert any(name.endswith("/man/man1/tpuboard-demo.1") for name in names), "manual pages"
