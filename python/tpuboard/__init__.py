@@ -11,7 +11,8 @@ module is for looking at the board, and for running programs on it without JAX::
     program = tpuboard.compile(artifact)          # bytes of jax.export's mlir_module_serialized
     (y,) = program.load(devices=[3]).run(x, w)    # NumPy arrays in and out
 
-docs/jax.md and docs/package.md tell more.
+docs/jax.md and docs/package.md tell more. A page that is named so is in docs/ of the source tree, and in the site of
+the documentation as jax.html.
 """
 
 from . import _host

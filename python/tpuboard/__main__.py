@@ -35,7 +35,7 @@ def main() -> int:
             if exit_.code not in (None, 0):
                 raise
     if options.figures is not None:
-        names = ("cycles", "seconds", "mxu", "idle", "host_seconds", "programs", "cores")
+        names = ("cycles", "seconds", "mxu", "idle", "idle_input", "idle_host", "host_seconds", "programs", "cores")
         values = {name: getattr(figures, name) for name in names} | {"ops": [asdict(time) for time in figures.ops]}
         write_file(options.figures, json.dumps(values).encode())
     return 0

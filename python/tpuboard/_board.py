@@ -40,7 +40,11 @@ class Checks:
 
 @dataclass(frozen=True)
 class Counters:
-    """One snapshot of the performance counters; meanings: docs/registers.md, block perf."""
+    """One snapshot of the performance counters.
+
+    Meanings: docs/registers.md, block perf. `time_compute`, `time_links`, `time_hbm`, `time_stalled`, `time_input` and
+    `time_host` are cycles by what the core did, or waited for (docs/monitor.md, "Metrics").
+    """
 
     cycles: int
     """Simulated time of the snapshot."""
@@ -80,9 +84,10 @@ class OpTime:
 
 
 def op_table(times: Sequence[OpTime], rows: int = 10) -> str:
-    """The `rows` operations with most cycles as lines of text: share, cycles, commands, operation, source line."""
+    """The `rows` operations with most cycles as lines of text: share of the time in which programs run (idle time is in
+    no row), cycles, commands, operation, source line."""
     total = sum(time.cycles for time in times)
-    lines = [f"{'share':>7} {'cycles':>12} {'commands':>9}  operation, source"]
+    lines = [f"{'share':>7} {'cycles':>12} {'commands':>9}  operation, source (share of the time that programs run)"]
     for time in sorted(times, key=lambda each: -each.cycles)[:rows]:
         name = time.op or "(no command under way)"
         lines.append(f"{100 * time.cycles / max(total, 1):5.1f} % {time.cycles:12,} {time.commands:9,}  "
@@ -229,7 +234,7 @@ def configure(
             event that it begins with in place of steps (`"line=train.py:42"`, `"nan"`; docs/waves.md lists them),
             `waves_for` how long it goes on (`"5000cycles"`, `"3steps"`), `waves_before` how many cycles from before
             are in it; `""` and 0: none.
-        trace: text file with a line for each command, which `sim_scripts/timeline.py` draws; `""`: none.
+        trace: text file with a line for each command, which `python -m tpuboard.timeline` draws; `""`: none.
         timeline: Perfetto trace of all cores, for https://ui.perfetto.dev; `""`: none. `timeline_steps` chooses the
             steps; without it all are in it.
         record: file for the graph of the longest step, of which `tpuboard report` makes a page that says why it waits;
@@ -240,7 +245,8 @@ def configure(
         check: look for accesses of core programs that nothing orders.
 
     Raises:
-        TpuError: FailedPrecondition for what an open board cannot change; nothing has changed then. Also when waves, a
+        TpuError: FailedPrecondition for what an open board cannot change (`file`, `overrides`, `threads`, `check`);
+            nothing has changed then. Also when waves, a
             trace, a record or lockstep that this ends were not complete or showed nothing; all is as it was asked for
             then.
     """
@@ -265,6 +271,13 @@ def configure(
     }
     changes = {f"TPUBOARD_{name}": value for name, value in values.items() if value is not None}
     if load().tpu_board_is_open():
+        if fixed := sorted(changes.keys() - _CHANGING):
+            names = {"TPUBOARD_BOARD": "file", "TPUBOARD_SET": "overrides"}
+            given = ", ".join(names.get(name, name.removeprefix("TPUBOARD_").lower()) for name in fixed)
+            can = ", ".join(sorted(name.removeprefix("TPUBOARD_").lower() for name in _CHANGING))
+            raise TpuError("FailedPrecondition",
+                           f"configure({given}): {', '.join(fixed)} cannot change while the board is open; call it "
+                           f"before JAX or tpuboard uses the board. Of an open board can change: {can}")
         text = c.c_char_p * len(changes)
         try:
             load().tpu_board_change(text(*(name.encode() for name in changes)),

@@ -36,6 +36,10 @@ class Measurement:
         """Share of the peak matmul operations, 0 to 1."""
         self.idle = 0.0
         """Share of simulated time with no program running, 0 to 1."""
+        self.idle_input: float | None = None
+        """Of `idle`, the share in which input was prepared or on its way to the core; None: not known."""
+        self.idle_host: float | None = None
+        """Of `idle`, the rest: the host dispatched, or had submitted nothing. The two add up to `idle`."""
         self.host_seconds = 0.0
         """Wall-clock time of the block."""
         self.programs = 0
@@ -128,11 +132,16 @@ class Measurement:
         if core_cycles > 0:
             self.mxu = sum(core["mxu_flops"] for core in used) / (core_cycles * self._board.peak_flops_per_cycle)
             self.idle = max(0.0, 1 - sum(core["run_cycles"] for core in used) / core_cycles)
+            if any(core["time_compute"] or core["time_input"] or core["time_host"] for core in used):
+                self.idle_input = min(self.idle, sum(core["time_input"] for core in used) / core_cycles)
+                self.idle_host = self.idle - self.idle_input
 
     def __str__(self) -> str:
         where = f"{len(self.cores)} core{'' if len(self.cores) == 1 else 's'}"
+        parts = (f" (input {self.idle_input * 100:.1f} %, host {self.idle_host * 100:.1f} %)"
+                 if self.idle_input is not None and self.idle_host is not None else "")
         return (f"{self.name}: {self.seconds * 1e3:.3f} ms simulated on {where}, MXU {self.mxu * 100:.2f} %, "
-                f"idle {self.idle * 100:.1f} %, host {self.host_seconds:.2f} s"
+                f"idle {self.idle * 100:.1f} %{parts}, wall clock {self.host_seconds:.2f} s"
                 + (f"\n{op_table(self.ops, self._rows)}" if self.ops else ""))
 
 
@@ -154,6 +163,9 @@ def _since(now: OpTime, before: OpTime | None) -> OpTime:
 def measure(name: str = "tpuboard", *, output: TextIO | None = sys.stdout, ops: int = 0,
             report: str | os.PathLike[str] | None = None) -> Measurement:
     """`with measure() as m:` prints the figures of the block (`output=None`: only keeps them in `m`).
+
+    Idle time is printed with its parts: `input` (arrays on their way to the cores) and `host` (launches, or nothing to
+    do).
 
     With `ops=10` also the ten operations of its programs that took most of the cores' time, with their source lines.
 

@@ -36,6 +36,21 @@ class JaxOnTheBoard(unittest.TestCase):
         self.assertAlmostEqual(flops / (2 * 64**3), 1)
         self.assertGreaterEqual(tpuboard.board().devices[2].hbm_used, 2 * x.nbytes)
 
+    def test_what_an_idle_core_waits_for(self) -> None:
+        small, large = np.ones((64, 64), np.float32), np.ones((1024, 1024), np.float32)
+        double = jax.jit(lambda a: a + a)
+        double(small).block_until_ready()
+        with tpuboard.measure(output=None) as uploads:  # 4 MiB through PCIe, and little to compute
+            jax.block_until_ready((jax.device_put(large), double(small)))
+        self.assertGreater(uploads.idle_input, 0.9)
+        self.assertAlmostEqual(uploads.idle_input + uploads.idle_host, uploads.idle)
+        with tpuboard.measure(output=None) as launches:
+            x = double(small)
+            for _ in range(50):
+                x = double(x)
+        self.assertGreater(launches.idle_host, 0.1)
+        self.assertLess(launches.idle_input, 0.1)
+
     def test_times_of_operations(self) -> None:
         x = np.ones((256, 256), np.float32)
         mixed = jax.jit(lambda a: jnp.sort(jnp.tanh(a @ a), axis=0))
@@ -125,7 +140,8 @@ class JaxOnTheBoard(unittest.TestCase):
 
     def test_options_that_are_fixed(self) -> None:
         jax.devices()
-        with self.assertRaisesRegex(tpuboard.TpuError, "TPUBOARD_THREADS cannot change") as caught:
+        with self.assertRaisesRegex(tpuboard.TpuError, r"configure\(threads\): TPUBOARD_THREADS cannot change .* mxu, "
+                                    ) as caught:
             tpuboard.configure(threads=1, op_times=True)
         self.assertEqual(caught.exception.code, "FailedPrecondition")
         self.assertFalse({"TPUBOARD_THREADS", "TPUBOARD_OP_TIMES"} & set(os.environ))

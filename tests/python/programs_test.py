@@ -279,6 +279,8 @@ class BoardOfTheProcess(unittest.TestCase):
         self.assertAlmostEqual(figures.mxu, done / (figures.cycles * tpuboard.board().peak_flops_per_cycle))
         self.assertTrue(0 < figures.idle < 1)
         self.assertIn("ms simulated on 1 core", text.getvalue())
+        self.assertRegex(text.getvalue(), r"idle [\d.]+ % \(input 0\.0 %, host [\d.]+ %\), wall clock ")
+        self.assertEqual((figures.idle_input, figures.idle_host), (0, figures.idle))
         with tpuboard.measure(output=None) as nothing:
             pass
         self.assertEqual((nothing.programs, nothing.mxu, nothing.idle), (0, 0, 1 if nothing.cycles else 0))
