@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ namespace tpu::driver::worker {
 namespace {
 
 constexpr int kStartMilliseconds = 20'000;
+constexpr int kEndMilliseconds = 5000;
 // Descriptors of a process that is made: a socket to the program, a file with what to serve.
 constexpr int kMakerSocket = 3;
 constexpr int kMakerOptions = 4;
@@ -210,6 +212,12 @@ void LocalWorkers::start(const std::vector<std::string>& program, const base::De
 LocalWorkers::~LocalWorkers() {
   only_here_.reset();
   end_ = base::Descriptor();
+  // One that is stopped would not end; those that have the boards end with it.
+  const base::Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  pollfd look{process.number(), POLLIN, 0};
+  if (process.valid() && ::poll(&look, 1, kEndMilliseconds) == 0) {
+    ::kill(pid_, SIGKILL);
+  }
   ::waitpid(pid_, nullptr, 0);
   remove_folder();
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -426,6 +427,9 @@ class Server {
     }
     ::sigprocmask(SIG_SETMASK, &signals_before_, nullptr);
     ::setpgid(0, 0);  // Ctrl-C is for the process that listens
+    // It ends with that one in the same moment, also when it is stopped. One that has ended before
+    // is found by the end of the notes.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   }
 
   const ServeOptions& options_;
