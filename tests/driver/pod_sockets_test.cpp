@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -369,6 +370,73 @@ TEST(Crew, CallsThatWaitForOneThatHasFailedAreGivenUp) {
     EXPECT_TRUE(errors[1] && !errors[0] && !errors[2]);
     EXPECT_EQ(given_up, 1);
   }
+}
+
+// As a worker that ends behind its answer, while another one is stopped.
+TEST(Crew, TheEndOfOneThatWaitsForOthersIsFound) {
+  worker::Crew crew(3);
+  for (const bool meets : {false, true}) {
+    std::promise<void> end;
+    const std::shared_future<void> ends = end.get_future().share();
+    std::atomic<int> looks = 0;
+    worker::Rescue rescue;
+    rescue.patience = std::chrono::milliseconds(10);
+    rescue.give_up = [&] { end.set_value(); };
+    rescue.find_end = [&](size_t rank) {
+      EXPECT_NE(rank, 0u);  // its call has not ended
+      ++looks;
+      if (rank == 2) {
+        throw Error(ErrorCode::kUnavailable, "ended");
+      }
+    };
+    const auto errors = crew.all(
+        [&](size_t rank) {
+          if (rank == 0) {
+            ends.wait();
+          } else if (meets) {
+            crew.meet(
+                rank, [] {}, [] { return true; });
+          }
+        },
+        rescue);
+    EXPECT_TRUE(errors[2] && !errors[0] && !errors[1]) << meets;
+    EXPECT_GE(looks, 1) << meets;
+  }
+  int calls = 0;  // the threads have an end, and another begin
+  crew.all([&](size_t rank) { calls += rank == 0 ? 1 : 0; });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Crew, OneThatIsSlowIsWaitedFor) {
+  worker::Crew crew(2);
+  std::atomic<int> looks = 0;
+  worker::Rescue rescue;
+  rescue.give_up = [] { ADD_FAILURE() << "nothing has failed"; };
+  rescue.find_end = [&](size_t) { ++looks; };
+  const auto errors = crew.all(
+      [&](size_t rank) {
+        while (rank == 0 && looks < 2) {
+          std::this_thread::yield();
+        }
+      },
+      rescue);
+  EXPECT_TRUE(!errors[0] && !errors[1]);
+}
+
+TEST(Crew, OthersCanBeGivenUpBehindAnyEnd) {
+  worker::Crew crew(3);
+  std::promise<void> end;
+  const std::shared_future<void> ends = end.get_future().share();
+  const auto errors = crew.all(
+      [&](size_t rank) {
+        if (rank != 1) {
+          ends.wait();
+        }
+      },
+      {.patience = std::chrono::milliseconds(10),
+       .give_up = [&] { end.set_value(); },
+       .behind_any_end = true});
+  EXPECT_TRUE(!errors[0] && !errors[1] && !errors[2]);
 }
 
 TEST(PodSockets, AnEndWithoutTlsIsNamed) {

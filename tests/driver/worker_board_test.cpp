@@ -254,8 +254,102 @@ TEST(WorkerBoards, AnInterruptThatComesBeforeItsRunEndsTheRun) {
   }
 }
 
+// Whether a frame of this kind begins in these bytes, which begin with a frame.
+bool has_frame(const std::vector<char>& bytes, worker::Kind kind) {
+  for (size_t at = 0; at + worker::kHeadBytes <= bytes.size();) {
+    const auto head = std::as_bytes(std::span(bytes)).subspan(at, worker::kHeadBytes);
+    worker::Frame frame;
+    at += worker::kHeadBytes + worker::read_head(head, worker::kMostFrameBytes, frame).bytes;
+    if (frame.kind == kind) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// What a program does when a worker of its pod does not answer, as one that is stopped.
+struct Silence {
+  const char* name;
+  size_t rank;
+  worker::Kind kind;  // of what it does not answer
+  void (*call)(const Board& board);
+};
+
+class PodOfWorkers : public ::testing::TestWithParam<Silence> {};
+
+// The other worker ends meanwhile, also behind its own answer.
+TEST_P(PodOfWorkers, AWorkerThatEndsIsNamedWhileAnotherOneIsSilent) {
+  OpenOptions options;
+  options.overrides = {"board.chips=2", "pod.boards_y=2"};
+  ServeOptions serve;
+  serve.board.overrides = options.overrides;
+  serve.linger = 300ms;
+  serve.listen = "tcp:";
+  WorkerProcess first(serve);
+  options = first.options(options);
+  serve.listen = "tcp:127.0.0.1:0";
+  serve.token = options.connect_token;
+  WorkerProcess second(serve);
+  WorkerProcess& other = GetParam().rank == 0 ? second : first;
+  std::atomic<bool> asks = false, silent = false, answered = false, over = false;
+  const auto pass = [&](std::vector<char>& bytes, bool is_silent, bool to_worker) {
+    if (asks && is_silent && to_worker && has_frame(bytes, GetParam().kind)) {
+      bytes.clear();
+      silent = true;
+      while (!over) {
+        std::this_thread::sleep_for(1ms);
+      }
+    }
+    answered =
+        answered || (asks && !is_silent && !to_worker && has_frame(bytes, worker::Kind::kAnswer));
+    return false;
+  };
+  const CuttingProxy to_first(first.address(), [&](std::vector<char>& bytes, bool to_worker) {
+    return pass(bytes, GetParam().rank == 0, to_worker);
+  });
+  const CuttingProxy to_second(second.address(), [&](std::vector<char>& bytes, bool to_worker) {
+    return pass(bytes, GetParam().rank == 1, to_worker);
+  });
+  options.connect = to_first.address() + "," + to_second.address();
+  {
+    const Board board = Board::open(options);
+    use(board, 1);
+    asks = true;
+    std::thread ends([&] {
+      for (int wait = 0; !silent || (!answered && wait < 300); ++wait) {
+        std::this_thread::sleep_for(1ms);
+      }
+      other.stop(SIGKILL);
+    });
+    try {
+      GetParam().call(board);
+      board.put(1, counting(DType::kI32, {100})).to_host();
+      ADD_FAILURE() << "the board went on";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+      EXPECT_THAT(error.message(),
+                  AllOf(HasSubstr(" of the pod: the board was lost at cycle "),
+                        HasSubstr((GetParam().rank == 0 ? to_second : to_first).address())));
+    }
+    ends.join();
+    over = true;
+    board.close();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Programs, WorkerBoard,
                          ::testing::Values("mlp_adam.mlirbc", "collectives.mlirbc"));
+
+// Of a look at all cores, at a core of the silent worker, and of a run.
+INSTANTIATE_TEST_SUITE_P(
+    Calls, PodOfWorkers,
+    ::testing::Values(
+        Silence{"counters", 0, worker::Kind::kCall, [](const Board& board) { board.peek(); }},
+        Silence{"more_counters", 1, worker::Kind::kCall, [](const Board& board) { board.peek(); }},
+        Silence{"word", 1, worker::Kind::kCall,
+                [](const Board& board) { board.debug_port().peek_word(7, "seq.STATE"); }},
+        Silence{"launch", 0, worker::Kind::kRun, [](const Board&) {}}),
+    [](const auto& silence) { return std::string(silence.param.name); });
 
 }  // namespace
 }  // namespace tpu::driver

@@ -1,6 +1,7 @@
 #include "transport/worker/channel.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <cstring>
@@ -216,29 +217,49 @@ void Channel::acknowledge(const Frame& frame) {
   }
 }
 
+// Throws ConnectionLost.
+Frame Channel::take_frame(std::span<std::byte> place) {
+  for (;;) {
+    Frame frame = reader_->next(kMostFrameBytes, place, std::move(spare_payload_));
+    if (frame.kind == Kind::kAck && frame.number == 0) {
+      acknowledge(frame);
+      flush();
+      continue;
+    }
+    const uint64_t expected = received_ + 1;
+    if (frame.number != expected) {
+      throw ConnectionLost(fmt::format("frame {} came where frame {} was expected{}", frame.number,
+                                       expected,
+                                       frame.number < expected ? ": it was there before" : ""));
+    }
+    received_ = expected;
+    attempts_ = 0;
+    acknowledge(frame);
+    return frame;
+  }
+}
+
 Frame Channel::receive_frame(std::span<std::byte> place) {
   for (;;) {
     try {
       flush();
-      Frame frame = reader_->next(kMostFrameBytes, place, std::move(spare_payload_));
-      if (frame.kind == Kind::kAck && frame.number == 0) {
-        acknowledge(frame);
-        continue;
-      }
-      const uint64_t expected = received_ + 1;
-      if (frame.number != expected) {
-        throw ConnectionLost(fmt::format("frame {} came where frame {} was expected{}",
-                                         frame.number, expected,
-                                         frame.number < expected ? ": it was there before" : ""));
-      }
-      received_ = expected;
-      attempts_ = 0;
-      acknowledge(frame);
-      return frame;
+      return take_frame(place);
     } catch (const ConnectionLost& lost) {
       connect_again(lost.what());
     }
   }
+}
+
+std::optional<Frame> Channel::find_end() {
+  pollfd one{socket(), POLLRDHUP, 0};
+  if (::poll(&one, 1, 0) == 1) {
+    try {
+      return take_frame({});  // waits for nothing: all that comes is there
+    } catch (const ConnectionLost& lost) {
+      connect_again(lost.what());
+    }
+  }
+  return std::nullopt;
 }
 
 void Channel::connect_again(const std::string& why) {
@@ -277,9 +298,7 @@ void Channel::connect_again(const std::string& why) {
   written_ = 0;
 }
 
-Message Channel::receive() { return receive_into({}); }
-
-Message Channel::receive_into(std::span<std::byte> place) {
+Message Channel::receive(std::span<std::byte> place) {
   Message message;
   for (bool first = true;; first = false) {
     Frame frame = receive_frame(place);

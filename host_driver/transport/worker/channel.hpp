@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -51,7 +52,7 @@ struct NextConnection {
 struct Message {
   Kind kind = Kind::kAck;
   std::vector<std::byte> bytes;
-  size_t placed = 0;  ///< of Channel::receive_into()
+  size_t placed = 0;  ///< of Channel::receive()
   base::Descriptor descriptor;
 };
 
@@ -77,13 +78,16 @@ class Channel {
   void flush();
 
   /// Sends what was posted and waits for a message. One thread at a time. Throws what Recover
-  /// throws.
-  Message receive();
-  /// The same; bytes of kDmaData go to `place`, if the message has not more, and message.placed
-  /// says how many.
-  Message receive_into(std::span<std::byte> place);
+  /// throws. Bytes of kDmaData go to `place`, if the message has not more, and message.placed says
+  /// how many.
+  Message receive(std::span<std::byte> place = {});
   /// Room for messages to come.
   void give_back(std::vector<std::byte> bytes) { spare_payload_ = std::move(bytes); }
+
+  /// What has come behind the last message, when the other end has closed the connection and sends
+  /// no more; else nothing, at once, or over another connection. Of the thread that receives.
+  /// Throws what Recover throws.
+  std::optional<Frame> find_end();
 
   /// Any thread: ends the connection that is there now.
   void shut_down();
@@ -106,6 +110,7 @@ class Channel {
   void drop_first() TPU_REQUIRES(mutex_);
   void write_rest() TPU_REQUIRES(mutex_);
   Frame receive_frame(std::span<std::byte> place);
+  Frame take_frame(std::span<std::byte> place);
   void acknowledge(const Frame& frame);
   void connect_again(const std::string& why);
 

@@ -193,7 +193,8 @@ NextConnection Connector::open() {
   }
 }
 
-NextConnection Connector::open_again(const std::string& why, uint64_t received) {
+NextConnection Connector::open_again(const std::string& why, uint64_t received,
+                                     const std::atomic<bool>& gives_up) {
   Hello hello;
   hello.version = kVersion;
   hello.token = token_;
@@ -207,11 +208,18 @@ NextConnection Connector::open_again(const std::string& why, uint64_t received) 
     if (worker_has_ended()) {
       throw Error(ErrorCode::kUnavailable, fmt::format("{} has ended: {}", name(), why));
     }
-    if (Clock::now() >= end) {
+    if (gives_up) {
       throw Error(ErrorCode::kUnavailable,
-                  fmt::format("the connection to {} was lost: {}; {} ({} seconds were allowed for "
-                              "another one)",
-                              name(), why, last, session_.linger_ms / 1000));
+                  fmt::format("the connection to {} was lost: {}; {} (another process of the pod "
+                              "has failed, too)",
+                              name(), why, last));
+    }
+    if (Clock::now() >= end) {
+      throw Error(
+          ErrorCode::kUnavailable,
+          fmt::format("the connection to {} was lost: {}; {} ({:g} seconds were allowed for "
+                      "another one)",
+                      name(), why, last, static_cast<double>(session_.linger_ms) / 1000));
     }
     try {
       Welcome again;

@@ -1,6 +1,7 @@
 // Connects a driver to a worker: the first time, and again when the connection breaks.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -23,9 +24,10 @@ class Connector {
   /// A new session; waits for a board as long as the options say. Throws Error: Unavailable, what
   /// the worker refuses with.
   NextConnection open();
-  /// The same session on a new connection. Tries until the session is over. Throws Error
-  /// (Unavailable).
-  NextConnection open_again(const std::string& why, uint64_t received);
+  /// The same session on a new connection. Tries until the session is over, or another thread sets
+  /// `gives_up`. Throws Error (Unavailable).
+  NextConnection open_again(const std::string& why, uint64_t received,
+                            const std::atomic<bool>& gives_up);
 
   /// "the worker at unix:/run/board (pid 12)"
   std::string name() const;

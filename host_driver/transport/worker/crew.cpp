@@ -3,6 +3,12 @@
 #include <exception>
 
 namespace tpu::driver::worker {
+namespace {
+
+// Of those that wait for others, at what they wait with.
+constexpr std::chrono::milliseconds kLookAtWorker{100};
+
+}  // namespace
 
 Crew::Crew(size_t ranks) : ranks_(ranks), errors_(ranks) {
   for (size_t rank = 1; rank < ranks; ++rank) {
@@ -51,16 +57,52 @@ void Crew::perform(size_t rank) {
     error = std::current_exception();
   }
   const base::MutexLock lock(mutex_);
-  errors_[rank] = error;
-  const bool first = error && !failed_;
-  failed_ = failed_ || error;
   --running_;
+  finish(rank, error);
+  wait_for_others(rank);
+}
+
+// The last thing that a thread does with what all() was given.
+void Crew::finish(size_t rank, const std::exception_ptr& error) {
+  if (error) {
+    errors_[rank] = error;
+    failed_ = true;
+  }
   turn_.notify_all();
-  if (first && rescue_->give_up) {
+  if ((error || rescue_->behind_any_end) && rescue_->give_up && !rescues_) {
+    rescues_ = true;
     rescue_others();
   }
   --inside_;
   turn_.notify_all();
+}
+
+// Its call has ended, and it is not inside any more: all() need not wait until it wakes up.
+void Crew::wait_for_others(size_t rank) {
+  const uint64_t number = number_;
+  auto look = std::chrono::steady_clock::now() + kLookAtWorker;
+  while (number_ == number && running_ != 0 && !failed_) {
+    if (turn_.wait_until(mutex_, look) || std::chrono::steady_clock::now() < look) {
+      continue;
+    }
+    if (number_ == number && running_ != 0 && !failed_ && rescue_->find_end) {
+      ++inside_;  // all() waits for those that run, so it is there
+      std::exception_ptr error;
+      try {
+        find_end(rank);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      finish(rank, error);
+    }
+    look = std::chrono::steady_clock::now() + kLookAtWorker;
+  }
+}
+
+void Crew::find_end(size_t rank) {
+  const std::function<void(size_t)>& find_end = rescue_->find_end;
+  const base::MutexUnlock unlocked(mutex_);
+  find_end(rank);
 }
 
 void Crew::rescue_others() {
@@ -81,7 +123,7 @@ std::vector<std::exception_ptr> Crew::all(const std::function<void(size_t)>& cal
     call_ = &call;
     rescue_ = &rescue;
     running_ = inside_ = ranks_;
-    failed_ = false;
+    failed_ = rescues_ = false;
     met_ = 0;
     errors_.assign(ranks_, nullptr);
     ++number_;
@@ -95,7 +137,7 @@ std::vector<std::exception_ptr> Crew::all(const std::function<void(size_t)>& cal
   return errors_;
 }
 
-bool Crew::meet(const std::function<void()>& come, const std::function<bool()>& last) {
+bool Crew::meet(size_t rank, const std::function<void()>& come, const std::function<bool()>& last) {
   const base::MutexLock lock(mutex_);
   come();
   const uint64_t meeting = meeting_;
@@ -106,8 +148,14 @@ bool Crew::meet(const std::function<void()>& come, const std::function<bool()>& 
     turn_.notify_all();
     return result_;
   }
+  auto look = std::chrono::steady_clock::now() + kLookAtWorker;
   while (meeting_ == meeting && !failed_) {
-    turn_.wait(mutex_);
+    if (!turn_.wait_until(mutex_, look) && std::chrono::steady_clock::now() >= look) {
+      if (rescue_->find_end) {
+        find_end(rank);
+      }
+      look = std::chrono::steady_clock::now() + kLookAtWorker;
+    }
   }
   return meeting_ != meeting && result_;
 }

@@ -15,10 +15,14 @@
 namespace tpu::driver::worker {
 
 /// When a call has ended by an exception and others do not end within `patience`, `give_up` is
-/// called once, which ends them.
+/// called once, which ends them; without it, they are waited for.
 struct Rescue {
   std::chrono::milliseconds patience{0};
   std::function<void()> give_up{};
+  bool behind_any_end = false;  ///< an end without an exception counts too
+  /// Called now and then in the thread of a rank that waits for others, in meet() or since its own
+  /// call has ended. What it throws ends the call of this rank.
+  std::function<void(size_t rank)> find_end{};
 };
 
 class Crew {
@@ -35,12 +39,15 @@ class Crew {
 
   /// Within all(): comes back in all ranks when all have come. `come` is called in each of them,
   /// one after the other, and `last` behind the last one; all get what it returns. False when a
-  /// call has ended by an exception.
-  bool meet(const std::function<void()>& come, const std::function<bool()>& last);
+  /// call has ended by an exception. Throws what Rescue::find_end throws.
+  bool meet(size_t rank, const std::function<void()>& come, const std::function<bool()>& last);
 
  private:
   void work(size_t rank);
   void perform(size_t rank);
+  void finish(size_t rank, const std::exception_ptr& error) TPU_REQUIRES(mutex_);
+  void wait_for_others(size_t rank) TPU_REQUIRES(mutex_);
+  void find_end(size_t rank) TPU_REQUIRES(mutex_);
   void rescue_others() TPU_REQUIRES(mutex_);
 
   const size_t ranks_;
@@ -50,10 +57,11 @@ class Crew {
   uint64_t number_ TPU_GUARDED_BY(mutex_) = 0;  // of the call
   const Rescue* rescue_ TPU_GUARDED_BY(mutex_) = nullptr;
   size_t running_ TPU_GUARDED_BY(mutex_) = 0;  // calls that have not ended
-  size_t inside_ TPU_GUARDED_BY(mutex_) = 0;   // threads that have not
+  size_t inside_ TPU_GUARDED_BY(mutex_) = 0;   // threads that use what all() was given
   bool ends_ TPU_GUARDED_BY(mutex_) = false;
   std::vector<std::exception_ptr> errors_ TPU_GUARDED_BY(mutex_);
   bool failed_ TPU_GUARDED_BY(mutex_) = false;
+  bool rescues_ TPU_GUARDED_BY(mutex_) = false;  // a thread looks after the calls that run
   size_t met_ TPU_GUARDED_BY(mutex_) = 0;
   uint64_t meeting_ TPU_GUARDED_BY(mutex_) = 0;
   bool result_ TPU_GUARDED_BY(mutex_) = false;

@@ -1,6 +1,7 @@
 #include "transport/worker/pod_transport.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,25 +20,18 @@
 #include "transport/mpi/mpi_mesh.hpp"
 #include "transport/worker/address.hpp"
 #include "transport/worker/board_service.hpp"
-#include "transport/worker/crew.hpp"
 #include "transport/worker/fault_logs.hpp"
-#include "transport/worker/link_group.hpp"
 #include "transport/worker/local_workers.hpp"
 #include "transport/worker/mpi_rank.hpp"
 #include "transport/worker/pod_meeting.hpp"
 #include "transport/worker/pod_options.hpp"
+#include "transport/worker/pod_parts.hpp"
 #include "transport/worker/worker_transport.hpp"
 
 namespace tpu::driver {
 namespace {
 
 using namespace worker;  // NOLINT(google-build-using-namespace)
-
-// When one rank has failed, the others see it by their wires, which a busy host delays. One that
-// does not, since its wire leads to a host that is dark, or to a process that is stopped, is given
-// up. Until the boards are there, one that waits for another one has nothing to lose.
-constexpr std::chrono::milliseconds kPatience{5000};
-constexpr std::chrono::milliseconds kOpenPatience{500};
 
 // A link between boards counts where it fails, and where others meet it.
 void merge_tallies(std::vector<spec::FaultTally>& tallies) {
@@ -137,32 +131,45 @@ class PodDebugPort : public Transport {
       : places_(params, static_cast<uint32_t>(workers.addresses.size())),
         fault_logs_(make_fault_logs(sim, places_, workers.own != nullptr)),
         workers_(std::move(workers)),
-        crew_(workers_.addresses.size()) {}
+        parts_(
+            workers_.addresses.size(), [this](uint32_t rank) { return places_.boards_text(rank); },
+            [this] {
+              if (workers_.mesh != nullptr) {
+                workers_.mesh->give_up();
+              }
+            }) {}
 
   void host_prepares(bool begins) override {
-    for (const auto& part : parts_) {
-      part->host_prepares(begins);
+    for (size_t rank = 0; rank < parts_.size(); ++rank) {
+      parts_[rank].host_prepares(begins);
     }
   }
   void name_launch(uint32_t launch_id, const std::shared_ptr<const exe::ExecutableT>& program,
                    uint64_t trace_context) override {
-    for (const auto& part : parts_) {
-      part->name_launch(launch_id, program, trace_context);
+    for (size_t rank = 0; rank < parts_.size(); ++rank) {
+      parts_[rank].name_launch(launch_id, program, trace_context);
     }
   }
   std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads) override {
-    return parts_.front()->thread_forecast(threads);
+    return look<std::vector<ThreadForecast>>(
+               [&](Transport& part) { return part.thread_forecast(threads); })
+        .front();
   }
   std::optional<uint32_t> debug_read(int device, uint32_t address) override {
-    return part_of_core(device).debug_read(device, address);
+    std::optional<uint32_t> value;
+    ask_owner(device, [&](Transport& part) { value = part.debug_read(device, address); });
+    return value;
   }
   bool debug_write(int device, uint32_t address, uint32_t value) override {
-    return part_of_core(device).debug_write(device, address, value);
+    bool written = false;
+    ask_owner(device, [&](Transport& part) { written = part.debug_write(device, address, value); });
+    return written;
   }
   std::vector<OpTally> take_op_times(uint32_t launch_id) override {
     std::map<uint32_t, OpTally> sums;
-    for (const auto& part : parts_) {
-      for (const OpTally& tally : part->take_op_times(launch_id)) {
+    for (const std::vector<OpTally>& each : look<std::vector<OpTally>>(
+             [&](Transport& part) { return part.take_op_times(launch_id); })) {
+      for (const OpTally& tally : each) {
         OpTally& sum = sums[tally.op_id];
         sum.op_id = tally.op_id;
         sum.cycles += tally.cycles;
@@ -178,10 +185,8 @@ class PodDebugPort : public Transport {
   }
 
   TransportStats stats() override {
-    std::vector<TransportStats> each;
-    for (const auto& part : parts_) {
-      each.push_back(part->stats());
-    }
+    std::vector<TransportStats> each =
+        look<TransportStats>([](Transport& part) { return part.stats(); });
     TransportStats all;
     by_core(each, all, &TransportStats::hart_instructions);
     by_core(each, all, &TransportStats::run_cycles);
@@ -217,18 +222,33 @@ class PodDebugPort : public Transport {
 
  protected:
   Places& places() { return places_; }
-  Crew& crew() { return crew_; }
-  std::vector<std::unique_ptr<Transport>>& parts() { return parts_; }
+  PodParts& parts() { return parts_; }
   FaultLogs& fault_logs() { return fault_logs_; }
   const PodOfWorkers& workers() const { return workers_; }
 
+  // What each part says, by rank; nothing of a pod that is lost.
+  template <class T, class Call>
+  std::vector<T> look(const Call& call) {
+    std::vector<T> each(parts_.size());
+    if (!parts_.look([&](size_t rank) { each[rank] = call(parts_[rank]); })) {
+      each.assign(parts_.size(), T());
+    }
+    return each;
+  }
+
  private:
-  Transport& part_of_core(int device) {
+  // The others are asked nothing, but their end is found.
+  void ask_owner(int device, const std::function<void(Transport& part)>& call) {
     if (device < 0 || static_cast<size_t>(device) >= places_.cores()) {
       throw Error(ErrorCode::kInvalidArgument, fmt::format("core {}: the pod has the cores 0 to {}",
                                                            device, places_.cores() - 1));
     }
-    return *parts_[places_.of_core(static_cast<size_t>(device))];
+    const uint32_t owner = places_.of_core(static_cast<size_t>(device));
+    parts_.ask([&](size_t rank) {
+      if (rank == owner) {
+        call(parts_[rank]);
+      }
+    });
   }
 
   // Each part has its cores in ascending order; nothing is known of all when one part says nothing.
@@ -265,8 +285,7 @@ class PodDebugPort : public Transport {
   Places places_;
   FaultLogs fault_logs_;
   PodOfWorkers workers_;
-  std::vector<std::unique_ptr<Transport>> parts_;
-  Crew crew_;
+  PodParts parts_;
 };
 
 class PodTransport final : public PodDebugPort {
@@ -289,41 +308,39 @@ class PodTransport final : public PodDebugPort {
       wires.emplace(base::SharedMemory::create(spec::pod_memory_bytes(ranks)));
     }
     PodMeeting meeting(options.connect_ca, workers().addresses);
-    parts().resize(ranks);
-    together(
-        [&](size_t rank) {
-          if (mesh != nullptr && rank == 0) {
-            parts()[rank] = make_board(options.transport, request, memory,
-                                       {.ranks = ranks, .memory = {}, .pipes = mpi_wires()});
-            return;
+    parts().open([&](size_t rank) -> std::unique_ptr<Transport> {
+      if (mesh != nullptr && rank == 0) {
+        return make_board(options.transport, request, memory,
+                          {.ranks = ranks, .memory = {}, .pipes = mpi_wires()});
+      }
+      OpenOptions one = options;
+      one.connect = workers().addresses[rank];
+      WorkerPart part{static_cast<uint32_t>(rank), ranks};
+      if (wires) {
+        part.file = wires->file();
+        part.bytes = wires->bytes().size();
+      }
+      if (mesh == nullptr) {
+        part.exchange = [&meeting, this, rank](const std::string& own, bool is_loopback) {
+          const auto come = [&] { meeting.add(rank, own, is_loopback); };
+          if (!parts().meet(rank, come, [] { return true; })) {
+            throw Error(ErrorCode::kUnavailable, "another process of the pod did not start");
           }
-          OpenOptions one = options;
-          one.connect = workers().addresses[rank];
-          WorkerPart part{static_cast<uint32_t>(rank), ranks};
-          if (wires) {
-            part.file = wires->file();
-            part.bytes = wires->bytes().size();
-          }
-          if (mesh == nullptr) {
-            part.exchange = [&](const std::string& own, bool is_loopback) {
-              if (!crew().meet([&] { meeting.add(rank, own, is_loopback); }, [] { return true; })) {
-                throw Error(ErrorCode::kUnavailable, "another process of the pod did not start");
-              }
-              return meeting.all();
-            };
-          }
-          part.links = &links_;
-          parts()[rank] = make_worker_transport(one, asked, memory, shared, firmware, part);
-          fault_logs().attached(rank);
-        },
-        kOpenPatience);
+          return meeting.all();
+        };
+      }
+      part.links = &parts().links();
+      auto made = make_worker_transport(one, asked, memory, shared, firmware, part);
+      fault_logs().attached(rank);
+      return made;
+    });
   }
 
   uint32_t read32(int chip, int bar, uint64_t offset) override {
     const uint32_t owner = places().of_chip(chip);
     uint32_t value = 0;
-    together([&](size_t rank) {
-      const uint32_t read = parts()[rank]->read32(chip, bar, offset);
+    parts().together([&](size_t rank) {
+      const uint32_t read = parts()[rank].read32(chip, bar, offset);
       if (rank == owner) {
         value = read;
       }
@@ -340,7 +357,7 @@ class PodTransport final : public PodDebugPort {
     }
     for (size_t rank = 0; rank < each.size(); ++rank) {
       if (!each[rank].empty()) {
-        parts()[rank]->write32_many(each[rank]);
+        parts()[rank].write32_many(each[rank]);
       }
     }
   }
@@ -349,41 +366,41 @@ class PodTransport final : public PodDebugPort {
   }
 
   RunOutcome run() override {
-    return run_all([](Transport& part) { return part.run(); });
+    return run_all([this](size_t rank) { return parts()[rank].run(); });
   }
   RunOutcome run_handling(const InterruptHandler& handler) override {
     if (!handler) {
       return run();
     }
-    return run_all([&](Transport& part) {
-      return part.run_handling([&](const PausedRun& run) { return meet(run, handler); });
+    return run_all([&](size_t rank) {
+      return parts()[rank].run_handling(
+          [&](const PausedRun& run) { return meet(rank, run, handler); });
     });
   }
   RunOutcome run_until(uint64_t cycle) override {
-    return run_all([&](Transport& part) { return part.run_until(cycle); });
+    return run_all([&](size_t rank) { return parts()[rank].run_until(cycle); });
   }
   void limit_run(std::chrono::nanoseconds limit) override {
-    for (const auto& part : parts()) {
-      part->limit_run(limit);
+    for (size_t rank = 0; rank < parts().size(); ++rank) {
+      parts()[rank].limit_run(limit);
     }
   }
-  void interrupt() override { parts().front()->interrupt(); }
-  uint64_t now() override { return parts().front()->now(); }
+  void interrupt() override { parts()[0].interrupt(); }
+  uint64_t now() override { return parts()[0].now(); }
 
   std::vector<ConsoleLine> take_console() override {
     std::vector<ConsoleLine> lines;
-    for (const auto& part : parts()) {
-      add_all(lines, part->take_console());
+    for (auto& each :
+         look<std::vector<ConsoleLine>>([](Transport& part) { return part.take_console(); })) {
+      add_all(lines, std::move(each));
     }
     return lines;
   }
   std::string change_sim(const SimOptions& sim) override {
     check_part(sim, "sim");
-    std::string text;
-    for (const auto& part : parts()) {
-      text += part->change_sim(sim);
-    }
-    return text;
+    std::vector<std::string> texts(parts().size());
+    parts().ask([&](size_t rank) { texts[rank] = parts()[rank].change_sim(sim); });
+    return fmt::format("{}", fmt::join(texts, ""));
   }
   void log_commands(const std::optional<spec::MemoryLook>& /*look*/) override {
     throw Error(ErrorCode::kUnimplemented,
@@ -394,12 +411,7 @@ class PodTransport final : public PodDebugPort {
                 "a pod in several processes has no snapshots; open it in one process");
   }
   std::string close() override {
-    std::vector<std::string> texts(parts().size());
-    if (lost_.empty()) {
-      together([&](size_t rank) { texts[rank] = parts()[rank]->close(); }, std::nullopt);
-    } else {  // those that are still there complete their files
-      crew().all([&](size_t rank) { texts[rank] = end_part(rank); });
-    }
+    std::vector<std::string> texts = parts().close();
     std::string all;
     texts.push_back(fault_logs().merge());
     for (const std::string& text : texts) {
@@ -409,11 +421,12 @@ class PodTransport final : public PodDebugPort {
   }
 
  private:
-  Transport& part_of(int chip) { return *parts()[places().of_chip(chip)]; }
+  Transport& part_of(int chip) { return parts()[places().of_chip(chip)]; }
 
   // The processes have stopped in one cycle, and the handler sees all that came in it.
-  bool meet(const PausedRun& run, const InterruptHandler& handler) {
-    return crew().meet(
+  bool meet(size_t rank, const PausedRun& run, const InterruptHandler& handler) {
+    return parts().meet(
+        rank,
         [&] {
           msi_.resize(places().chips());
           for (size_t chip = 0; chip < std::min(run.msi.size(), msi_.size()); ++chip) {
@@ -429,11 +442,11 @@ class PodTransport final : public PodDebugPort {
   }
 
   template <class Call>
-  RunOutcome run_all(Call call) {
+  RunOutcome run_all(const Call& call) {
     std::vector<RunOutcome> each(parts().size());
     msi_.clear();
     has_console_ = false;
-    together([&](size_t rank) { each[rank] = call(*parts()[rank]); });
+    parts().together([&](size_t rank) { each[rank] = call(rank); });
     RunOutcome all = std::move(each.front());
     for (size_t rank = 1; rank < each.size(); ++rank) {
       for (size_t chip = 0; chip < each[rank].msi.size(); ++chip) {
@@ -445,77 +458,6 @@ class PodTransport final : public PodDebugPort {
     return all;
   }
 
-  static bool is_witness(const std::string& message) {
-    return message.starts_with("the other boards") || message.starts_with("another process");
-  }
-
-  // Those that are there tell of the one that is not, and those that wait of the one that refuses.
-  static int weight_of(const Error& error) {
-    if (error.code() != ErrorCode::kUnavailable) {
-      return 2;
-    }
-    return is_witness(error.message()) ? 0 : 1;
-  }
-
-  std::string end_part(size_t rank) {
-    try {
-      return parts()[rank] != nullptr ? parts()[rank]->close() : std::string();
-    } catch (const Error&) {
-      return {};  // it has ended
-    }
-  }
-
-  // An error of one part is that of all: the others notice that its process ends, or are given up.
-  void together(const std::function<void(size_t rank)>& call,
-                std::optional<std::chrono::milliseconds> patience = kPatience) {
-    if (!lost_.empty()) {
-      throw Error(ErrorCode::kUnavailable, lost_);
-    }
-    Rescue rescue;
-    if (patience) {
-      rescue = {*patience, [this] {
-                  links_.give_up();
-                  if (workers().mesh != nullptr) {
-                    workers().mesh->give_up();  // also ends waits for a wire
-                  }
-                }};
-    }
-    const auto call_one = [&](size_t rank) {
-      try {
-        call(rank);
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::kUnavailable) {
-          end_part(rank);
-        }
-        throw;
-      }
-    };
-    const std::vector<std::exception_ptr> errors = crew().all(call_one, rescue);
-    std::optional<Error> first;
-    for (uint32_t rank = 0; rank < errors.size(); ++rank) {
-      if (!errors[rank]) {
-        continue;
-      }
-      try {
-        std::rethrow_exception(errors[rank]);
-      } catch (const Error& error) {
-        const bool witness = is_witness(error.message());
-        if (!first || weight_of(error) > weight_of(*first)) {
-          first.emplace(error.code(),
-                        witness ? error.message()
-                                : fmt::format("{} of the pod: {}", places().boards_text(rank),
-                                              error.message()));
-        }
-      }
-    }
-    if (first) {
-      lost_ = first->message();
-      throw Error(*first);
-    }
-  }
-
-  std::string lost_;
-  LinkGroup links_;
   std::vector<uint32_t> msi_;  // of those that have come to a meeting
   bool has_console_ = false;
 };

@@ -83,7 +83,7 @@ Message RemoteMemory::ask(const Range& range, std::span<std::byte> place) {
   bool interrupted = false;
   try {
     for (;;) {
-      Message message = channel_.receive_into(place);
+      Message message = channel_.receive(place);
       if (message.kind == Kind::kDmaData) {
         behind_(interrupted);
         return message;

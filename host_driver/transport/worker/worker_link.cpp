@@ -27,6 +27,35 @@ void WorkerLink::give_up() {
   channel_.shut_down();
 }
 
+template <class Call>
+auto WorkerLink::of_channel(const Call& call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    if (lost()) {
+      throw;
+    }
+    lose(fmt::format("{}: {}", connector_.name(), error.message()));
+  }
+}
+
+void WorkerLink::find_end() {
+  if (closed_) {
+    return;
+  }
+  if (lost()) {
+    throw Error(ErrorCode::kUnavailable, lost_);
+  }
+  const std::optional<Frame> last = of_channel([&] { return channel_.find_end(); });
+  if (!last) {
+    return;
+  }
+  if (last->kind == Kind::kFailure) {
+    throw error_of(unpack<Failure>(last->payload));
+  }
+  refuse(last->kind);
+}
+
 void WorkerLink::note_launch(uint32_t launch, const std::string* name) {
   if (name == nullptr) {
     launches_.erase(launch);
@@ -36,9 +65,10 @@ void WorkerLink::note_launch(uint32_t launch, const std::string* name) {
 }
 
 void WorkerLink::begin(Kind kind, std::span<const std::byte> request) {
-  if (!lost_.empty()) {
+  if (lost()) {
     throw Error(ErrorCode::kUnavailable, lost_);
   }
+  closed_ = closed_ || kind == Kind::kClose;
   channel_.post(kind, request);
 }
 
@@ -85,21 +115,18 @@ Message WorkerLink::await_answer() {
         channel_.give_back(std::move(message.bytes));
         break;
       default:
-        lose(fmt::format("{} sends a message of kind {}, which is not its part", connector_.name(),
-                         static_cast<int>(message.kind)));
+        refuse(message.kind);
     }
   }
 }
 
 Message WorkerLink::receive() {
-  try {
-    return channel_.receive();
-  } catch (const Error& error) {
-    if (!lost_.empty()) {
-      throw;
-    }
-    lose(fmt::format("{}: {}", connector_.name(), error.message()));
-  }
+  return of_channel([&] { return channel_.receive(); });
+}
+
+void WorkerLink::refuse(Kind kind) {
+  lose(fmt::format("{} sends a message of kind {}, which is not its part", connector_.name(),
+                   static_cast<int>(kind)));
 }
 
 // True: the run goes on.
@@ -134,13 +161,11 @@ void WorkerLink::take_memory(std::span<const std::byte> bytes) {
 }
 
 NextConnection WorkerLink::recover(const std::string& why, uint64_t received) {
-  if (!gives_up_) {
+  if (!gives_up_) {  // else that is why the connection broke
     try {
-      return connector_.open_again(why, received);
+      return connector_.open_again(why, received, gives_up_);
     } catch (const Error& error) {
-      if (!gives_up_) {
-        lose(error.message());
-      }
+      lose(error.message());
     }
   }
   lost_ = "another process of the pod has failed, and " + connector_.name() + " does not answer";

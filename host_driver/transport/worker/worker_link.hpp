@@ -30,6 +30,9 @@ class WorkerLink {
   /// Any thread: there is no answer any more, and no other connection. Who waits for one is told
   /// that another process of the pod has failed.
   void give_up();
+  /// Throws as ask() when the worker has ended since it answered last, other than by kClose. Asks
+  /// it nothing. Of the thread that asks.
+  void find_end();
   /// Sends what was posted, and the request; answers what the worker asks in between. Throws Error.
   std::vector<std::byte> ask(Kind kind, std::span<const std::byte> request);
   /// As ask(); `handler` (or null) is told of interrupts.
@@ -40,6 +43,8 @@ class WorkerLink {
   uint64_t now() const { return now_; }
   void set_now(uint64_t now) { now_ = now; }
   bool lost() const { return !lost_.empty(); }
+  /// It was asked to close the board.
+  bool closed() const { return closed_; }
   void lose_quietly(const std::string& why) { lost_ = why; }
   bool is_local() const { return channel_.is_local(); }
   /// For the error of a board that is lost. Null: the launch is over.
@@ -47,6 +52,8 @@ class WorkerLink {
 
  private:
   Message receive();
+  template <class Call>
+  auto of_channel(const Call& call);
   // What the worker was lent in a request is the driver's again behind it.
   class Lends {
    public:
@@ -66,10 +73,12 @@ class WorkerLink {
   void take_memory(std::span<const std::byte> bytes);
   NextConnection recover(const std::string& why, uint64_t received);
   [[noreturn]] void lose(const std::string& why);
+  [[noreturn]] void refuse(Kind kind);
 
   HostMemory& memory_;
   const size_t chips_;
   std::atomic<bool> gives_up_ = false;
+  bool closed_ = false;
   std::string lost_;                          // why there is no board any more
   uint64_t now_ = 0;                          // passes only in calls that are answered
   std::map<uint32_t, std::string> launches_;  // under way, with their names

@@ -17,8 +17,8 @@ using namespace worker;  // NOLINT(google-build-using-namespace)
 
 class WorkerDebugPort : public Transport {
  public:
-  WorkerDebugPort(const OpenOptions& options, HostMemory& memory, size_t chips)
-      : link_(options, memory, chips) {}
+  WorkerDebugPort(const OpenOptions& options, HostMemory& memory, size_t chips, bool is_part)
+      : is_part_(is_part), link_(options, memory, chips) {}
 
   TransportStats stats() override { return look({.kind = CallKind::kStats}).stats; }
   std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads) override {
@@ -72,8 +72,12 @@ class WorkerDebugPort : public Transport {
     }
     return answer;
   }
-  // Of a board that is lost nothing is known: whoever lets time pass says why.
+  // Of a board that is lost nothing is known: whoever lets time pass says why. Other parts of a pod
+  // have to hear of it.
   Answer look(Call request) {
+    if (is_part_) {
+      return call(std::move(request));
+    }
     if (!link_.lost()) {
       try {
         return call(std::move(request));
@@ -96,6 +100,7 @@ class WorkerDebugPort : public Transport {
     return found->second;
   }
 
+  const bool is_part_;
   WorkerLink link_;
   bool names_launches_ = false;
   // Programs that launches were named by, which live as long as the board here.
@@ -106,8 +111,9 @@ class WorkerTransport final : public WorkerDebugPort {
  public:
   WorkerTransport(const OpenOptions& options, const TransportRequest& request, HostMemory& memory,
                   std::span<const SharedRange> shared, uint32_t firmware, const WorkerPart& part)
-      : WorkerDebugPort(options, memory, static_cast<size_t>(spec::chip_count(request.params))),
-        member_(part.links, link()),
+      : WorkerDebugPort(options, memory, static_cast<size_t>(spec::chip_count(request.params)),
+                        part.ranks > 1),
+        member_(part.links, part.rank, link()),
         chips_(static_cast<size_t>(spec::chip_count(request.params))) {
     if (link().is_local()) {
       for (const SharedRange& range : shared) {
@@ -125,7 +131,7 @@ class WorkerTransport final : public WorkerDebugPort {
     set_sim(unpack<Attached>(link().ask(Kind::kAttach, pack(attach))).sim);
   }
   ~WorkerTransport() override {
-    if (!closed_ && !link().lost()) {
+    if (!link().closed() && !link().lost()) {
       link().post(Kind::kClose, {});
       link().send();
     }
@@ -175,10 +181,9 @@ class WorkerTransport final : public WorkerDebugPort {
   }
 
   std::string close() override {
-    if (link().lost()) {
+    if (link().lost() || link().closed()) {
       return "";  // what it was lost by has been said
     }
-    closed_ = true;
     return unpack<Answer>(link().ask(Kind::kClose, {})).text;
   }
 
@@ -210,7 +215,6 @@ class WorkerTransport final : public WorkerDebugPort {
   const LinkGroup::Member member_;
   std::chrono::nanoseconds limit_{0};
   const size_t chips_;
-  bool closed_ = false;
 };
 
 }  // namespace
