@@ -268,8 +268,10 @@ print(again.returncode != 0 and 'is there already' in again.stderr)
     assert code == 0 and all(said[-1] == "True" for said in lines), (lines, errors)
     code, lines, errors = Pod("""
 import os
+end = os.environ['FOLDER'] + '/end'
 if os.environ['TPU_WORKER_ID'] == '1':
-    time.sleep(8)
+    while not os.path.exists(end):
+        time.sleep(0.05)
     sys.exit()
 x = jax.make_array_from_callback((8,), NamedSharding(Mesh(np.array(jax.devices()), ('d',)), P('d')),
                                  lambda i: np.arange(8, dtype=np.float32)[i])
@@ -277,6 +279,7 @@ try:
     jax.jit(lambda x: x.sum())(x).block_until_ready()
 except Exception as error:
     print(error)
+open(end, 'w').close()
 """, ["--processes", "2"], {"TPUBOARD_REPLICA_LIMIT": "1"}).wait()
     assert code == 0, (lines, errors)
     assert "did not launch it within 1 s" in lines[0][0] and "process 1, which has never come" in lines[0][0], lines

@@ -41,10 +41,10 @@ def expect(done: subprocess.CompletedProcess[str], output: str, code: int = 0) -
 
 def in_flight() -> None:
     """The interpreter ends with work under way, some of it with transfers behind it."""
-    code = "import time\nbegin = time.monotonic()\nfor i in range(20): x = f(a)\nx.copy_to_host_async()\n"
-    done = run(LONG + code + "print('submitted', time.monotonic() - begin)")
+    code = "for i in range(20): x = f(a)\nx.copy_to_host_async()\n"
+    done = run(LONG + code + "print('submitted, all done:', x.is_ready())")
     expect(done, "submitted")
-    assert float(done.stdout.split()[1]) < 0.5, "the calls waited for the board: " + done.stdout
+    assert done.stdout == "submitted, all done: False\n", "the calls waited for the board: " + done.stdout
 
 
 def fork() -> None:
