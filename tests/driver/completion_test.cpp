@@ -274,7 +274,7 @@ TEST(CompletionNull, CallsReturnWhileALaunchRuns) {
       EXPECT_EQ(other.run({other.put(0, sent)}).outputs[0].to_host().bytes, sent.bytes);
       std::this_thread::sleep_for(1ms);
     }
-    EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
     n.board.close(CloseMode::kCancel);
     waiter.join();
   }
