@@ -323,6 +323,12 @@ BoardStats BoardHost::stats() {
   return stats;
 }
 
+std::vector<spec::UnitWait> BoardHost::waits() {
+  std::vector<spec::UnitWait> waits;
+  impl_->call([&] { waits = impl_->board->waits(); });
+  return waits;
+}
+
 std::vector<ThreadForecast> BoardHost::thread_forecast(std::span<const int> threads) {
   std::vector<ThreadForecast> result;
   impl_->call([&] { result = impl_->board->thread_forecast(threads); });

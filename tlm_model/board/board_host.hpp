@@ -119,8 +119,7 @@ struct BoardStats {
   uint64_t lockstep_transfers = 0;   // of DMA queues
   uint64_t lockstep_mismatches = 0;
   std::string lockstep_text;                   // the mismatches, for people
-  std::vector<spec::UnitWait> waits;           // units of all cores that are not idle
-  std::vector<spec::UnitWait> watchdog_waits;  // as it was when a watchdog ended a launch last
+  std::vector<spec::UnitWait> watchdog_waits;  // waits() when a watchdog ended a launch last
   uint32_t watchdog_launch = 0;                // id of that launch; 0: none
   uint64_t check_findings = 0;                 // of the happens-before checker (check)
   std::vector<HostWorkStats> profile;          // with SimOptions::profile
@@ -182,6 +181,8 @@ class BoardHost {
 
   uint64_t now();  // core cycles
   BoardStats stats();
+  // Units of all cores that are not idle, and what would end their waits.
+  std::vector<spec::UnitWait> waits();
   // Text of the firmware that no run() has brought, lines without an end too; costs no simulated
   // time.
   std::vector<ConsoleLine> take_console();

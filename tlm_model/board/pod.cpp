@@ -281,7 +281,6 @@ uint32_t Pod::launch_of(uint32_t core) const {
 
 BoardStats Pod::stats() {
   BoardStats stats;
-  stats.waits = waits();
   stats.watchdog_waits = sinks_.watchdog().waits();
   stats.watchdog_launch = sinks_.watchdog().launch();
   for (Chip* chip : chips_) {

@@ -46,6 +46,8 @@ class Pod : public sc_core::sc_module {
   DebugTarget& debug(uint32_t core);
 
   BoardStats stats();
+  // See BoardHost.
+  std::vector<spec::UnitWait> waits() const;
   JobPool& pool() { return pool_; }
   std::vector<ThreadForecast> thread_forecast(std::span<const int> threads) {
     return pool_.forecast(threads);
@@ -78,7 +80,6 @@ class Pod : public sc_core::sc_module {
   std::string change_mxus(std::unique_ptr<MxuSelect> select, std::vector<MxuUnit> units);
   std::unique_ptr<MxuSelect> make_select(const BoardOptions& options);
   std::vector<Mxu*> all_mxus();
-  std::vector<spec::UnitWait> waits() const;
   uint32_t launch_of(uint32_t core) const;  // id of its last one; of a core that is here
   CoreServices services_on(uint32_t board);
   void make_step_counters();

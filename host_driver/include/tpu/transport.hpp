@@ -146,8 +146,7 @@ struct TransportStats {
   /// Host memory that contents of HBM take or have taken, which it takes again for others; empty
   /// where they do not lie in host memory.
   std::optional<uint64_t> hbm_host_bytes;
-  std::vector<UnitWait> waits;  ///< units of all cores that are not idle
-  /// The same as it was when a watchdog ended a launch last.
+  /// TransportDebugPort::waits() as they were when a watchdog ended a launch last.
   std::vector<UnitWait> watchdog_waits;
   uint32_t watchdog_launch = 0;  ///< id of that launch; 0: none
   /// Faults on purpose that have happened, by kind and place.
@@ -178,6 +177,10 @@ class TransportDebugPort {
 
   /// Figures of the debug port; no simulated time passes.
   virtual TransportStats stats() = 0;
+
+  /// Units of all cores that are not idle, with the commands that would end their waits; no
+  /// simulated time passes. Of a large pod that takes longer than stats().
+  virtual std::vector<UnitWait> waits() { return {}; }
 
   /// With SimOptions::profile: one of each of `threads`; no simulated time passes.
   virtual std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads) {

@@ -73,7 +73,7 @@ void TimeLimit::end(const Device& device, Operation& op) {
     where = op_place(exe, place.op_id, device.id);
   }
   text += harts_.core_text(device);
-  const std::string waits = tell_hang_("time limit", &op, stats.waits, stats);
+  const std::string waits = tell_hang_("time limit", &op, transport_->waits(), stats);
   text += waits.empty() ? std::string() : "\nwhat waits for what:\n" + waits;
   op.verdict = std::make_shared<Error>(ErrorCode::kTimeout, text, where);
   registers_.write(device, spec::core_page::kAbort, op.launch_id);

@@ -318,8 +318,9 @@ void Recovery::end_stall() {
       std::ranges::find_if(devices_, [](const Device& device) TPU_REQUIRES(board_lock) {
         return device.first_launch() != nullptr;
       });
-  stall_text_ = hooks_.tell_hang(
-      "deadlock", stuck == devices_.end() ? nullptr : stuck->first_launch(), stats.waits, stats);
+  stall_text_ =
+      hooks_.tell_hang("deadlock", stuck == devices_.end() ? nullptr : stuck->first_launch(),
+                       transport_->waits(), stats);
   if (completions_.find_missing()) {
     stalls_ = 0;
   } else if (!reboot_dead()) {

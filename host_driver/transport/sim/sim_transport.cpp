@@ -150,7 +150,6 @@ class SimDebugPort : public Transport {
     }
     stats.check_findings = from.check_findings;
     stats.fault_tallies = std::move(from.faults);
-    stats.waits = std::move(from.waits);
     stats.watchdog_waits = std::move(from.watchdog_waits);
     stats.watchdog_launch = from.watchdog_launch;
     if (has_data_) {
@@ -158,6 +157,8 @@ class SimDebugPort : public Transport {
     }
     return stats;
   }
+
+  std::vector<UnitWait> waits() override { return board_.waits(); }
 
  protected:
   model::BoardHost& board() { return board_; }

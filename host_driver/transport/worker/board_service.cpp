@@ -260,6 +260,9 @@ Answer BoardService::call(const Call& call) {
     case CallKind::kStats:
       answer.stats = board().stats();
       break;
+    case CallKind::kWaits:
+      answer.waits = board().waits();
+      break;
     case CallKind::kForecast:
       answer.forecast = board().thread_forecast({call.threads.begin(), call.threads.end()});
       break;

@@ -210,13 +210,20 @@ class PodDebugPort : public Transport {
         all.hbm_host_bytes = all.hbm_host_bytes.value_or(0) + *one.hbm_host_bytes;
       }
       add_all(all.fault_tallies, std::move(one.fault_tallies));
-      add_all(all.waits, std::move(one.waits));
       if (one.watchdog_launch == all.watchdog_launch) {
         add_all(all.watchdog_waits, std::move(one.watchdog_waits));
       }
       all.waits_text += one.waits_text;
     }
     merge_tallies(all.fault_tallies);
+    return all;
+  }
+
+  std::vector<UnitWait> waits() override {
+    std::vector<UnitWait> all;
+    for (const auto& part : parts_) {
+      add_all(all, part->waits());
+    }
     return all;
   }
 

@@ -97,7 +97,6 @@ void stats_of(Archive& a, TransportStats& value) {
   list(a, value.harts, hart);
   list(a, value.faults, fault);
   maybe(a, value.hbm_host_bytes, long_number);
-  list(a, value.waits, wait);
   list(a, value.watchdog_waits, wait);
   list(a, value.fault_tallies, fault_tally);
   a(value.waits_text, value.watchdog_launch);
@@ -168,6 +167,8 @@ void Answer::visit_state(Archive& a) {
   switch (kind) {
     case CallKind::kStats:
       return stats_of(a, stats);
+    case CallKind::kWaits:
+      return list(a, waits, wait);
     case CallKind::kForecast:
       return list(a, forecast, forecast_of);
     case CallKind::kFindings:

@@ -204,6 +204,7 @@ struct Range {
 /// Calls of the debug port.
 enum class CallKind : uint8_t {
   kStats,
+  kWaits,
   kForecast,
   kFindings,
   kDebugRead,
@@ -225,6 +226,7 @@ struct Call {
 /// What one of them answers.
 struct Answer {
   TransportStats stats;
+  std::vector<UnitWait> waits;
   std::vector<ThreadForecast> forecast;
   std::vector<CheckFinding> findings;
   bool done = false;

@@ -21,6 +21,7 @@ class WorkerDebugPort : public Transport {
       : is_part_(is_part), link_(options, memory, chips) {}
 
   TransportStats stats() override { return look({.kind = CallKind::kStats}).stats; }
+  std::vector<UnitWait> waits() override { return look({.kind = CallKind::kWaits}).waits; }
   std::vector<ThreadForecast> thread_forecast(const std::vector<int>& threads) override {
     return look({.kind = CallKind::kForecast, .threads = {threads.begin(), threads.end()}})
         .forecast;

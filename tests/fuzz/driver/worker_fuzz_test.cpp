@@ -190,11 +190,13 @@ TEST(WorkerFuzz, DamagedAnswersOfAWorkerAreReadOrRejected) {
   std::mt19937 random(test::fuzz_seed(kSeed));
   Answer stats;
   stats.stats.counters = {{1, 2, 3}, {4}};
-  stats.stats.waits.resize(2);
-  stats.stats.waits[0].ender.emplace();
   stats.stats.places.resize(2);
   stats.stats.places[1].loops.resize(3);
   stats.stats.profile.push_back({"name", "unit", 0.5, 1, 2, 3});
+  Answer waits;
+  waits.kind = CallKind::kWaits;
+  waits.waits.resize(2);
+  waits.waits[0].ender.emplace();
   Stopped stopped;
   stopped.outcome.msi = {1, 2, 3, 4};
   stopped.outcome.console.push_back({3, "text"});
@@ -207,11 +209,13 @@ TEST(WorkerFuzz, DamagedAnswersOfAWorkerAreReadOrRejected) {
                                    pack(Welcome{}),
                                    pack(Attached{}),
                                    pack(Failure{1, "text", 2, "op", "source"}),
-                                   pack(hello)};
+                                   pack(hello),
+                                   pack(waits)};
   EXPECT_EQ(pack(unpack<Answer>(good[0])), good[0]);
   EXPECT_EQ(pack(unpack<Stopped>(good[1])), good[1]);
-  std::array<int, 6> rejected{};
-  std::array<int, 6> used{};
+  EXPECT_EQ(pack(unpack<Answer>(good[6])), good[6]);
+  std::array<int, 7> rejected{};
+  std::array<int, 7> used{};
   const int frames = test::fuzz_inputs(kUsualFrames);
   for (int i = 0; i < frames; ++i) {
     const size_t right = random() % good.size();
@@ -236,6 +240,7 @@ TEST(WorkerFuzz, DamagedAnswersOfAWorkerAreReadOrRejected) {
     read(3, Attached());
     read(4, Failure());
     read(5, Hello());
+    read(6, Answer());
   }
   for (size_t kind = 0; kind < good.size(); ++kind) {
     EXPECT_GT(rejected.at(kind), 0) << kind;

@@ -267,7 +267,7 @@ TEST(Board, DeadlockIsQuiescenceWithAReport) {
   while (!bench.host.run().quiescent) {
   }
   EXPECT_FALSE(bench.drain(1));
-  const std::vector<spec::UnitWait> waits = bench.host.stats().waits;
+  const std::vector<spec::UnitWait> waits = bench.host.waits();
   const auto head =
       std::ranges::find_if(waits, [](const spec::UnitWait& wait) { return wait.at.unit == "vpu"; });
   ASSERT_NE(head, waits.end());
