@@ -221,8 +221,8 @@ class PodDebugPort : public Transport {
 
   std::vector<UnitWait> waits() override {
     std::vector<UnitWait> all;
-    for (const auto& part : parts_) {
-      add_all(all, part->waits());
+    for (auto& each : look<std::vector<UnitWait>>([](Transport& part) { return part.waits(); })) {
+      add_all(all, std::move(each));
     }
     return all;
   }
