@@ -99,6 +99,8 @@ def writes() -> list[Case]:
         Case("at_nan", lambda v, i, u: v.at[i].min(u), (x, index, np.where(rows > 1, np.nan, rows))),
         Case("embedding_grad", jax.grad(lambda v, i: jnp.sum(v[i] ** 2)),
              (_random(3000, 64), _ints(16, 32, low=0, high=3000)), l2=1e-6),
+        Case("embedding_grad_small", jax.grad(lambda v, i: jnp.sum(v[i] ** 2)),
+             (_random(64, 128), _ints(16, 32, low=0, high=64)), l2=1e-6),
         Case("embedding_grad_equal", jax.grad(lambda v, i: jnp.sum(v[i] ** 2)),
              (_random(3000, 64), np.full((64,), 5, np.int32)), l2=1e-6),
         Case("take_along_grad", jax.grad(lambda v, i: jnp.sum(jnp.take_along_axis(v, i, axis=1) ** 2)),

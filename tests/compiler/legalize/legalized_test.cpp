@@ -325,6 +325,45 @@ TEST(LoweredBatchNorm, TrainingInferenceAndGradient) {
   }
 }
 
+// Rows of a table that are added to, as the gradient of an embedding does. Comparing makes an array
+// of all rows for each update where rows are wide, which only few updates are worth.
+TEST(LoweredScatter, ComparesWhereThatIsCheaper) {
+  struct Rows {
+    int64_t batch, rows, width, updates;  // batch 0: no batching dim
+    bool compared;
+  };
+  for (const auto& [batch, rows, width, updates, compared] :
+       {Rows{0, 64, 128, 512, false}, Rows{0, 64, 128, 16, true}, Rows{0, 32, 128, 256, false},
+        Rows{0, 8, 64, 512, true}, Rows{0, 1000, 1, 512, true}, Rows{0, 8192, 1, 512, true},
+        Rows{0, 128, 128, 16, false}, Rows{64, 512, 1, 32, true}}) {
+    GraphBuilder b;
+    ScatterAttrs a;
+    const bool batched = batch > 0;
+    a.update_window_dims = {batched ? 2 : 1};
+    a.inserted_window_dims = {batched ? 1 : 0};
+    a.scatter_dims_to_operand_dims = a.inserted_window_dims;
+    a.index_vector_dim = batched ? 2 : 1;
+    const auto shape = [&](int64_t n, int64_t m) {
+      return batched ? Dims{batch, n, m} : Dims{n, m};
+    };
+    if (batched) {
+      a.input_batching_dims = a.scatter_indices_batching_dims = {0};
+    }
+    Value* i = b.op(Kind::kIota, {}, {Elem::kI32, shape(updates, 1)}, DimAttrs{batched ? 1 : 0});
+    i = b.op(Kind::kRemainder, {i, b.constant(i->type, static_cast<double>(rows))}, i->type);
+    Value* x = b.arg(f32(shape(rows, width)));
+    Value* u = b.arg(f32(shape(updates, width)));
+    Value* y = b.with_body(b.op(Kind::kScatter, {x, i, u}, x->type, a), Kind::kAdd);
+    Module& module = b.done({y});
+    SCOPED_TRACE(std::to_string(batch) + " x " + std::to_string(rows) + " rows of " +
+                 std::to_string(width) + ", " + std::to_string(updates) + " updates");
+    check_lowered(module);
+    const bool reduces = std::ranges::any_of(
+        module.main->body.ops, [](const auto& op) { return op->kind == Kind::kReduce; });
+    EXPECT_EQ(reduces, compared);
+  }
+}
+
 TEST(LoweredMap, BodyOnWholeArrays) {
   GraphBuilder b;
   Value* x = b.arg(f32({5, 130}));
