@@ -403,7 +403,11 @@ TEST(Crew, TheEndOfOneThatWaitsForOthersIsFound) {
     EXPECT_GE(looks, 1) << meets;
   }
   int calls = 0;  // the threads have an end, and another begin
-  crew.all([&](size_t rank) { calls += rank == 0 ? 1 : 0; });
+  crew.all([&](size_t rank) {
+    if (rank == 0) {
+      ++calls;
+    }
+  });
   EXPECT_EQ(calls, 1);
 }
 

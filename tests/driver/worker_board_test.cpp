@@ -316,7 +316,7 @@ TEST_P(PodOfWorkers, AWorkerThatEndsIsNamedWhileAnotherOneIsSilent) {
     use(board, 1);
     asks = true;
     std::thread ends([&] {
-      for (int wait = 0; !silent || (!answered && wait < 300); ++wait) {
+      for (int wait = 0; !over && (!silent || (!answered && wait < 300)); ++wait) {
         std::this_thread::sleep_for(1ms);
       }
       other.stop(SIGKILL);
@@ -331,8 +331,8 @@ TEST_P(PodOfWorkers, AWorkerThatEndsIsNamedWhileAnotherOneIsSilent) {
                   AllOf(HasSubstr(" of the pod: the board was lost at cycle "),
                         HasSubstr((GetParam().rank == 0 ? to_second : to_first).address())));
     }
-    ends.join();
     over = true;
+    ends.join();
     board.close();
   }
 }

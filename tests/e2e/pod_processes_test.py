@@ -329,6 +329,7 @@ def check_stopped(tools: Path, folder: Path) -> list[str]:
                 _, errors = run.communicate(timeout=SECONDS)
             except subprocess.TimeoutExpired:
                 run.kill()
+                run.wait()
                 errors = "the run waits for a worker that is stopped"
             finally:
                 os.kill(stopped, signal.SIGCONT)

@@ -257,6 +257,7 @@ std::optional<Frame> Channel::find_end() {
       return take_frame({});  // waits for nothing: all that comes is there
     } catch (const ConnectionLost& lost) {
       connect_again(lost.what());
+      attempts_ = 0;  // nothing had to arrive in between
     }
   }
   return std::nullopt;

@@ -87,12 +87,14 @@ void Crew::wait_for_others(size_t rank) {
     }
     if (number_ == number && running_ != 0 && !failed_ && rescue_->find_end) {
       ++inside_;  // all() waits for those that run, so it is there
+      ++looking_;
       std::exception_ptr error;
       try {
         find_end(rank);
       } catch (...) {
         error = std::current_exception();
       }
+      --looking_;
       finish(rank, error);
     }
     look = std::chrono::steady_clock::now() + kLookAtWorker;
@@ -107,9 +109,9 @@ void Crew::find_end(size_t rank) {
 
 void Crew::rescue_others() {
   const auto end = std::chrono::steady_clock::now() + rescue_->patience;
-  while (running_ != 0 && turn_.wait_until(mutex_, end)) {
+  while (running_ + looking_ != 0 && turn_.wait_until(mutex_, end)) {
   }
-  if (running_ != 0) {
+  if (running_ + looking_ != 0) {
     const std::function<void()>& give_up = rescue_->give_up;
     const base::MutexUnlock unlocked(mutex_);  // others may meet
     give_up();
@@ -139,6 +141,9 @@ std::vector<std::exception_ptr> Crew::all(const std::function<void(size_t)>& cal
 
 bool Crew::meet(size_t rank, const std::function<void()>& come, const std::function<bool()>& last) {
   const base::MutexLock lock(mutex_);
+  if (failed_) {
+    return false;
+  }
   come();
   const uint64_t meeting = meeting_;
   if (++met_ == ranks_) {

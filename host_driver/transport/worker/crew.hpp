@@ -57,6 +57,7 @@ class Crew {
   uint64_t number_ TPU_GUARDED_BY(mutex_) = 0;  // of the call
   const Rescue* rescue_ TPU_GUARDED_BY(mutex_) = nullptr;
   size_t running_ TPU_GUARDED_BY(mutex_) = 0;  // calls that have not ended
+  size_t looking_ TPU_GUARDED_BY(mutex_) = 0;  // threads in Rescue::find_end behind their call
   size_t inside_ TPU_GUARDED_BY(mutex_) = 0;   // threads that use what all() was given
   bool ends_ TPU_GUARDED_BY(mutex_) = false;
   std::vector<std::exception_ptr> errors_ TPU_GUARDED_BY(mutex_);

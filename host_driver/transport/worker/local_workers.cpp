@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <span>
@@ -32,7 +33,7 @@ namespace tpu::driver::worker {
 namespace {
 
 constexpr int kStartMilliseconds = 20'000;
-constexpr int kEndMilliseconds = 5000;
+constexpr std::chrono::milliseconds kEnd{5000};
 // Descriptors of a process that is made: a socket to the program, a file with what to serve.
 constexpr int kMakerSocket = 3;
 constexpr int kMakerOptions = 4;
@@ -177,6 +178,20 @@ base::Descriptor moved_up(const base::Descriptor& file) {
   return up;
 }
 
+// Whether a process, by its descriptor, has ended or does so in this time.
+bool ends_within(int process, std::chrono::milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        std::max(end - std::chrono::steady_clock::now(), std::chrono::nanoseconds(0)));
+    pollfd look{process, POLLIN, 0};
+    const int found = ::poll(&look, 1, static_cast<int>(left.count()));
+    if (found >= 0 || errno != EINTR) {
+      return found == 1;
+    }
+  }
+}
+
 }  // namespace
 
 LocalWorkers::LocalWorkers(const OpenOptions& options, int count) {
@@ -207,16 +222,15 @@ void LocalWorkers::start(const std::vector<std::string>& program, const base::De
   if (error != 0) {
     refuse("no process of " + program.front(), error);
   }
+  process_ = base::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
 }
 
 LocalWorkers::~LocalWorkers() {
   only_here_.reset();
   end_ = base::Descriptor();
   // One that is stopped would not end; those that have the boards end with it.
-  const base::Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-  pollfd look{process.number(), POLLIN, 0};
-  if (process.valid() && ::poll(&look, 1, kEndMilliseconds) == 0) {
-    ::kill(pid_, SIGKILL);
+  if (process_.valid() && !ends_within(process_.number(), kEnd)) {
+    ::syscall(SYS_pidfd_send_signal, process_.number(), SIGKILL, nullptr, 0);
   }
   ::waitpid(pid_, nullptr, 0);
   remove_folder();

@@ -40,6 +40,7 @@ class LocalWorkers {
   base::Descriptor end_;                       // the workers end when it is closed
   std::optional<base::ParentOnly> only_here_;  // end_: copies of this process do not keep them
   int pid_ = 0;
+  base::Descriptor process_;  // of pid_; not valid on a host without such
 };
 
 }  // namespace tpu::driver::worker

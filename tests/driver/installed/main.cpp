@@ -35,6 +35,7 @@ class CountingTransport : public tpu::Transport {
   std::vector<tpu::ConsoleLine> take_console() override { return inner_->take_console(); }
   uint64_t now() override { return inner_->now(); }
   tpu::TransportStats stats() override { return inner_->stats(); }
+  std::vector<tpu::spec::UnitWait> waits() override { return inner_->waits(); }
   std::string close() override { return inner_->close(); }
 
  private:
