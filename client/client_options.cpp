@@ -99,10 +99,10 @@ size_t edits_between(std::string_view a, std::string_view b) {
 
 // What an unknown name may stand for: "; the closest name is ..", or nothing.
 std::string closest_text(std::string_view name, const std::vector<std::string>& names) {
-  constexpr size_t kMostEdits = 3;
+  const size_t most_edits = std::min<size_t>(3, (name.size() - kPrefix.size()) / 3);
   const auto edits = [&](const std::string& other) { return edits_between(name, other); };
   const auto closest = std::ranges::min_element(names, {}, edits);
-  return closest == names.end() || edits(*closest) > kMostEdits
+  return closest == names.end() || edits(*closest) > most_edits
              ? ""
              : fmt::format("; the closest name is {}", *closest);
 }

@@ -68,7 +68,7 @@ constexpr const char* kLessMemory =
     "the arguments, out_shardings), donated arguments (donate_argnums), a smaller batch, values "
     "that are computed again (jax.checkpoint)";
 
-// "58166607872 bytes of HBM" as "58166607872 bytes of HBM (54.2 GiB)", since the text compares it
+// "58166607872 bytes of HBM" as "58166607872 bytes of HBM (54.172 GiB)", since the text compares it
 // with the GiB of a core.
 std::string with_gib(std::string text) {
   constexpr std::string_view kUnit = " bytes of HBM";
@@ -79,7 +79,7 @@ std::string with_gib(std::string text) {
       std::from_chars(text.data() + begin, text.data() + end, bytes).ptr == text.data() + end) {
     constexpr double kGib = 1 << 30;
     text.insert(end + kUnit.size(),
-                fmt::format(" ({:.3g} GiB)", static_cast<double>(bytes) / kGib));
+                fmt::format(" ({:.3f} GiB)", static_cast<double>(bytes) / kGib));
   }
   return text;
 }

@@ -270,8 +270,8 @@ TEST_P(Conformance, FullMemoryListsTheLargestBuffers) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
     EXPECT_EQ(error.place().device, 3);
-    for (const char* part :
-         {"ui8[10737418240]", "7516192768 bytes (7 GiB)", " of 16 GiB are in use"}) {
+    for (const char* part : {"ui8[10737418240]", "7516192768 bytes (7.00 GiB)",
+                             " bytes (10.00 of 16.00 GiB) are in use"}) {
       EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
     }
   }

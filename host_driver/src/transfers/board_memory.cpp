@@ -39,11 +39,11 @@ std::shared_ptr<Allocation> BoardMemory::allocate(int device, uint64_t bytes,
   health_.check_unbroken();
   throw Error(
       ErrorCode::kResourceExhausted,
-      fmt::format("{} bytes ({:.3g} GiB) for {} do not fit into HBM: {:.3g} of {:.3g} GiB are "
-                  "in use. Shard large arrays over several cores; delete or donate arrays "
-                  "that are not needed. Largest live buffers:{}",
-                  bytes, gib(bytes), label, gib(memory->used()), gib(memory->capacity()),
-                  memory->largest(kLargestListed)),
+      fmt::format("{} bytes ({:.2f} GiB) for {} do not fit into HBM: {} of {} bytes ({:.2f} of "
+                  "{:.2f} GiB) are in use. Shard large arrays over several cores; delete or donate "
+                  "arrays that are not needed. Largest live buffers:{}",
+                  bytes, gib(bytes), label, memory->used(), memory->capacity(), gib(memory->used()),
+                  gib(memory->capacity()), memory->largest(kLargestListed)),
       {.device = device, .op = {}, .source = {}});
 }
 
