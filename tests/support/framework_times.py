@@ -12,7 +12,7 @@ BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks/frameworks.py"
 
 def compare(python: Path, arguments: list[str | Path], most: float) -> int:
     """Prints the benchmark's table; 1 if it fails or a time differs by more than `most` of the first framework's. One
-    round, or the least of three where a busy host has made that one longer."""
+    round, or the least of three where that one is not within half of `most`."""
     for rounds in ("1", "3"):
         with tempfile.TemporaryDirectory() as folder:
             figures = Path(folder) / "figures.json"
@@ -22,7 +22,8 @@ def compare(python: Path, arguments: list[str | Path], most: float) -> int:
                 return 1
             ratios = {name: each["simulated_ratio"] for name, each in json.loads(figures.read_text("utf-8")).items()}
         far = {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > most}
-        if not far:
+        if not far and (rounds == "3" or all(abs(ratio - 1) <= most / 2 for ratio in ratios.values())):
             return 0
-        print(f"simulated time differs by more than {most:.0%} of that with JAX: {far}", flush=True)
+        if far:
+            print(f"simulated time differs by more than {most:.0%} of that with JAX: {far}", flush=True)
     return 1
