@@ -174,7 +174,7 @@ print(jax.jit(lambda a: jax.pure_callback(doubled, jax.ShapeDtypeStruct((5,), np
 
 def bad_option() -> None:
     """JAX goes on without a plugin that does not start: the reason is on standard error, once."""
-    for variable, text in (("TPUBOARD_BORD", "TPUBOARD_BORD: expected one of TPUBOARD_BOARD"),
+    for variable, text in (("TPUBOARD_BORD", "TPUBOARD_BORD; the closest name is TPUBOARD_BOARD: expected one of "),
                            ("TPUBOARD_SIMD", "TPUBOARD_SIMD: invalid value 'x': expected one of auto"),
                            ("TPUBOARD_BOARD", "x")):
         done = run("print(jax.devices())", environment={**os.environ, variable: "x"})
