@@ -8,10 +8,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <string_view>
 #include <vector>
 
+#include "check/near_names.hpp"
 #include "file/files.hpp"
 #include "options/option_check.hpp"
 #include "options/option_values.hpp"
@@ -81,26 +81,10 @@ void read_value(const OptionInfo& option, const spec::OptionMember<Reading>& mem
   }
 }
 
-// Characters to insert, remove or replace until `a` is `b`.
-size_t edits_between(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);  // of the first characters of `a`
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t before = row[0];
-    row[0] = i + 1;
-    for (size_t k = 0; k < b.size(); ++k) {
-      const size_t replaced = before + (a[i] == b[k] ? 0 : 1);
-      before = row[k + 1];
-      row[k + 1] = std::min({replaced, before + 1, row[k] + 1});
-    }
-  }
-  return row.back();
-}
-
 // What an unknown name may stand for: "; the closest name is ..", or nothing.
 std::string closest_text(std::string_view name, const std::vector<std::string>& names) {
   const size_t most_edits = std::min<size_t>(3, (name.size() - kPrefix.size()) / 3);
-  const auto edits = [&](const std::string& other) { return edits_between(name, other); };
+  const auto edits = [&](const std::string& other) { return spec::edit_distance(name, other); };
   const auto closest = std::ranges::min_element(names, {}, edits);
   return closest == names.end() || edits(*closest) > most_edits
              ? ""

@@ -11,6 +11,7 @@
 
 namespace tpu::spec {
 
+// Characters to insert, remove or replace until `a` is `b`.
 inline size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
