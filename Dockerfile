@@ -1,5 +1,5 @@
 # tpuboard on a plain Debian 12, in two stages: the first one builds the Debian package, the second one has that package
-# and the shared libraries that it needs. Results are in /out:
+# and the shared libraries that it needs. `RUN --mount` needs Docker 23, Buildah or Podman. Results are in /out:
 #   docker build -t tpuboard .
 #   docker run --rm -v "$PWD/out:/out" tpuboard                             # a perceptron; half a minute
 #   docker run --rm -v "$PWD/out:/out" tpuboard demo --model convnet --out /out   # five minutes on two cores
@@ -12,9 +12,11 @@ RUN python3 sim_scripts/fetch_mnist.py --out out/data/mnist && cmake --workflow 
     && cpack -G DEB --config build/release/CPackConfig.cmake -B dist
 
 FROM debian:12-slim
-COPY --from=build /tpuboard/dist/tpuboard_*.deb /tmp/
-RUN apt-get update && apt-get install -y --no-install-recommends /tmp/tpuboard_*.deb \
-    && rm -rf /var/lib/apt/lists/* /tmp/tpuboard_*.deb
+# A mount, since a copied package would stay in a layer of the image.
+RUN --mount=type=bind,from=build,source=/tpuboard/dist,target=/dist apt-get update \
+    && apt-get install -y --no-install-recommends /dist/tpuboard_*.deb && rm -rf /var/lib/apt/lists/*
+# Debian's default locale is ASCII.
+ENV LANG=C.UTF-8
 WORKDIR /out
 ENTRYPOINT ["tpuboard"]
 CMD ["demo", "--out", "/out"]

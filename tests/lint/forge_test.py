@@ -10,6 +10,7 @@ import sys
 from sources import ROOT
 
 COPIED = re.compile(r"^COPY (\S+) \S+$", re.MULTILINE)
+STAGE = re.compile(r"[-,]from=([\w-]+)")
 RUN_STEP = re.compile(r"^\s*- run: (\S+)$", re.MULTILINE)
 
 
@@ -28,7 +29,7 @@ def main() -> int:
     known = {preset["name"] for preset in presets["workflowPresets"]}
     errors += [f"preset {name} is not in CMakePresets.json" for name in re.findall(r"--preset (\S+)", docker)
                if name not in known]
-    errors += [f"no stage {name}" for name in re.findall(r"--from=(\S+)", docker) if f" AS {name}\n" not in docker]
+    errors += [f"no stage {name}" for name in STAGE.findall(docker) if f" AS {name}\n" not in docker]
     if f"install(TARGETS {entry[0]} " not in (ROOT / "cli/CMakeLists.txt").read_text(encoding="utf-8"):
         errors.append(f"{entry[0]} is not installed")
     command = (ROOT / f"cli/command_{words[0]}.cpp").read_text(encoding="utf-8")

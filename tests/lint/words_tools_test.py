@@ -56,6 +56,8 @@ class Pages(Tree):
         docker = (self.root / "Dockerfile").read_text(encoding="utf-8")
         self.write("Dockerfile", docker.replace("--preset release", "--preset fastest"))
         self.fails("preset fastest is not in CMakePresets.json", script)
+        self.write("Dockerfile", docker.replace(" AS build", " AS built"))
+        self.fails("no stage build", script)
         self.write("Dockerfile", docker)
         (self.root / ".ci/run").chmod(0o644)
         self.fails(r"\.ci/run cannot be run", script)
