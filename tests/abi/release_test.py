@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = 77
@@ -49,14 +51,37 @@ def bill_errors(path: Path) -> list[str]:
     return errors
 
 
-def replacement_errors(folder: Path) -> list[str]:
-    """What is wrong with a release in the place of another one, wherever the run is killed."""
+def release_script() -> ModuleType:
+    """The script as a module."""
     sys.path.insert(0, str(ROOT / "sim_scripts"))
     loader = SourceFileLoader("release", str(ROOT / "sim_scripts/release"))
     spec = importlib.util.spec_from_loader("release", loader)
     assert spec is not None
     script = importlib.util.module_from_spec(spec)
     loader.exec_module(script)
+    return script
+
+
+def archive_errors(script: ModuleType, folder: Path) -> list[str]:
+    """What an archive has of the user who packs it."""
+    archives = []
+    for mask in (0o022, 0o077):
+        before = os.umask(mask)
+        try:
+            tree = folder / f"{mask:o}"
+            (tree / "pages").mkdir(parents=True)
+            (tree / "pages/index.html").write_text("text", "utf-8")
+            (tree / "run").touch(0o755)
+        finally:
+            os.umask(before)
+        archives.append(folder / f"{mask:o}.tar.gz")
+        script.pack(tree, "name", archives[-1], 1)
+    one, two = (path.read_bytes() for path in archives)
+    return [] if one == two else ["an archive depends on the umask"]
+
+
+def replacement_errors(script: ModuleType, folder: Path) -> list[str]:
+    """What is wrong with a release in the place of another one, wherever the run is killed."""
     new, out = folder / "new", folder / "out"
     names = ["CHANGELOG.md", "tpuboard-1.tar.gz", "tpuboard-1.spdx.json"]
     for where in (new, out):
@@ -98,7 +123,9 @@ def main() -> int:
         folder = Path(name)
         tree, one, two = folder / "tree", folder / "one", folder / "two"
         (folder / "states").mkdir()
-        errors += replacement_errors(folder / "states")
+        script = release_script()
+        errors += replacement_errors(script, folder / "states")
+        errors += archive_errors(script, folder / "archives")
         subprocess.run(["git", "clone", "-q", str(ROOT), str(tree)], check=True)
         for out in (one, two):
             done = release(tree, out, build)
