@@ -23,6 +23,7 @@ EqualWrites::Bytes EqualWrites::bytes_of(const Place& place, size_t page) {
 bool EqualWrites::Write::compare(size_t page, const uint8_t* from) {
   Page& each = pages_[page];
   each.equal = each.other != nullptr && std::memcmp(from, each.other, PageSet::kPageBytes) == 0;
+  each.zero = each.equal && all_zero(from, PageSet::kPageBytes);
   return each.equal;
 }
 
@@ -35,7 +36,7 @@ void EqualWrites::Write::settle() {
     const uint64_t address = address_of(place_, i);
     place_.hbm->settled(address, *this);
     if (pages_[i].equal && place_.hbm->version(address) == pages_[i].version) {
-      place_.hbm->share(held_, address);
+      place_.hbm->share(held_, address, pages_[i].zero);
       HostProfile::count(HostWork::kShared, PageSet::kPageBytes);
     }
   }

@@ -54,6 +54,7 @@ class EqualWrites {
       const uint8_t* other = nullptr;  // what it may be equal to; null: it is not all written
       uint64_t version = 0;            // of the own page
       bool equal = false;
+      bool zero = false;  // and it is zero
     };
 
     Place place_;

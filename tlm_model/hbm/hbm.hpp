@@ -43,7 +43,9 @@ class HbmBank : public sc_core::sc_module, public HbmIf {
   }
   void copy_from(const HbmIf& source, uint64_t source_address, uint64_t address,
                  uint64_t bytes) override;
-  void share(const PageSet& held, uint64_t address) override { store_.share(held, address); }
+  void share(const PageSet& held, uint64_t address, bool zero) override {
+    store_.share(held, address, zero);
+  }
   void pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite) override {
     store_.pin(set, address, bytes, write, overwrite);
   }

@@ -131,10 +131,10 @@ void HbmStore::copy_from(const HbmStore& source, uint64_t source_address, uint64
   });
 }
 
-void HbmStore::share(const PageSet& held, uint64_t address) {
+void HbmStore::share(const PageSet& held, uint64_t address, bool zero) {
   const uint64_t index = address / kHbmPageBytes;
   const auto pin = std::ranges::find(held.pinned_, index, &PageSet::Pin::index);
-  take(index, is_zero(pin->page->data) ? nullptr : pin->page);
+  take(index, zero ? nullptr : pin->page);
 }
 
 void HbmStore::settled(uint64_t address, PagesToCome& bytes) {
@@ -142,11 +142,6 @@ void HbmStore::settled(uint64_t address, PagesToCome& bytes) {
   if (page != nullptr && page->to_come == &bytes) {
     page->to_come = nullptr;
   }
-}
-
-// Other data ends the comparison at its first bytes.
-bool HbmStore::is_zero(const uint8_t* page) const {
-  return std::memcmp(page, pool_.zero_page(), kHbmPageBytes) == 0;
 }
 
 void HbmStore::take(uint64_t page, HbmPage* shared) {
@@ -218,11 +213,10 @@ void HbmStore::unpin(PageSet& set) {
   set.pinned_.clear();
 }
 
-// What the job wrote is looked at first: other data ends the comparison at its first bytes.
+// Another job may have written there since.
 bool HbmStore::cleared(const PageSet::Pin& pin) const {
-  return pin.bytes != 0 && table_[pin.index] == pin.page && pin.page->write_pins == 0 &&
-         std::memcmp(pin.page->data + pin.offset, pool_.zero_page(), pin.bytes) == 0 &&
-         is_zero(pin.page->data);
+  return pin.zero && table_[pin.index] == pin.page && pin.page->write_pins == 0 &&
+         all_zero(pin.page->data, kHbmPageBytes);
 }
 
 void HbmStore::visit_state(spec::Archive& archive, PageNumbers& numbers) {

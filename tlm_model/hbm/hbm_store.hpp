@@ -40,15 +40,15 @@ class HbmStore {
   void copy_from(const HbmStore& source, uint64_t source_address, uint64_t address, uint64_t bytes);
 
   // Takes the page with this address from those that are held of another store, where jobs that
-  // have it write nothing any more; none, if it is zero.
-  void share(const PageSet& held, uint64_t address);
+  // have it write nothing any more; none, if it is `zero`.
+  void share(const PageSet& held, uint64_t address, bool zero);
 
   // Adds the pages of [address, address + bytes) to `set`, pinned for one job. With `write` they
   // are made and unshared; `overwrite` promises that every byte of the range is written, so that
   // old contents need not be copied.
   void pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite);
-  // A page that the job overwrote with zeros, and that is zero all over, is dropped: a device that
-  // clears an array takes no memory of the host for it.
+  // A page that the job overwrote with zeros (PageSet::look_for_zeros), and that is zero all over,
+  // is dropped: a device that clears an array takes no memory of the host for it.
   void unpin(PageSet& set);
 
   // The bytes of [address, address + bytes) as they are now, in one piece of the host's memory,
@@ -89,7 +89,6 @@ class HbmStore {
     }
   }
   bool cleared(const PageSet::Pin& pin) const;
-  bool is_zero(const uint8_t* page) const;
   // `run`: pages that are made from here on, this one included.
   uint8_t* writable(uint64_t page, bool overwrite, uint64_t run = 1);
   void load_page(spec::Archive& archive, PageNumbers& numbers);

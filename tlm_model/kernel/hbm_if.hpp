@@ -25,7 +25,7 @@ class HbmIf : public virtual sc_core::sc_interface {
   // `source` may be another core's HBM of the same board.
   virtual void copy_from(const HbmIf& source, uint64_t source_address, uint64_t address,
                          uint64_t bytes) = 0;
-  virtual void share(const PageSet& held, uint64_t address) = 0;
+  virtual void share(const PageSet& held, uint64_t address, bool zero) = 0;
   virtual void pin(PageSet& set, uint64_t address, uint64_t bytes, bool write, bool overwrite) = 0;
   virtual void unpin(PageSet& set) = 0;
   virtual const uint8_t* hold(PageSet& set, uint64_t address, uint64_t bytes, bool done) = 0;

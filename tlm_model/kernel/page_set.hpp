@@ -5,11 +5,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace tpu::model {
 
 struct HbmPage;
+
+// Other data ends the comparison at its first bytes.
+inline bool all_zero(const uint8_t* data, uint64_t bytes) {
+  return *data == 0 && std::memcmp(data, data + 1, bytes - 1) == 0;
+}
 
 class PageSet {
  public:
@@ -26,6 +32,13 @@ class PageSet {
     return data_[(address >> kPageShift) - first_page_] + (address & kPageMask);
   }
   bool has(uint64_t page) const { return data_[page - first_page_] != nullptr; }
+  // From the job, once all is written: notes where it has left zeros. What it wrote is far from the
+  // kernel thread.
+  void look_for_zeros() {
+    for (Pin& pin : pinned_) {
+      pin.zero = pin.bytes != 0 && all_zero(data_[pin.index - first_page_] + pin.offset, pin.bytes);
+    }
+  }
 
  private:
   friend class HbmStore;
@@ -33,6 +46,7 @@ class PageSet {
     HbmPage* page;
     uint64_t index;          // in the HBM
     uint32_t offset, bytes;  // of a page: what the job overwrites; no bytes if it may leave some
+    bool zero = false;       // these bytes, as the job has written them
   };
   uint64_t first_page_ = 0;
   std::vector<uint8_t*> data_;  // by page; null where the job does not go

@@ -23,7 +23,7 @@ std::vector<uint8_t> bytes_of(HbmStore& store, uint64_t address, size_t count) {
 void share(HbmStore& store, HbmStore& other, uint64_t address) {
   PageSet held;
   other.hold(held, address, kPage);
-  store.share(held, address);
+  store.share(held, address, false);
   other.release(held);
 }
 
@@ -119,6 +119,7 @@ void overwrite(HbmStore& store, uint64_t address, uint64_t bytes, uint8_t value)
   for (uint64_t at = address; at < address + bytes; ++at) {
     *set.at(at) = value;
   }
+  set.look_for_zeros();
   store.unpin(set);
 }
 
@@ -260,7 +261,7 @@ TEST(HbmStore, PagesToComeAreSettledByReaders) {
     void settle() override {
       ++times;
       store_.settled(0, *this);
-      store_.share(held_, 0);
+      store_.share(held_, 0, false);
     }
     int times = 0;
 
@@ -378,6 +379,21 @@ TEST(HbmStore, PagesThatJobsClearAreDropped) {
   EXPECT_EQ(bytes_of(store, kPage / 2 - 1, 2), (std::vector<uint8_t>{7, 0}));
   EXPECT_EQ(bytes_of(store, kPage, kPage), std::vector<uint8_t>(kPage, 0));
   EXPECT_EQ(bytes_of(store, 5 * kPage / 2 - 1, 2), (std::vector<uint8_t>{0, 7}));
+}
+
+// One that turned out to be zero takes no memory.
+TEST(HbmStore, SharedPageOfZerosIsDropped) {
+  PagePool pool;
+  HbmStore a(pool, 4 * kPage);
+  HbmStore b(pool, 4 * kPage);
+  overwrite(a, kPage, kPage, 3);
+  overwrite(b, kPage, kPage, 4);
+  PageSet held;
+  ASSERT_NE(a.hold(held, kPage, kPage), nullptr);
+  b.share(held, kPage, true);
+  a.release(held);
+  EXPECT_FALSE(b.present(kPage, kPage));
+  EXPECT_EQ(pool.pages_in_use(), 1u);
 }
 
 TEST(HbmStore, ClearedPageStaysWhileAnotherJobWritesIt) {

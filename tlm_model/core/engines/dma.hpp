@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -101,6 +102,9 @@ class Dma : public Engine, private FlowListener {
       } else {
         copy_box(plan_->box, src_, dst_, part, parts_count_);
       }
+      if (dst_hbm != nullptr && parts_left_.fetch_sub(1) == 1) {
+        dst_pages.look_for_zeros();
+      }
     }
     void give_back() {
       equal.settle();
@@ -119,7 +123,10 @@ class Dma : public Engine, private FlowListener {
     EqualWrites::Write equal;  // of one run from VMEM to HBM that follows another core's
 
    protected:
-    int split(int parts) override { return parts_count_ = parts; }
+    int split(int parts) override {
+      parts_left_ = parts;
+      return parts_count_ = parts;
+    }
 
    private:
     void move_granules();
@@ -133,6 +140,7 @@ class Dma : public Engine, private FlowListener {
     uint64_t from_ = 0, to_ = 0;
     MemoryView src_, dst_;
     int parts_count_ = 1;
+    std::atomic<int> parts_left_ = 1;
   };
 
   // Where an operand lies on this board.
