@@ -36,9 +36,12 @@ DTYPES = {"f32": np.float32, "bf16": jnp.bfloat16, "i1": np.bool_, "i8": np.int8
           "ui16": np.uint16, "i32": np.int32, "ui32": np.uint32, "i64": np.int64, "ui64": np.uint64}
 
 
-def compile_fast() -> None:
-    """For many small programs: XLA spends less on the code for the CPU. Before the first of them."""
+def compile_fast(older_emitters: bool = False) -> None:
+    """XLA spends less on the code for the CPU. Before the first array: XLA reads its flags then. Its older emitters
+    write the least for LLVM, but compute some functions to fewer digits: for tests with bounds on whole arrays."""
     os.environ["XLA_FLAGS"] += " --xla_backend_optimization_level=0"
+    if older_emitters:
+        os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
 
 
 def _round_dots(block: ir.Block) -> None:

@@ -179,6 +179,7 @@ def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, required=True)
+    reference.compile_fast(older_emitters=True)
     checks = {"options": lambda _: check_options(), "bert": partial(check_step, bert), "gpt": partial(check_step, gpt),
               "training": check_training, "generate": check_generate}
     parser.add_argument("--only", choices=list(checks))

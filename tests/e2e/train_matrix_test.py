@@ -13,6 +13,7 @@ from pathlib import Path
 
 import case_runner
 import distances
+import jax_reference as reference
 import train_cases
 
 import jax
@@ -32,4 +33,5 @@ def run_case(case: train_cases.TrainCase, tools: Path, folder: Path) -> str | No
 
 
 if __name__ == "__main__":
+    reference.compile_fast(older_emitters=True)
     sys.exit(case_runner.run_all(train_cases.all_cases(), case_runner.parser(__doc__).parse_args(), run_case))

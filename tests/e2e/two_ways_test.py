@@ -18,6 +18,7 @@ from pathlib import Path
 
 import case_runner
 import distances
+import jax_reference as reference
 import sharding_cases as models
 from sharding_cases import integers, normal
 
@@ -112,5 +113,6 @@ STEPS = [
 ]
 
 if __name__ == "__main__":
+    reference.compile_fast(older_emitters=True)
     args = case_runner.parser(__doc__).parse_args()
     sys.exit(case_runner.run_all(STEPS, args, run))
