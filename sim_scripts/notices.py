@@ -14,7 +14,8 @@ import re
 import sys
 from pathlib import Path
 
-from release_sbom import compiled_files, linked, output_of, owners, tensorflow_folders
+from release_sbom import compiled_files, shipped_programs, tensorflow_folders
+from target_system import Package, TargetSystem
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMON = Path("/usr/share/common-licenses")
@@ -32,12 +33,12 @@ def section(title: str, text: str) -> str:
     return "\n".join([f"== {title}", *lines]) + "\n"
 
 
-def package_sections(names: set[str]) -> tuple[list[str], list[str]]:
+def package_sections(packages: set[Package]) -> tuple[list[str], list[str]]:
     """Sections of Debian packages, those with the same notice as one; and the notices."""
     groups: dict[str, list[str]] = {}
-    lines = output_of("dpkg-query", "--show", "--showformat=${Package}\t${Version}\t${Homepage}\n", *sorted(names))
-    for plain, version, home in sorted(line.split("\t") for line in lines.splitlines()):
-        path = Path("/usr/share/doc") / plain / "copyright"
+    for package in sorted(packages, key=lambda package: package.plain):
+        plain, path = package.plain, package.notice
+        version, home = package.field("${Version}\t${Homepage}").split("\t")
         if not path.exists():
             raise SystemExit(f"notices: {path} does not exist, expected the license of {plain}; "
                              f"apt-get install --reinstall {plain}")
@@ -48,8 +49,10 @@ def package_sections(names: set[str]) -> tuple[list[str], list[str]]:
 
 def notices(build: Path, compiled_in: bool = False) -> str:
     """The text, for shared libraries too, or for what is compiled in alone."""
-    files = compiled_files(build)
-    parts, texts = package_sections(owners(files) | (set() if compiled_in else linked(build)))
+    system = TargetSystem(build)
+    files = compiled_files(build, system.under("/usr/"))
+    shared = set() if compiled_in else system.linked(shipped_programs(build))
+    parts, texts = package_sections(system.owners(files) | shared)
     for path in sorted(Path(name) for name in files if name.startswith(PARTS)):
         comment = COMMENT.search(path.read_text("utf-8", errors="replace"))
         if comment and "copyright" in comment[0].lower():

@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
 import tomllib
 import uuid
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+
+from target_system import Package, TargetSystem, output_of
 
 # Not shipped: sources whose objects are in these folders of the build.
 UNSHIPPED = ("tests/", "benchmarks/")
@@ -25,42 +25,16 @@ SHIPPED = ("bin/tpuc", "bin/tpuboard", "bin/tpuboard-exporter", "lib/libtpuboard
 TENSORFLOW_NAMES = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")
 TENSORFLOW = "/tensorflow/include/"
 REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)\s*(.*)")
-BATCH = 200  # files of one call of dpkg
 LICENSE = re.compile(r"^License: *(\S.*)$", re.MULTILINE)
 
 
-def output_of(*command: str | Path) -> str:
-    """Standard output of a command."""
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+def shipped_programs(build: Path) -> list[Path]:
+    """The shipped ELF files that are built."""
+    return [build / name for name in SHIPPED if (build / name).exists()]
 
 
-def owners(files: Iterable[str]) -> set[str]:
-    """Debian packages that have these files; files of no package are left out."""
-    names, found = sorted(set(files)), set()
-    for at in range(0, len(names), BATCH):
-        done = subprocess.run(["dpkg-query", "--search", *names[at:at + BATCH]], check=False, capture_output=True,
-                              text=True)
-        found |= {line.split(": ", 1)[0].split(",")[0] for line in done.stdout.splitlines()
-                  if not line.startswith("diversion ")}
-    return found
-
-
-def linked(build: Path) -> set[str]:
-    """Packages of the shared libraries that shipped files need."""
-    libraries = set()
-    for name in SHIPPED:
-        if (build / name).exists():
-            for line in output_of("ldd", build / name).splitlines():
-                path = re.search(r"=> (/\S+)|^\s+(/\S+)", line)
-                if path and not Path(path[1] or path[2]).is_relative_to(build):
-                    libraries.add(path[1] or path[2])
-    # A merged /usr: the package may have the file under either name.
-    both = libraries | {f"/usr{path}" for path in libraries} | {path.removeprefix("/usr") for path in libraries}
-    return owners(both)
-
-
-def compiled_files(build: Path, under: str = "/usr/") -> set[str]:
-    """Files below this folder that shipped objects and the firmware include or are compiled from."""
+def compiled_files(build: Path, under: tuple[str, ...]) -> set[str]:
+    """Files below these folders that shipped objects and the firmware include or are compiled from."""
     files, shipped = set(), False
     for folder in (build, build / "firmware/image"):
         if not (folder / "build.ninja").exists():
@@ -75,7 +49,7 @@ def compiled_files(build: Path, under: str = "/usr/") -> set[str]:
 
 def tensorflow_folders(build: Path) -> list[Path]:
     """Folders of packages of Python whose TensorFlow is compiled into libtpuboard_tf."""
-    return sorted({Path(name.split(TENSORFLOW)[0]) for name in compiled_files(build, "/") if TENSORFLOW in name})
+    return sorted({Path(name.split(TENSORFLOW)[0]) for name in compiled_files(build, ("/",)) if TENSORFLOW in name})
 
 
 def tensorflow_packages(build: Path) -> list[dict]:
@@ -90,12 +64,10 @@ def tensorflow_packages(build: Path) -> list[dict]:
     return packages
 
 
-def deb_package(name: str) -> dict:
+def deb_package(installed: Package) -> dict:
     """SPDX package of an installed Debian package."""
-    version, arch, home = output_of("dpkg-query", "--show", "--showformat=${Version}\t${Architecture}\t${Homepage}",
-                                    name).split("\t")
-    plain = name.split(":")[0]
-    notice = Path(f"/usr/share/doc/{plain}/copyright")
+    version, arch, home = installed.field("${Version}\t${Architecture}\t${Homepage}").split("\t")
+    plain, notice = installed.plain, installed.notice
     names = sorted(set(LICENSE.findall(notice.read_text("utf-8", errors="replace")))) if notice.exists() else []
     package = entry(f"deb-{plain}", plain, version, f"pkg:deb/debian/{plain}@{version}?arch={arch}")
     if home:
@@ -141,7 +113,9 @@ def bill(root: Path, build: Path, version: str, seconds: int, files: list[Path])
     product = entry("tpuboard", "tpuboard", version, f"pkg:generic/tpuboard@{version}")
     product["licenseDeclared"] = product["licenseConcluded"] = "Apache-2.0"
     packages, relations = [product], [("SPDXRef-DOCUMENT", "DESCRIBES", product["SPDXID"])]
-    shared, inside = linked(build), owners(compiled_files(build))
+    system = TargetSystem(build)
+    shared = system.linked(shipped_programs(build))
+    inside = system.owners(compiled_files(build, system.under("/usr/")))
     for name in sorted(shared | inside):
         package = deb_package(name)
         packages.append(package)
