@@ -80,7 +80,11 @@ void Links::make_chip(const BoardParams& board, uint32_t chip, BandwidthShare& s
   }
 }
 
-uint32_t Links::hops(uint32_t from, uint32_t to) const { return way(from, to).count; }
+uint32_t Links::hops(uint32_t from, uint32_t to) const {
+  const uint32_t first = chip_of(from);
+  const uint32_t last = chip_of(to);
+  return round(rings_[0], first, last).count + round(rings_[1], first, last).count;
+}
 
 uint64_t Links::data_cycles(uint32_t hops) const {
   return hops == 0 ? local_cycles_ : hop_cycles_ + (hops - 1) * extra_hop_cycles_;
@@ -94,20 +98,31 @@ uint64_t Links::control_latency(uint32_t from, uint32_t to) const {
   return control_cycles(hops(from, to));
 }
 
-// Moves `chip` to the place of `end` in one ring.
-void Links::go_round(bool y, uint32_t& chip, uint32_t end, Way& way) const {
-  const Ring& ring = rings_[y ? 1 : 0];
+// From `chip` to the place of `end` in one ring.
+Links::Round Links::round(const Ring& ring, uint32_t chip, uint32_t end) {
   const uint32_t first = chip / ring.stride % ring.size;
-  const uint32_t distance = (end / ring.stride % ring.size + ring.size - first) % ring.size;
+  const uint32_t last = end / ring.stride % ring.size;
+  const uint32_t distance = last >= first ? last - first : last + ring.size - first;
   const bool forward = first + distance < ring.size;  // without passing the ends of the line
   const bool up = !ring.closed                ? forward
                   : 2 * distance == ring.size ? first % 2 == 0
                                               : 2 * distance < ring.size;
-  const uint32_t row = chip - first * ring.stride;
-  const uint32_t count = up ? distance : (ring.size - distance) % ring.size;
-  for (uint32_t i = 0; i < count; ++i) {
-    way.hop[way.count++] = {chip, y, up};
-    const uint32_t place = (first + (up ? i + 1 : ring.size - i - 1)) % ring.size;
+  return {.first = first, .count = up ? distance : ring.size - distance, .up = up};
+}
+
+// Moves `chip` there.
+void Links::go_round(bool y, uint32_t& chip, uint32_t end, Way& way) const {
+  const Ring& ring = rings_[y ? 1 : 0];
+  const Round found = round(ring, chip, end);
+  const uint32_t row = chip - found.first * ring.stride;
+  uint32_t place = found.first;
+  for (uint32_t i = 0; i < found.count; ++i) {
+    way.hop[way.count++] = {chip, y, found.up};
+    if (found.up) {
+      place = place + 1 == ring.size ? 0 : place + 1;
+    } else {
+      place = (place == 0 ? ring.size : place) - 1;
+    }
     chip = row + place * ring.stride;
   }
 }
@@ -183,30 +198,13 @@ void Links::add_way(const Way& between, uint32_t from, uint32_t to, Transfer& tr
 
 std::vector<Links::Section> Links::sections(uint32_t from, uint32_t to) const {
   std::vector<Section> found;
-  const Way between = way(from, to);
-  const uint64_t all = data_cycles(between.count);
-  uint32_t board = board_of(from);
-  const auto enter = [&](uint32_t next, uint32_t hop) {
-    if (next != board) {
-      board = next;
-      const uint64_t entry = data_cycles(hop);
-      found.push_back(
-          {.board = board, .first = hop, .count = 0, .entry = entry, .rest = all - entry});
-    }
-  };
-  for (uint32_t i = 0; i < between.count; ++i) {
-    enter(board_of_chip_[between.hop[i].chip], i);
-    if (!found.empty()) {
-      ++found.back().count;
-    }
-  }
-  enter(board_of(to), between.count);
+  each_section(way(from, to), from, to,
+               [&found](const Section& section) { found.push_back(section); });
   return found;
 }
 
-void Links::add_section(uint32_t from, uint32_t to, const Section& section,
+void Links::add_section(const Way& between, uint32_t to, const Section& section,
                         Transfer& transfer) const {
-  const Way between = way(from, to);
   for (uint32_t i = section.first; i < section.first + section.count; ++i) {
     transfer.add(link(between.hop[i]));
   }

@@ -93,8 +93,12 @@ class Links {
   };
   /// Boards that a transfer enters, in order; the last one is the receiver's.
   std::vector<Section> sections(uint32_t from, uint32_t to) const;
+  /// Calls `told` with each of them; `between`: the way.
+  template <class Told>
+  void each_section(const Way& between, uint32_t from, uint32_t to, const Told& told) const;
   /// What the transfer passes in a board that it enters, without HBM.
-  void add_section(uint32_t from, uint32_t to, const Section& section, Transfer& transfer) const;
+  void add_section(const Way& between, uint32_t to, const Section& section,
+                   Transfer& transfer) const;
 
  private:
   Links(const BoardParams& board, std::span<BandwidthShare* const> shares, const Fold* fold);
@@ -107,6 +111,12 @@ class Links {
     uint32_t stride;  // chip numbers from one place to the next
     bool closed;      // else a line
   };
+  // The way through one ring: from which place over how many links.
+  struct Round {
+    uint32_t first;
+    uint32_t count;
+    bool up;
+  };
   struct Router {
     std::array<std::array<ResourceId, 2>, 2> link{};  // outgoing, by x or y; up, down
   };
@@ -118,6 +128,7 @@ class Links {
     return control_hop_cycles_ * (hops == 0 ? 1 : hops);
   }
   std::optional<uint32_t> chip_behind(const Hop& hop) const;
+  static Round round(const Ring& ring, uint32_t chip, uint32_t end);
   void go_round(bool y, uint32_t& chip, uint32_t end, Way& way) const;
 
   const uint32_t cores_;
@@ -135,5 +146,31 @@ class Links {
   std::vector<uint32_t> fold_;  // of a folded pod, by core: its number in the pod
   bool whole_ = false;          // one share: nothing is cut
 };
+
+template <class Told>
+void Links::each_section(const Way& between, uint32_t from, uint32_t to, const Told& told) const {
+  const uint64_t all = data_cycles(between.count);
+  Section section{.board = board_of(from)};
+  bool entered = false;
+  const auto enter = [&](uint32_t next, uint32_t hop) {
+    if (next == section.board) {
+      return;
+    }
+    if (entered) {
+      told(section);
+    }
+    entered = true;
+    const uint64_t entry = data_cycles(hop);
+    section = {.board = next, .first = hop, .count = 0, .entry = entry, .rest = all - entry};
+  };
+  for (uint32_t i = 0; i < between.count; ++i) {
+    enter(board_of_chip_[between.hop[i].chip], i);
+    section.count += entered ? 1 : 0;
+  }
+  enter(board_of(to), between.count);
+  if (entered) {
+    told(section);
+  }
+}
 
 }  // namespace tpu::spec

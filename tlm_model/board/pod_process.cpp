@@ -97,7 +97,7 @@ uint64_t least_latency(const spec::Links& links, const spec::BoardParams& params
 class PodProcess::FarCut : public CutEnd {
  public:
   FarCut(PodProcess& owner, uint32_t board) : owner_(owner), board_(board) {}
-  void take(const CutKey& key, CutBody body) override {
+  void take(const CutKey& key, CutBody&& body) override {
     if (auto* delivery = std::get_if<CutDelivery>(&body)) {
       send_data(key, *delivery);
     }

@@ -11,13 +11,7 @@ namespace tpu::model {
 
 Cut::Cut(sc_core::sc_module_name name, uint32_t board, const spec::Links& links, FluidShare& fluid,
          Activity& activity, IciIf& ici)
-    : sc_module(name),
-      board_(board),
-      links_(links),
-      fluid_(fluid),
-      activity_(activity),
-      ici_(ici),
-      numbers_(links.cores()) {
+    : sc_module(name), board_(board), links_(links), fluid_(fluid), activity_(activity), ici_(ici) {
   SC_METHOD(wake_method);
   sensitive << wake_event_;
   dont_initialize();
@@ -33,19 +27,21 @@ void Cut::connect(std::span<CutEnd* const> boards, std::span<const ResourceId> h
 
 uint64_t Cut::open_flow(const Open& open) {
   const uint32_t from = open.write.from_core;
-  const uint64_t number = numbers_[from]++;
-  const std::vector<spec::Links::Section> sections = links_.sections(from, open.write.to_core);
-  for (size_t i = 0; i < sections.size(); ++i) {
+  const uint32_t to = open.write.to_core;
+  const uint64_t number = questions_.begin(from);
+  size_t count = 0;
+  links_.each_section(links_.way(from, to), from, to, [&](const spec::Links::Section& section) {
     Open part = open;
-    part.section = i;
-    send(board_, sections[i].board, now_cycles() + sections[i].entry, {from, number}, part);
-  }
+    part.section = count++;
+    send(board_, section.board, now_cycles() + section.entry, {from, number}, std::move(part));
+  });
   return number;
 }
 
 uint64_t Cut::open(const RemoteWrite& write, uint64_t bytes, uint64_t fixed, Answered answered) {
   const uint64_t number = open_flow({.write = write, .bytes = bytes, .fixed = fixed});
-  asked_[{write.from_core, number}] = {std::move(answered), true};
+  questions_.ask(write.from_core, number,
+                 {.answered = std::move(answered), .told = {}, .counts = true});
   ici_.peer(write.from_core).await_answers(1);
   return number;
 }
@@ -60,10 +56,11 @@ uint64_t Cut::open_copy(uint32_t from_core, uint32_t to_core, uint64_t bytes) {
 // When a command is done can be known less than a latency before: behind a transfer in its own
 // board, or to a board that is further away than the other receivers.
 void Cut::deliver(CutDelivery delivery, Answered answered) {
-  const Id id = {delivery.from_core, numbers_[delivery.from_core]++};
+  const Id id = {delivery.from_core, questions_.begin(delivery.from_core)};
   if (!delivery.signals.empty() || delivery.copy) {
     const bool counts = !delivery.signals.empty();
-    asked_[id] = {std::move(answered), counts};
+    questions_.ask(id.first, id.second,
+                   {.answered = std::move(answered), .told = {}, .counts = counts});
     if (counts) {
       ici_.peer(id.first).await_answers(1);
     }
@@ -75,8 +72,8 @@ void Cut::deliver(CutDelivery delivery, Answered answered) {
 }
 
 void Cut::ask(uint32_t from_core, uint32_t to_core, Told told) {
-  const Id id = {from_core, numbers_[from_core]++};
-  told_[id] = std::move(told);
+  const Id id = {from_core, questions_.begin(from_core)};
+  questions_.ask(id.first, id.second, {.answered = {}, .told = std::move(told)});
   send(board_, links_.board_of(to_core), now_cycles() + links_.control_latency(from_core, to_core),
        id, Ask{to_core});
 }
@@ -85,29 +82,33 @@ void Cut::tell_link(uint32_t core, const LinkNews& news) {
   std::set<uint32_t> told = {board_};
   for (uint32_t to = 0; to < links_.cores(); ++to) {  // the first core of each board
     if (const uint32_t board = links_.board_of(to); told.insert(board).second) {
-      send(board_, board, now_cycles() + links_.control_latency(core, to), {core, numbers_[core]++},
-           CutLinkDown{news});
+      send(board_, board, now_cycles() + links_.control_latency(core, to),
+           {core, questions_.begin(core)}, CutLinkDown{news});
     }
   }
 }
 
-void Cut::send(uint32_t from_board, uint32_t to_board, uint64_t at, Id id, Body body) {
+void Cut::send(uint32_t from_board, uint32_t to_board, uint64_t at, Id id, Body&& body) {
   const size_t kind = body.index();
   boards_[to_board]->take(
       {.at = at, .board = from_board, .core = id.first, .number = id.second, .kind = kind},
       std::move(body));
 }
 
-void Cut::take(const Key& key, Body body) {
-  const Id id = {key.core, key.number};
+void Cut::take(const Key& key, Body&& body) {
   const bool answers = std::holds_alternative<Answer>(body);
-  const bool tells = std::holds_alternative<Tell>(body);
-  if ((answers && !asked_.contains(id)) || (tells && !told_.contains(id)) ||
-      !inbox_.emplace(key, std::move(body)).second) {
-    lose(id, "nothing here waits for a message");
+  if (answers || std::holds_alternative<Tell>(body)) {
+    const CutQuestions::Question* const question = questions_.find(key.core, key.number);
+    if (question == nullptr || (answers ? !question->answered : !question->told)) {
+      lose({key.core, key.number}, "nothing here waits for a message");
+    }
   }
+  const bool first = inbox_.empty() || key.at < inbox_.first_at();
+  inbox_.put(key, std::move(body));
   activity_.begin();
-  wake();
+  if (first) {
+    wake();
+  }
 }
 
 // Flows end by timed events of the same cycle, and what they send is to be in order with the rest,
@@ -118,7 +119,7 @@ void Cut::wake() {
   if (inbox_.empty()) {
     return;
   }
-  const uint64_t wait = inbox_.begin()->first.at - now_cycles();
+  const uint64_t wait = inbox_.first_at() - now_cycles();
   if (wait == 0) {
     inbox_event_.notify(sc_core::SC_ZERO_TIME);
   } else {
@@ -127,32 +128,35 @@ void Cut::wake() {
 }
 
 void Cut::inbox_method() {
-  while (!inbox_.empty() && inbox_.begin()->first.at <= now_cycles()) {
-    auto message = inbox_.extract(inbox_.begin());
-    const Key& key = message.key();
-    handle({key.core, key.number}, key.board, message.mapped());
+  while (!inbox_.empty() && inbox_.first_at() <= now_cycles()) {
+    const CutInbox::Message message = inbox_.take();
+    const Id id = {message.key.core, message.key.number};
+    if (message.twice) {
+      lose(id, "it came twice");
+    }
+    if (!handle(id, message.key.board, message.slot)) {
+      inbox_.drop(message.slot);
+    }
     activity_.end();
   }
   wake();
 }
 
-void Cut::handle(const Id& id, uint32_t from_board, Body& body) {
+bool Cut::handle(const Id& id, uint32_t from_board, CutInbox::Slot slot) {
+  Body& body = inbox_.body(slot);
   if (const auto* open = std::get_if<Open>(&body)) {
     begin(id, *open);
   } else if (const auto* passed = std::get_if<Passed>(&body)) {
     this->passed(id, links_.folded() ? passed->board : board_);
   } else if (auto* delivery = std::get_if<CutDelivery>(&body)) {
-    activity_.begin();
-    const Line line = {id.first, delivery->to_core, static_cast<bool>(delivery->copy)};
-    waiting_[line].push_back({std::move(*delivery), id.second});
-    land_due(line);
+    return deliver_now_or_later(*delivery, id.second, slot);
   } else if (const auto* answer = std::get_if<Answer>(&body)) {
-    const auto asked = asked_.extract(id);
-    if (asked.empty()) {
+    const auto asked = questions_.take(id.first, id.second);
+    if (!asked) {
       lose(id, "an answer came twice");
     }
-    asked.mapped().answered(answer->answer);
-    if (asked.mapped().counts) {
+    asked->answered(answer->answer);
+    if (asked->counts) {
       ici_.peer(id.first).await_answers(-1);
     }
   } else if (const auto* ask = std::get_if<Ask>(&body)) {
@@ -161,14 +165,15 @@ void Cut::handle(const Id& id, uint32_t from_board, Body& body) {
          now_cycles() + links_.control_latency(ask->core, id.first), id,
          Tell{{.done = core.work_done(), .in_flight = core.work_in_flight()}});
   } else if (const auto* tell = std::get_if<Tell>(&body)) {
-    const auto told = told_.extract(id);
-    if (told.empty()) {
+    const auto told = questions_.take(id.first, id.second);
+    if (!told) {
       lose(id, "an answer came twice");
     }
-    told.mapped()(tell->work);
+    told->told(tell->work);
   } else if (!heard_ || !heard_(from_board, std::get<CutLinkDown>(body).news)) {
     lose(id, "no fault file has the link that goes down");
   }
+  return false;
 }
 
 void Cut::lose(const Id& id, const char* why) const {
@@ -176,26 +181,57 @@ void Cut::lose(const Id& id, const char* why) const {
                 " to board " + std::to_string(board_) + ": " + why);
 }
 
+Cut::Passage& Cut::enter(const Id& id, uint32_t board) {
+  PassageAt entry{.core = id.first, .board = board, .number = id.second, .passage = {}};
+  const auto place = std::ranges::lower_bound(passages_, entry.key(), {}, &PassageAt::key);
+  if (place != passages_.end() && place->key() == entry.key()) {
+    lose(id, "a transfer came twice");
+  }
+  if (spare_.empty()) {
+    entry.passage = std::make_unique<Passage>();
+  } else {
+    entry.passage = std::move(spare_.back());
+    spare_.pop_back();
+    *entry.passage = Passage();
+  }
+  return *passages_.insert(place, std::move(entry))->passage;
+}
+
+Cut::Passage* Cut::find(const Id& id, uint32_t board) {
+  const auto key = std::tuple(id.first, board, id.second);
+  const auto place = std::ranges::lower_bound(passages_, key, {}, &PassageAt::key);
+  return place != passages_.end() && place->key() == key ? place->passage.get() : nullptr;
+}
+
+void Cut::leave(const Id& id, uint32_t board) {
+  const auto key = std::tuple(id.first, board, id.second);
+  const auto place = std::ranges::lower_bound(passages_, key, {}, &PassageAt::key);
+  spare_.push_back(std::move(place->passage));
+  passages_.erase(place);
+  activity_.end();
+}
+
 // The receiver's answer decides whether the bytes are sent at all, as in one board.
 void Cut::begin(const Id& id, const Open& open) {
   using Status = RemoteAnswer::Status;
   const uint32_t from = open.write.from_core;
   const uint32_t to = open.write.to_core;
-  const std::vector<spec::Links::Section> sections = links_.sections(from, to);
-  const auto [at, is_new] = passages_.try_emplace({id, sections[open.section].board});
-  if (!is_new) {
-    lose(id, "a transfer came twice");
-  }
-  Passage& passage = at->second;
+  const spec::Links::Way way = links_.way(from, to);
+  spec::Links::Section section;
+  uint32_t sections = 0;
+  links_.each_section(way, from, to, [&](const spec::Links::Section& each) {
+    section = sections++ == open.section ? each : section;
+  });
+  Passage& passage = enter(id, section.board);
   passage.id = id;
   passage.open = open;
-  passage.section = sections[open.section];
-  passage.lands = open.section + 1 == sections.size();
-  passage.missing = static_cast<uint32_t>(sections.size());
+  passage.section = section;
+  passage.lands = open.section + 1 == sections;
+  passage.missing = sections;
   activity_.begin();
   passage.set_bytes(open.bytes);
   passage.set_listener(this);
-  links_.add_section(from, to, passage.section, passage);
+  links_.add_section(way, to, section, passage);
   bool flows = true;
   if (passage.lands && open.copy) {
     passage.add(hbm_[to]);
@@ -210,10 +246,10 @@ void Cut::begin(const Id& id, const Open& open) {
     answer(id, to, said);
   }
   if (flows) {
-    ici_.enter_links(from, to, passage.section.first, passage.section.count,
-                     [this, key = at->first](uint64_t cycles) {
-                       if (const auto found = passages_.find(key); found != passages_.end()) {
-                         found->second.extra = cycles;
+    ici_.enter_links(from, to, section.first, section.count,
+                     [this, id, board = section.board](uint64_t cycles) {
+                       if (Passage* const found = find(id, board)) {
+                         found->extra = cycles;
                        }
                      });
     fluid_.start(passage);
@@ -241,21 +277,45 @@ void Cut::flow_changed(const Flow& flow, bool ended) {
 }
 
 void Cut::passed(const Id& id, uint32_t board) {
-  const auto found = passages_.find({id, board});
-  if (found == passages_.end() || found->second.missing == 0) {
+  Passage* const passage = find(id, board);
+  if (passage == nullptr || passage->missing == 0) {
     lose(id, "a transfer has passed that has not come");
   }
-  Passage& passage = found->second;
-  const RemoteWrite& write = passage.open.write;
-  if (!passage.lands) {
+  const RemoteWrite& write = passage->open.write;
+  if (!passage->lands) {
     const uint32_t last = links_.board_of(write.to_core);
-    send(board, last, now_cycles() + passage.section.rest + passage.open.fixed + passage.extra, id,
-         Passed{last});
-    passages_.erase({id, board});
-    activity_.end();
-  } else if (--passage.missing == 0) {
-    land_due({write.from_core, write.to_core, passage.open.copy});
+    send(board, last, now_cycles() + passage->section.rest + passage->open.fixed + passage->extra,
+         id, Passed{last});
+    leave(id, board);
+  } else if (--passage->missing == 0) {
+    land_due({write.from_core, write.to_core, passage->open.copy});
   }
+}
+
+// All bytes of the delivery are there.
+bool Cut::has_come(const CutDelivery& delivery) {
+  if (!delivery.flow) {
+    return true;
+  }
+  const Id id = {delivery.from_core, *delivery.flow};
+  const Passage* const passage = find(id, links_.board_of(delivery.to_core));
+  if (passage == nullptr) {
+    lose(id, "a delivery has no transfer");
+  }
+  return passage->missing == 0;
+}
+
+// True: later.
+bool Cut::deliver_now_or_later(CutDelivery& delivery, uint64_t number, CutInbox::Slot slot) {
+  const Line line = {delivery.from_core, delivery.to_core, static_cast<bool>(delivery.copy)};
+  const bool others = !waiting_.empty() && waiting_.contains(line);
+  if (!others && has_come(delivery)) {
+    land(delivery, number);
+    return false;
+  }
+  activity_.begin();
+  waiting_[line].push_back({slot, number});
+  return true;
 }
 
 void Cut::land_due(const Line& line) {
@@ -265,16 +325,13 @@ void Cut::land_due(const Line& line) {
   }
   std::deque<Waiting>& waiting = found->second;
   while (!waiting.empty()) {
-    const std::optional<uint64_t> flow = waiting.front().delivery.flow;
-    const PassageId passage = {{line.from_core, flow.value_or(0)}, links_.board_of(line.to_core)};
-    const auto bytes = passages_.find(passage);
-    if (flow && bytes == passages_.end()) {
-      lose(passage.first, "a delivery has no transfer");
-    }
-    if (flow && bytes->second.missing != 0) {
+    const auto [slot, number] = waiting.front();
+    auto& delivery = std::get<CutDelivery>(inbox_.body(slot));
+    if (!has_come(delivery)) {
       return;
     }
-    land(waiting.front().delivery, waiting.front().number);
+    land(delivery, number);
+    inbox_.drop(slot);
     waiting.pop_front();
     activity_.end();
   }
@@ -286,11 +343,13 @@ void Cut::land(CutDelivery& delivery, uint64_t number) {
   RemoteIf& core = ici_.peer(delivery.to_core);
   bool refused = false;
   if (delivery.flow) {
-    const auto passage = passages_.extract(
-        {{delivery.from_core, *delivery.flow}, links_.board_of(delivery.to_core)});
-    activity_.end();
-    refused = passage.mapped().refused;
-    if (passage.mapped().taken) {
+    const Id flow = {delivery.from_core, *delivery.flow};
+    const uint32_t board = links_.board_of(delivery.to_core);
+    const Passage& passage = *find(flow, board);
+    const bool taken = passage.taken;
+    refused = passage.refused;
+    leave(flow, board);
+    if (taken) {
       delivery.write.at = now_cycles();
       core.remote_landed(delivery.write, delivery.data);
     }

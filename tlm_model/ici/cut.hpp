@@ -11,13 +11,15 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <span>
 #include <systemc>
+#include <tuple>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "command/links.hpp"
+#include "ici/cut_inbox.hpp"
 #include "ici/cut_message.hpp"
 #include "kernel/activity.hpp"
 #include "kernel/cycles.hpp"
@@ -31,7 +33,7 @@ namespace tpu::model {
 class CutEnd {
  public:
   virtual ~CutEnd() = default;
-  virtual void take(const CutKey& key, CutBody body) = 0;
+  virtual void take(const CutKey& key, CutBody&& body) = 0;
 };
 
 class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private FlowListener {
@@ -61,11 +63,12 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
     if (!passages_.empty() || !waiting_.empty()) {
       return 0;
     }
-    return inbox_.empty() ? kNever : inbox_.begin()->first.at;
+    return inbox_.empty() ? kNever : inbox_.first_at();
   }
 
-  // A message that arrives at key.at. Throws PodLost if nobody has asked for it, or it came before.
-  void take(const CutKey& key, CutBody body) override;
+  // A message that arrives at key.at. Throws PodLost if nobody has asked for it. If it came before,
+  // this is thrown when it arrives.
+  void take(const CutKey& key, CutBody&& body) override;
 
  private:
   using Open = CutOpen;
@@ -77,7 +80,6 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
   using Key = CutKey;
   // Of a transfer or question: who began it, and the number there.
   using Id = std::pair<uint32_t, uint64_t>;
-  using PassageId = std::pair<Id, uint32_t>;  // with the board, of which a folded pod has many
 
   struct Passage : Flow {
     Id id;
@@ -90,12 +92,27 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
     uint64_t extra = 0;    // cycles that links of this board add
   };
 
-  void send(uint32_t from_board, uint32_t to_board, uint64_t at, Id id, Body body);
+  // By core, board and number, which is dense. A folded pod has many boards.
+  struct PassageAt {
+    uint32_t core;
+    uint32_t board;
+    uint64_t number;
+    std::unique_ptr<Passage> passage;
+
+    auto key() const { return std::tuple(core, board, number); }
+  };
+
+  void send(uint32_t from_board, uint32_t to_board, uint64_t at, Id id, Body&& body);
   void wake();
   void wake_method();
   void inbox_method();
-  void handle(const Id& id, uint32_t from_board, Body& body);
+  // Returns whether the body is still needed.
+  bool handle(const Id& id, uint32_t from_board, CutInbox::Slot slot);
   void begin(const Id& id, const Open& open);
+  Passage& enter(const Id& id, uint32_t board);
+  // Null: none is here.
+  Passage* find(const Id& id, uint32_t board);
+  void leave(const Id& id, uint32_t board);
   void flow_changed(const Flow& flow, bool ended) override;
   void passed(const Id& id, uint32_t board);
   // What lands in the order in which it was sent. Copies of the host wait for no core.
@@ -105,6 +122,8 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
     bool copies = false;
     auto operator<=>(const Line&) const = default;
   };
+  bool deliver_now_or_later(CutDelivery& delivery, uint64_t number, CutInbox::Slot slot);
+  bool has_come(const CutDelivery& delivery);
   void land_due(const Line& line);
   void land(CutDelivery& delivery, uint64_t number);
   void answer(const Id& id, uint32_t core, const RemoteAnswer& answer);
@@ -112,7 +131,7 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
   [[noreturn]] void lose(const Id& id, const char* why) const;
 
   struct Waiting {
-    CutDelivery delivery;
+    CutInbox::Slot slot;  // of the delivery
     uint64_t number;
   };
 
@@ -124,17 +143,12 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
   std::vector<CutEnd*> boards_;
   std::vector<ResourceId> hbm_;
 
-  std::vector<uint64_t> numbers_;  // by core: what it has begun
-  std::map<Key, Body> inbox_;
-  std::map<PassageId, Passage> passages_;
+  CutQuestions questions_;
+  CutInbox inbox_;
+  std::vector<PassageAt> passages_;  // in the order of their keys
+  std::vector<std::unique_ptr<Passage>> spare_;
   std::map<Line, std::deque<Waiting>> waiting_;  // lines where something waits
-  struct Asked {
-    Answered answered;
-    bool counts = false;  // the core waits for the answer before it ends a program
-  };
-  std::map<Id, Asked> asked_;
-  std::map<Id, Told> told_;
-  Heard heard_;  // empty without a fault file
+  Heard heard_;                                  // empty without a fault file
   sc_core::sc_event wake_event_{"wake_event"};
   sc_core::sc_event inbox_event_{"inbox_event"};
 };

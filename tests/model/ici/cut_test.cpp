@@ -354,7 +354,7 @@ TEST_F(CutBench, ABoardBetweenDelaysTheLanding) {
   {
     Flow own, through;
     through.set_bytes(kBytes);
-    links->add_section(kFrom, kFar, between, through);
+    links->add_section(links->way(kFrom, kFar), kFar, between, through);
     const uint64_t begin = now_cycles();
     begin_own(own);
     share.start(through);

@@ -85,8 +85,9 @@ TEST(FoldedLinks, FarTransfersPassTheLinksOfTheBoardAgain) {
     part.set_bytes(1 << 20);
   }
   links.add_path(from, to, parts[0]);
-  links.add_section(from, to, sections[0], parts[1]);
-  links.add_section(from, to, sections[1], parts[2]);
+  const Links::Way way = links.way(from, to);
+  links.add_section(way, to, sections[0], parts[1]);
+  links.add_section(way, to, sections[1], parts[2]);
   std::vector<Transfer*> ended;
   share.start(parts[0], 0);
   const uint64_t alone = share.update(0, ended);

@@ -109,7 +109,7 @@ class CutLinks : public ::testing::Test {
                     links.data_latency(from, to);
     for (const Links::Section& section : links.sections(from, to)) {
       last = std::max(last, end(share[section.board], section.entry, [&](Transfer& transfer) {
-                              links.add_section(from, to, section, transfer);
+                              links.add_section(links.way(from, to), to, section, transfer);
                             }) + section.rest);
     }
     return last;
@@ -160,6 +160,14 @@ TEST_F(CutLinks, LinesHaveOneWay) {
   const BoardParams closed = load_board("v3_32", {"pod.wrap_x=1"});
   BandwidthShare other;
   EXPECT_EQ(Links(closed, other).hops(0, 6), 1u);
+}
+
+TEST_F(CutLinks, HopsAreThoseOfTheWay) {
+  for (uint32_t from = 0; from < links.cores(); ++from) {
+    for (uint32_t to = 0; to < links.cores(); ++to) {
+      EXPECT_EQ(links.hops(from, to), links.way(from, to).count) << from << " to " << to;
+    }
+  }
 }
 
 TEST_F(CutLinks, WithoutOthersNothingLandsLaterForTheCut) {
@@ -247,6 +255,7 @@ TEST(Torus, WaysAreShortestAndLeadThere) {
       for (uint32_t to = 0; to < 2 * chips; ++to) {
         const Links::Way way = torus.links.way(from, to);
         ASSERT_EQ(way.count, torus.distance(from / 2, to / 2)) << from << " to " << to;
+        EXPECT_EQ(torus.links.hops(from, to), way.count);
         bool y = false;
         uint32_t at = from / 2;
         for (uint32_t i = 0; i < way.count; ++i) {
