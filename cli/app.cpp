@@ -79,6 +79,7 @@ int tpuboard_main(int argc, const char* const* argv) {
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
   add_demo_command(app);
+  add_examples_command(app);
   add_doctor_command(app);
   add_devices_command(app);
   add_run_command(app);

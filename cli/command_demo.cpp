@@ -168,13 +168,6 @@ void train(const std::vector<std::string>& words) {
   app.parse(std::move(reversed));
 }
 
-// Relative to the working directory where that is shorter.
-std::string shown(const fs::path& path) {
-  const fs::path relative = path.lexically_relative(fs::current_path());
-  return relative.empty() || relative.string().starts_with("..") ? path.string()
-                                                                 : relative.string();
-}
-
 void print_summary(const fs::path& out, const std::string& held_out, bool has_verilog) {
   std::ifstream file(out / "run.json");
   const nlohmann::json run = nlohmann::json::parse(file);
@@ -200,9 +193,7 @@ void print_summary(const fs::path& out, const std::string& held_out, bool has_ve
                 run["lockstep"]["mismatches"].get<int64_t>());
   }
   spec::print("  digest          {} (the same on every host)\n", run["digest"].get<std::string>());
-  // A wheel's is below site-packages, behind a script on the PATH.
-  const std::string tpuboard =
-      python_of_wheel().empty() ? shown(fs::read_symlink("/proc/self/exe")) : "tpuboard";
+  const std::string tpuboard = own_command();
   const auto row = [](const char* name, const std::string& text) {
     spec::print("  {:<22}  {}\n", name, text);
   };

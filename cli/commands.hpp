@@ -8,6 +8,7 @@ class App;
 namespace tpu::driver {
 
 void add_demo_command(CLI::App& app);
+void add_examples_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_devices_command(CLI::App& app);
 void add_run_command(CLI::App& app);

@@ -89,6 +89,17 @@ std::string chosen_python(const std::string& given) {
   return active != nullptr && *active != '\0' ? std::string(active) + "/bin/python" : "python3";
 }
 
+std::string shown(const fs::path& path) {
+  const fs::path relative = path.lexically_relative(fs::current_path());
+  return relative.empty() || relative.string().starts_with("..") ? path.string()
+                                                                 : relative.string();
+}
+
+std::string own_command() {
+  // A wheel's is below site-packages, behind a script on the PATH.
+  return python_of_wheel().empty() ? shown(fs::read_symlink("/proc/self/exe")) : "tpuboard";
+}
+
 fs::path plugin_library() {
   const fs::path own = prefix();
   for (const fs::path& folder : {own / "lib", own, own / "lib" / "tpuboard"}) {

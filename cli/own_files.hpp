@@ -30,6 +30,12 @@ std::string python_of_wheel();
 /// --python where it was given, else the Python of the wheel, else of $VIRTUAL_ENV, else `python3`.
 std::string chosen_python(const std::string& given);
 
+/// A path as texts have it: relative to the working directory where it is below that.
+std::string shown(const std::filesystem::path& path);
+
+/// What somebody types to run this program.
+std::string own_command();
+
 /// The library for frameworks that belongs to this program; empty if there is none.
 std::filesystem::path plugin_library();
 

@@ -1,4 +1,5 @@
-"""`tpuboard doctor` finds what is wrong with an environment, and `tpuboard demo` says what it lacks.
+"""`tpuboard doctor` finds what is wrong with an environment, `tpuboard demo` says what it lacks, and
+`tpuboard examples` copies what it has.
 
 Usage: doctor_test.py TPUBOARD
 """
@@ -237,6 +238,51 @@ class Demo(Case):
         self.assertIn("seed = 2", configuration.read_text(encoding="utf-8"))
         configuration.write_text(written, encoding="utf-8")
         self.fails(1, "images.npy", *words)
+
+
+class Examples(Case):
+    """The copy belongs to the user, and nothing is replaced."""
+
+    def test_the_copy_is_whole_and_runs(self) -> None:
+        """Every file, with the same bytes; the command that is named next works."""
+        done = self.run_command("examples", "made/here")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        copied = self.folder / "made/here/examples"
+        tracked = [path for path in (ROOT / "examples").rglob("*")
+                   if path.is_file() and "__pycache__" not in path.parts]
+        found = [path for path in copied.rglob("*") if path.is_file()]
+        self.assertEqual({path.relative_to(copied) for path in found},
+                         {path.relative_to(ROOT / "examples") for path in tracked})
+        for path in tracked:
+            copy = copied / path.relative_to(ROOT / "examples")
+            self.assertEqual(copy.read_bytes(), path.read_bytes(), copy)
+        self.assertEqual([path.name for path in copied.parent.iterdir()], ["examples"])
+        self.assertIn(f"== made/here/examples: {len(found)} files", done.stdout)
+        words = done.stdout.splitlines()[-1].split()
+        self.assertEqual(words[:2], ["==", "next:"])
+        self.assertEqual((words[2], words[3]), (TPUBOARD, "run"))
+        ran = self.run_command(*words[3:])
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn("train_step: ", ran.stdout)
+
+    def test_what_is_there_stays(self) -> None:
+        """A folder, a file or a link of the name; a place where no folder can be made."""
+        self.assertEqual(self.run_command("examples", ".").returncode, 0)
+        changed = self.folder / "examples/README.md"
+        changed.write_text("mine", encoding="utf-8")
+        for name in ("file", "link"):
+            (self.folder / name).mkdir()
+        (self.folder / "file/examples").touch()
+        (self.folder / "link/examples").symlink_to("nowhere")
+        for name in (".", "file", "link"):
+            done = self.run_command("examples", name)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn(f"{name}/examples: exists already, and nothing in it is replaced; name another DIR, or "
+                          "remove it first", done.stderr)
+        self.assertEqual(changed.read_text(encoding="utf-8"), "mine")
+        self.assertEqual(len(list((self.folder / "file").iterdir())), 1)
+        for words, code in ((("examples/README.md",), 1), ((), 2), (("",), 2)):
+            self.assertEqual(self.run_command("examples", *words).returncode, code, words)
 
 
 if __name__ == "__main__":

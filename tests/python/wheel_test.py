@@ -163,7 +163,7 @@ def check_notices(package: Path) -> None:
 
 
 def check_commands(commands: Path, work: Path) -> None:
-    """The demo, as one that can write to its folder alone; doctor; the other commands."""
+    """The demo and the examples, as one that can write to a folder alone; doctor; the other commands."""
     folder = work / "as_nobody"
     folder.mkdir()
     as_nobody: list[str | Path] = []
@@ -178,6 +178,9 @@ def check_commands(commands: Path, work: Path) -> None:
             assert finding in text and text.isascii(), text
     text = run(*as_nobody, commands / "tpuboard", "demo", "--steps", "2", "--out", folder / "out", **options)
     assert "== done: 2 training steps on eight simulated TPU cores" in text and text.isascii(), text
+    text = run(*as_nobody, commands / "tpuboard", "examples", folder, **options)
+    assert "== next: tpuboard run examples/mnist_mlp/train_step.mlirbc --no-data\n" in text, text
+    assert (folder / "examples/tutorials/how_a_tpu_trains.ipynb").exists()
     report = json.loads(run(commands / "tpuboard", "doctor", "--json"))
     assert report["problems"] == 0, report
     program = next(found for found in report["findings"] if found["topic"] == "program")

@@ -1,0 +1,115 @@
+// tpuboard examples: copies the examples of the installation to where they can be changed.
+#include <fmt/format.h>
+#include <stdlib.h>  // mkdtemp
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "cli/commands.hpp"
+#include "cli/options.hpp"
+#include "cli/own_files.hpp"
+#include "file/files.hpp"
+#include "terminal/printable_text.hpp"
+#include "tpu/error.hpp"
+
+namespace tpu::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error not_copied(const std::string& what) { return {ErrorCode::kFailedPrecondition, what}; }
+
+// What lies below a folder, without what Python leaves there; a folder before its files. Listed
+// before anything is copied: the copy can lie in the folder.
+std::vector<fs::path> entries_below(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  for (auto at = fs::recursive_directory_iterator(folder); at != fs::end(at); ++at) {
+    if (at->path().filename() == "__pycache__") {
+      at.disable_recursion_pending();
+    } else {
+      entries.push_back(at->path().lexically_relative(folder));
+    }
+  }
+  return entries;
+}
+
+// A new folder that goes with the object, for a copy that is not whole yet.
+class UnfinishedFolder {
+ public:
+  explicit UnfinishedFolder(const fs::path& parent) : path_((parent / "examples.XXXXXX").string()) {
+    if (::mkdtemp(path_.data()) == nullptr) {
+      throw not_copied(fmt::format("{}: no folder can be made in it: {}; name another one",
+                                   parent.string(), std::strerror(errno)));
+    }
+  }
+  ~UnfinishedFolder() {
+    std::error_code none;  // it may be half gone already
+    fs::remove_all(path_, none);
+  }
+  UnfinishedFolder(const UnfinishedFolder&) = delete;
+  UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
+
+  fs::path path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// How many files. They belong to the user, who can change them also where the installation's are
+// for reading alone.
+size_t copy_files(const fs::path& from, const fs::path& to) {
+  fs::create_directory(to);
+  size_t files = 0;
+  for (const fs::path& entry : entries_below(from)) {
+    if (fs::is_directory(from / entry)) {
+      fs::create_directory(to / entry);
+      continue;
+    }
+    fs::copy_file(from / entry, to / entry);
+    fs::permissions(to / entry, fs::perms::owner_write, fs::perm_options::add);
+    ++files;
+  }
+  return files;
+}
+
+void examples(const std::string& folder) {
+  const fs::path from = example_file("README.md").parent_path();
+  const fs::path to = fs::path(folder) / "examples";
+  const std::string taken = fmt::format(
+      "{}: exists already, and nothing in it is replaced; name another DIR, or remove it first",
+      to.string());
+  if (fs::symlink_status(to).type() != fs::file_type::not_found) {
+    throw not_copied(taken);
+  }
+  make_folder(folder);
+  const UnfinishedFolder unfinished(folder);
+  const size_t files = copy_files(from, unfinished.path() / "examples");
+  std::error_code error;
+  fs::rename(unfinished.path() / "examples", to, error);
+  if (error) {
+    throw not_copied(fs::exists(to) ? taken : fmt::format("{}: {}", to.string(), error.message()));
+  }
+  spec::print("== {}: {} files; its README.md says what each folder shows\n", shown(to), files);
+  spec::print("== next: {} run {} --no-data\n", own_command(),
+              shown(to / "mnist_mlp" / "train_step.mlirbc"));
+}
+
+}  // namespace
+
+void add_examples_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("examples", "Copy the examples of the installation");
+  auto folder = std::make_shared<std::string>();
+  command->add_option("DIR", *folder, "Where the folder `examples` is made; . is the current one")
+      ->required()
+      ->check(folder_named)
+      ->type_name("");
+  command->callback([folder] { examples(*folder); });
+}
+
+}  // namespace tpu::driver
