@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -10,7 +11,10 @@
 #include <filesystem>
 #include <new>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
+#include "check/near_names.hpp"
 #include "cli/commands.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/options.hpp"
@@ -44,9 +48,29 @@ int end_of_output(int code) {
   return code == 0 ? kFailed : code;
 }
 
+// CLI11 says only that a subcommand is required.
+void need_known_command(CLI::App& app, int argc, const char* const* argv) {
+  const std::string word = argc > 1 ? argv[1] : "-";
+  std::vector<std::string> shown;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == word) {
+      return;
+    }
+    if (!command->get_group().empty()) {  // others are for the command itself
+      shown.push_back(command->get_name());
+    }
+  }
+  if (!word.starts_with('-')) {
+    const std::string meant = spec::closest_name(word, shown);
+    throw UsageError(fmt::format("unknown command '{}'{}", word,
+                                 meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant)));
+  }
+}
+
 // The exit code; errors become one text for people.
 int run(CLI::App& app, int argc, const char* const* argv) {
   try {
+    need_known_command(app, argc, argv);
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {

@@ -26,6 +26,21 @@ inline size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// Which of `names` is meant by one that is typed wrong, by one character and a quarter of all at
+// most; empty: none.
+template <class Names>
+std::string closest_name(std::string_view name, const Names& names) {
+  size_t too_many = 2 + name.size() / 4;
+  std::string closest;
+  for (const auto& each : names) {
+    if (const size_t edits = edit_distance(name, each); edits < too_many) {
+      closest = each;
+      too_many = edits;
+    }
+  }
+  return closest;
+}
+
 // Up to four of `names`, the most similar first, with commas between them.
 template <class Names>
 std::string near_names(std::string_view name, const Names& names) {

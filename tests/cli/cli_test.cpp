@@ -118,6 +118,21 @@ TEST_F(Cli, FilesWrittenAtTheEndAreTriedAtTheStart) {
   EXPECT_NE(error_.find("nowhere/page.html: cannot be written"), std::string::npos) << error_;
 }
 
+TEST_F(Cli, AMistypedCommandIsNamed) {
+  EXPECT_EQ(call({"runn", "x"}), 2);
+  EXPECT_EQ(error_,
+            "tpuboard: unknown command 'runn'; did you mean 'run'?\n"
+            "Run with --help for more information.\n");
+  EXPECT_EQ(call({"serve-makers"}), 2);
+  EXPECT_EQ(error_.find("serve-maker'?"), std::string::npos) << "one that is not for people";
+  EXPECT_EQ(call({"simulate", "--help"}), 2);
+  EXPECT_EQ(error_,
+            "tpuboard: unknown command 'simulate'\nRun with --help for more information.\n");
+  EXPECT_EQ(call({""}), 2);
+  EXPECT_NE(error_.find("unknown command ''"), std::string::npos) << error_;
+  EXPECT_EQ(call({}), 2);
+}
+
 TEST_F(Cli, VersionAndHelpAreEverywhere) {
   for (const char* command :
        {"devices", "run", "train", "sweep", "convert", "objdump", "bench", "mxu-replay"}) {
