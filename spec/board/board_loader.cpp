@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "arith/mxu_shape.hpp"
+#include "check/near_names.hpp"
 #include "file/whole_file.hpp"
 
 namespace tpu::spec {
@@ -24,6 +25,30 @@ const BoardKey* find_key(std::string_view section, std::string_view name) {
     }
   }
   return nullptr;
+}
+
+// "unknown key ici.link_gpbs", and which one is meant, or else which ones there are.
+std::string unknown_key(std::string_view section, std::string_view name) {
+  const std::string found = fmt::format("{}.{}", section, name);
+  std::vector<std::string> keys;
+  std::vector<std::string_view> sections;
+  std::vector<std::string_view> of_section;
+  for (const BoardKey& key : kBoardKeys) {
+    keys.push_back(fmt::format("{}.{}", key.section, key.name));
+    if (sections.empty() || sections.back() != key.section) {
+      sections.push_back(key.section);
+    }
+    if (key.section == section) {
+      of_section.push_back(key.name);
+    }
+  }
+  if (const std::string meant = closest_name(found, keys); !meant.empty()) {
+    return fmt::format("unknown key {}; did you mean {}?", found, meant);
+  }
+  return of_section.empty()
+             ? fmt::format("unknown key {}; the sections are {}", found, fmt::join(sections, ", "))
+             : fmt::format("unknown key {}; the keys of {} are {}", found, section,
+                           fmt::join(of_section, ", "));
 }
 
 std::string file_text(const std::string& path) {
@@ -167,8 +192,7 @@ void read_section(ReadBoard& board, std::string_view section, const toml::table&
   for (const auto& [name, value] : entries) {
     const BoardKey* key = find_key(section, name.str());
     if (key == nullptr) {
-      throw BoardError(fmt::format("{}: unknown key {}.{}; docs/board_numbers.md lists the keys",
-                                   place(file, value), section, name.str()));
+      throw BoardError(fmt::format("{}: {}", place(file, value), unknown_key(section, name.str())));
     }
     read_entry(board.params, *key, value, file);
     board.seen.insert(key);
@@ -229,9 +253,8 @@ void apply_override(BoardParams& params, const std::string& text) {
   const std::string value = text.substr(equals + 1);
   const BoardKey* key = find_key(section, name);
   if (key == nullptr) {
-    throw BoardError(fmt::format(
-        "OpenOptions::overrides {}: unknown key {}.{}; docs/board_numbers.md lists the keys", text,
-        section, name));
+    throw BoardError(
+        fmt::format("OpenOptions::overrides {}: {}", text, unknown_key(section, name)));
   }
   const auto take = [&](auto& member, const char* kind) {
     auto number = member;

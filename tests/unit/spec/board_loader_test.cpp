@@ -107,7 +107,8 @@ TEST(BoardLoader, TakesRealNumbers) {
 TEST(BoardLoader, NamesUnknownKeyWithLine) {
   EXPECT_THAT(
       error_of(write_board("clock_mhz", "clock_ghz")),
-      AllOf(HasSubstr("board_loader_test.toml:11"), HasSubstr("unknown key core.clock_ghz")));
+      AllOf(HasSubstr("board_loader_test.toml:11"),
+            HasSubstr("unknown key core.clock_ghz; did you mean core.clock_mhz?")));
 }
 
 TEST(BoardLoader, RefusesWrongUnitAndImpossibleValue) {
@@ -203,7 +204,14 @@ TEST_F(IncludedBoards, MayNotIncludeThemselves) {
 
 TEST(BoardLoader, RefusesBadOverrides) {
   EXPECT_THAT(error_of("v3_8", {"hbm.gbps"}), HasSubstr("expected section.key=value"));
-  EXPECT_THAT(error_of("v3_8", {"hbm.speed=1"}), HasSubstr("unknown key hbm.speed"));
+  EXPECT_THAT(error_of("v3_8", {"hbm.speed=1"}),
+              HasSubstr("unknown key hbm.speed; the keys of hbm are gib_per_core, gbps_per_chip, "
+                        "efficiency_percent"));
+  EXPECT_THAT(error_of("v3_8", {"ici.link_gpbs=1"}),
+              HasSubstr("unknown key ici.link_gpbs; did you mean ici.link_gbps?"));
+  EXPECT_THAT(error_of("v3_8", {"hbm.link_gbps=1"}), HasSubstr("; did you mean ici.link_gbps?"));
+  EXPECT_THAT(error_of("v3_8", {"matrix_unit.size=1"}),
+              HasSubstr("unknown key matrix_unit.size; the sections are board, pod, core, mxu, "));
   EXPECT_THAT(error_of("v3_8", {"mxu.rows=fast"}), HasSubstr("expected an integer"));
   EXPECT_THAT(error_of("v3_8", {"mxu.weight_rows_per_cycle=1"}), HasSubstr("out of range"));
   EXPECT_THAT(error_of("v3_8", {"core.semaphores=63"}), HasSubstr("out of range"));
