@@ -244,17 +244,17 @@ int parse_name(std::string_view s, const std::string_view* names, size_t count,
 
 std::string suggestion(std::string_view s, const std::vector<std::string_view>& names) {
   constexpr size_t kFew = 12;
-  const size_t limit = 1 + s.size() / 4;
-  std::string_view best;
-  size_t distance = limit + 1;
+  std::string typed;  // fma_f and others of a name without its type
   for (const std::string_view name : names) {
-    if (const size_t d = spec::edit_distance(s, name); d < distance) {
-      best = name;
-      distance = d;
+    if (name.starts_with(std::string(s) + "_")) {
+      typed += (typed.empty() ? "'" : " or '") + std::string(name) + "'";
     }
   }
-  if (!best.empty()) {
-    return "; did you mean '" + std::string(best) + "'?";
+  if (!typed.empty()) {
+    return "; did you mean " + typed + "?";
+  }
+  if (const std::string meant = spec::closest_name(s, names); !meant.empty()) {
+    return "; did you mean '" + meant + "'?";
   }
   if (names.size() > kFew) {
     return "; docs/assembler.md says where all are listed";

@@ -223,6 +223,10 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"  vpu.vpu_kernel program=@p\n  halt\n", "bad.s:1:18: there is no VPU program p"},
         Bad{"  .access lane=4\n", "must follow a vpu_kernel"},
         Bad{".vpu p registers=1\nbody:\n  jump r1\n.end\n", "unknown vector instruction"},
+        Bad{".vpu p registers=4\nbody:\n  fma r3, r0, r1, r2\n.end\n",
+            "bad.s:3:3: unknown vector instruction 'fma'; did you mean 'fma_f'?"},
+        Bad{".vpu p registers=3\nbody:\n  add r2, r0, r1\n.end\n",
+            "unknown vector instruction 'add'; did you mean 'add_f' or 'add_i'?"},
         Bad{".vpu p registers=1\nbody:\npre:\n.end\n", "order pre .. post"},
         Bad{".vpu p registers=1\n", "no .end"}, Bad{".slot heap bytes=4\n", "kind of slot"},
         Bad{".program \"x\n", "missing quote"}));
