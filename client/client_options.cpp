@@ -69,11 +69,26 @@ std::vector<std::string> list_of(const std::string& text) {
   return parts;
 }
 
+// "a=1,b=2" behind the name of the variable is not one setting with a strange value.
+void need_one_setting(const OptionInfo& option, const std::string& part) {
+  const size_t equals = part.find('=');
+  const size_t comma = part.find(',', std::min(equals, part.size()));
+  if (comma != std::string::npos && part.find('=', comma) != std::string::npos) {
+    refuse(
+        fmt::format("environment variable {}: '{}' is more than one setting: separate settings "
+                    "by ; as in \"{};{}\"",
+                    variable_of(option), part, part.substr(0, comma), part.substr(comma + 1)));
+  }
+}
+
 void read_value(const OptionInfo& option, const spec::OptionMember<Reading>& member,
                 const std::string& text, Reading& to) {
   try {
     for (const std::string& part :
          driver::is_list(option.type) ? list_of(text) : std::vector{text}) {
+      if (option.type == OptionType::kAssignments || option.type == OptionType::kUnits) {
+        need_one_setting(option, part);
+      }
       set_option(option, member, part, to);
     }
   } catch (const driver::OptionError& error) {

@@ -260,8 +260,9 @@ void apply_override(BoardParams& params, const std::string& text) {
     auto number = member;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc() || end != value.data() + value.size()) {
-      throw BoardError(fmt::format("OpenOptions::overrides {}: invalid value '{}': expected {}",
-                                   text, value, kind));
+      throw BoardError(fmt::format(
+          "OpenOptions::overrides {}: invalid value '{}': expected {}{}", text, value, kind,
+          value.find('=') != std::string::npos ? "; this is more than one setting" : ""));
     }
     check_range(*key, number, "OpenOptions::overrides");
     member = number;

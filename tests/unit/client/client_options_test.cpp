@@ -167,6 +167,18 @@ TEST(ClientOptions, AnUnknownVariableIsRefusedWithTheListOfAll) {
   EXPECT_THAT(refusal({{"TPUBOARD_SOMETHING_ELSE", "1"}}), Not(HasSubstr("closest")));
 }
 
+TEST(ClientOptions, SettingsBehindACommaAreRefused) {
+  EXPECT_THAT(
+      refusal({{"TPUBOARD_SET", "hbm.gbps_per_chip=1800,mxu.rows=64"}}),
+      HasSubstr("environment variable TPUBOARD_SET: 'hbm.gbps_per_chip=1800,mxu.rows=64' is "
+                "more than one setting: separate settings by ; as in "
+                "\"hbm.gbps_per_chip=1800;mxu.rows=64\""));
+  EXPECT_THAT(refusal({{"TPUBOARD_MXU", "*.mxu0=rtl,*.mxu1=rtl"}}),
+              HasSubstr("separate settings by ; as in \"*.mxu0=rtl;*.mxu1=rtl\""));
+  EXPECT_EQ(read_client_options({{"TPUBOARD_SET", "board.name=a,b"}}).open.overrides,
+            std::vector<std::string>{"board.name=a,b"});
+}
+
 TEST(ClientOptions, BadValuesAreRefusedWithTheirVariable) {
   const std::pair<const char*, const char*> bad[] = {
       {"PLATFORM", "gpu"},  {"THREADS", "-1"},     {"THREADS", "2.5"}, {"THREADS", "many"},

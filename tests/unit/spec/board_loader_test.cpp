@@ -105,10 +105,9 @@ TEST(BoardLoader, TakesRealNumbers) {
 }
 
 TEST(BoardLoader, NamesUnknownKeyWithLine) {
-  EXPECT_THAT(
-      error_of(write_board("clock_mhz", "clock_ghz")),
-      AllOf(HasSubstr("board_loader_test.toml:11"),
-            HasSubstr("unknown key core.clock_ghz; did you mean core.clock_mhz?")));
+  EXPECT_THAT(error_of(write_board("clock_mhz", "clock_ghz")),
+              AllOf(HasSubstr("board_loader_test.toml:11"),
+                    HasSubstr("unknown key core.clock_ghz; did you mean core.clock_mhz?")));
 }
 
 TEST(BoardLoader, RefusesWrongUnitAndImpossibleValue) {
@@ -213,6 +212,10 @@ TEST(BoardLoader, RefusesBadOverrides) {
   EXPECT_THAT(error_of("v3_8", {"matrix_unit.size=1"}),
               HasSubstr("unknown key matrix_unit.size; the sections are board, pod, core, mxu, "));
   EXPECT_THAT(error_of("v3_8", {"mxu.rows=fast"}), HasSubstr("expected an integer"));
+  EXPECT_THAT(
+      error_of("v3_8", {"mxu.rows=64,mxu.cols=64"}),
+      HasSubstr("invalid value '64,mxu.cols=64': expected an integer; this is more than one "
+                "setting"));
   EXPECT_THAT(error_of("v3_8", {"mxu.weight_rows_per_cycle=1"}), HasSubstr("out of range"));
   EXPECT_THAT(error_of("v3_8", {"core.semaphores=63"}), HasSubstr("out of range"));
   EXPECT_THAT(error_of("v3_8", {"core.semaphore_cycles=0"}), HasSubstr("out of range"));
