@@ -1,16 +1,17 @@
 """Draws one launch of one core as an SVG timeline: a row for each engine queue, colour by opcode, time in microseconds.
 
-python -m tpuboard.timeline FILE --clock-mhz 940 -o FILE.svg
+python -m tpuboard.timeline FILE -o FILE.svg
 
 FILE is that of `tpuboard run|train --timeline FILE.pftrace` or TPUBOARD_TIMELINE, or the text of `--trace FILE.txt` or
 TPUBOARD_TRACE, one line an engine command: `start end core queue opcode op=N pc=N step=N free=N`, times in core cycles.
-The clock is a number of the board: see `tpuboard devices`. A launch begins where no queue of the core had work for
---gap cycles.
+A file of --timeline has the clock of the core; a text needs --clock-mhz (see `tpuboard devices`). A launch begins where
+no queue of the core had work for --gap cycles.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -102,6 +103,20 @@ class PerfettoNames:
         return queue if mine and (queue == MARKS or queue.rstrip("0123456789") in ENGINE_ORDER) else ""
 
 
+def clock_of(path: Path) -> float | None:
+    """MHz, as the tracks of a Perfetto trace have it in their descriptions."""
+    try:
+        for _, packet in fields_of(path.read_bytes()):
+            track = one(packet, 60, b"") if isinstance(packet, bytes) else b""
+            text = one(track, 14, b"") if isinstance(track, bytes) else b""
+            found = re.fullmatch(rb"core clock ([0-9.]+) MHz", text) if isinstance(text, bytes) else None
+            if found:
+                return float(found[1])
+    except (IndexError, ValueError):
+        pass  # whoever reads all of it says what is wrong
+    return None
+
+
 def read_perfetto(path: Path, core: int, clock_mhz: float) -> list[Command]:
     """Commands and marks of one core in the order of their start. Times are nanoseconds, rounded down."""
     names = PerfettoNames()
@@ -140,11 +155,16 @@ def read_perfetto(path: Path, core: int, clock_mhz: float) -> list[Command]:
     return sorted(commands, key=lambda each: (each.start, each.end))
 
 
+def is_perfetto(path: Path) -> bool:
+    """Field 1, a message: no text begins so."""
+    with path.open("rb") as file:
+        return file.read(1) == b"\n"
+
+
 def read_trace(path: Path, core: int, clock_mhz: float) -> list[Command]:
     """Commands of one core in the order of their start."""
-    with path.open("rb") as file:
-        if file.read(1) == b"\n":  # field 1, a message: no text begins so
-            return read_perfetto(path, core, clock_mhz)
+    if is_perfetto(path):
+        return read_perfetto(path, core, clock_mhz)
     commands: list[Command] = []
     open_marks: list[tuple[int, str]] = []
     with path.open(encoding="utf-8") as lines:
@@ -268,6 +288,18 @@ def draw(commands: list[Command], clock_mhz: float, title: str) -> str:
     return "\n".join(out) + "\n"
 
 
+def clock_for(path: Path, given: float | None) -> float:
+    """MHz: as given, else as the trace has it."""
+    if given is None and is_perfetto(path):
+        given = clock_of(path)
+    if given is None:
+        raise SystemExit(f"timeline: {path}: a text has no core clock; give that of the board, which `tpuboard "
+                         "devices` prints, by --clock-mhz")
+    if not 0 < given < float("inf"):
+        raise SystemExit(f"timeline: --clock-mhz {given:g}: expected a number above 0")
+    return given
+
+
 def main() -> int:
     """Reads the command line, writes the picture."""
     parser = argparse.ArgumentParser(prog="python -m tpuboard.timeline", description=(__doc__ or "").split("\n")[0])
@@ -276,11 +308,13 @@ def main() -> int:
     parser.add_argument("--core", type=int, default=0, help="TPU number (default 0)")
     parser.add_argument("--launch", type=int, default=0, help="which launch of the trace (default 0, the first)")
     parser.add_argument("--gap", type=int, default=1000, help="cycles without work that part launches (default 1000)")
-    parser.add_argument("--clock-mhz", type=float, required=True, help="core clock of the board (core.clock_mhz)")
+    parser.add_argument("--clock-mhz", type=float,
+                        help="core clock of the board (core.clock_mhz; default: that of the trace, which a text lacks)")
     parser.add_argument("--title", help="headline of the picture")
     arguments = parser.parse_args()
     try:
-        commands = read_trace(arguments.trace, arguments.core, arguments.clock_mhz)
+        clock_mhz = clock_for(arguments.trace, arguments.clock_mhz)
+        commands = read_trace(arguments.trace, arguments.core, clock_mhz)
     except OSError as error:
         raise SystemExit(f"timeline: {error}") from None
     parts = launches(commands, arguments.gap)
@@ -289,8 +323,11 @@ def main() -> int:
     chosen = parts[arguments.launch]
     cycles = max(command.end for command in chosen) - min(command.start for command in chosen)
     title = arguments.title or f"TPU:{arguments.core}, one launch"
-    title += f": {sum(each.queue != MARKS for each in chosen)} engine commands, {cycles / arguments.clock_mhz:.1f} us"
-    arguments.out.write_text(draw(chosen, arguments.clock_mhz, title), encoding="utf-8")
+    title += f": {sum(each.queue != MARKS for each in chosen)} engine commands, {cycles / clock_mhz:.1f} us"
+    try:
+        arguments.out.write_text(draw(chosen, clock_mhz, title), encoding="utf-8")
+    except OSError as error:
+        raise SystemExit(f"timeline: {arguments.out}: cannot be written: {error.strerror}") from None
     return 0
 
 

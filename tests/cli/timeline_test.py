@@ -21,11 +21,11 @@ TRACE = """100 1100 0 dma_in dma op=0 pc=1 step=0 free=101
 
 
 class Timeline(unittest.TestCase):
-    def draw(self, trace: str, *options: str) -> tuple[subprocess.CompletedProcess, Path]:
+    def draw(self, trace: str, *options: str, clock: str | None = "1000") -> tuple[subprocess.CompletedProcess, Path]:
         folder = Path(tempfile.mkdtemp())
         (folder / "trace.txt").write_text(trace, encoding="utf-8")
         command = [sys.executable, str(SCRIPT), str(folder / "trace.txt"), "-o", str(folder / "t.svg"),
-                   "--clock-mhz", "1000", *options]
+                   *(("--clock-mhz", clock) if clock else ()), *options]
         return subprocess.run(command, capture_output=True, text=True, check=False), folder / "t.svg"
 
     def test_a_row_a_queue_and_a_bar_a_command(self) -> None:
@@ -70,6 +70,21 @@ class Timeline(unittest.TestCase):
         done, _ = self.draw("hello world\n")
         self.assertEqual(done.returncode, 1)
         self.assertIn("trace.txt:1: not a line of a trace", done.stderr)
+
+    def test_a_text_needs_the_clock(self) -> None:
+        for clock, text in ((None, "trace.txt: a text has no core clock; give that of the board, which `tpuboard "
+                                   "devices` prints, by --clock-mhz"),
+                            ("0", "--clock-mhz 0: expected a number above 0")):
+            done, path = self.draw(TRACE, clock=clock)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(text, done.stderr)
+            self.assertFalse(path.exists())
+
+    def test_a_picture_that_cannot_be_written(self) -> None:
+        done, path = self.draw(TRACE, "-o", "nowhere/t.svg")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, "timeline: nowhere/t.svg: cannot be written: No such file or directory\n")
+        self.assertFalse(path.exists())
 
 
 if __name__ == "__main__":
