@@ -53,7 +53,7 @@ void set_operand(spec::VpuInsn& i, std::string_view f, const std::string& w) {
     }
     i.imm = static_cast<uint32_t>(text::parse_range(w.substr(1), 0, UINT32_MAX, "access"));
   } else if (f == "i") {
-    i.imm = static_cast<uint32_t>(text::parse_range(w, INT32_MIN, UINT32_MAX, "immediate"));
+    i.imm = text::parse_bits(w, "immediate");
   } else if (f == "r") {
     i.imm = name_or_number(w, spec::kVpuReduceNames, "reduction");
   } else if (f == "c") {

@@ -2,6 +2,8 @@
 #include "asm/text.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <charconv>
 #include <cstring>
 
@@ -209,6 +211,23 @@ int64_t parse_range(std::string_view s, int64_t low, int64_t high, std::string_v
          std::to_string(high));
   }
   return v;
+}
+
+uint32_t parse_bits(std::string_view s, std::string_view what) {
+  float value = 0;
+  const std::string_view digits =
+      s.ends_with('f') && s.find('.') != std::string_view::npos ? s.substr(0, s.size() - 1) : s;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (digits.find_first_of(".en") != std::string_view::npos && error == std::errc{} &&
+      end == digits.data() + digits.size()) {
+    constexpr int kHex = 16;
+    std::array<char, 2 * sizeof value> bits{};
+    const char* const bits_end =
+        std::to_chars(bits.begin(), bits.end(), std::bit_cast<uint32_t>(value), kHex).ptr;
+    fail(std::string(what) + " " + std::string(s) + ": floats are written by their bits: 0x" +
+         std::string(bits.data(), static_cast<size_t>(bits_end - bits.data())));
+  }
+  return static_cast<uint32_t>(parse_range(s, INT32_MIN, UINT32_MAX, what));
 }
 
 int parse_register(std::string_view s, int count) {

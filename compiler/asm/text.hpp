@@ -28,6 +28,8 @@ spec::Signal parse_signal(std::string_view s);
 
 int64_t parse_number(std::string_view s);  // throws Error
 int64_t parse_range(std::string_view s, int64_t low, int64_t high, std::string_view what);
+// 32 bits as an integer. Throws Error, which has the bits where it is written as a float.
+uint32_t parse_bits(std::string_view s, std::string_view what);
 int parse_register(std::string_view s, int count = 32);  // "r5"
 std::vector<int64_t> parse_list(std::string_view s);
 std::string parse_string(std::string_view s);

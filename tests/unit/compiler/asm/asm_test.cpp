@@ -227,6 +227,11 @@ INSTANTIATE_TEST_SUITE_P(
             "bad.s:3:3: unknown vector instruction 'fma'; did you mean 'fma_f'?"},
         Bad{".vpu p registers=3\nbody:\n  add r2, r0, r1\n.end\n",
             "unknown vector instruction 'add'; did you mean 'add_f' or 'add_i'?"},
+        Bad{".vpu p registers=1\nbody:\n  imm r0, 2.0\n.end\n",
+            "bad.s:3:11: immediate 2.0: floats are written by their bits: 0x40000000"},
+        Bad{".vpu p registers=1\nbody:\n  imm r0, -1.5e3f\n.end\n", "their bits: 0xc4bb8000"},
+        Bad{".vpu p registers=1\nbody:\n  imm r0, 1e-3\n.end\n", "their bits: 0x3a83126f"},
+        Bad{".vpu p registers=1\nbody:\n  imm r0, two\n.end\n", "expected a number, found 'two'"},
         Bad{".vpu p registers=1\nbody:\npre:\n.end\n", "order pre .. post"},
         Bad{".vpu p registers=1\n", "no .end"}, Bad{".slot heap bytes=4\n", "kind of slot"},
         Bad{".program \"x\n", "missing quote"}));
