@@ -45,8 +45,19 @@ uint32_t name_or_number(const std::string& s, const Names& names, std::string_vi
   return static_cast<uint32_t>(text::parse_name(s, names, what));
 }
 
-// One operand of a vector instruction; `form`: its name in the form of the instruction.
-void set_operand(spec::VpuInsn& i, std::string_view f, const std::string& w) {
+// A core takes no program that uses more registers than its header has.
+uint8_t vector_register(const std::string& word, uint16_t registers) {
+  const int number = text::parse_register(word, spec::kVpuRegisters);
+  if (number >= registers) {
+    throw Error("register " + word + ": the program has registers=" + std::to_string(registers) +
+                ", from r0 on; it needs .vpu NAME registers=" + std::to_string(number + 1));
+  }
+  return static_cast<uint8_t>(number);
+}
+
+// One operand of a vector instruction of a program with `registers`; `f`: its name in the form of
+// the instruction.
+void set_operand(spec::VpuInsn& i, std::string_view f, const std::string& w, uint16_t registers) {
   if (f == "a") {
     if (w.empty() || w[0] != 'a') {
       throw Error("expected an access such as a0, found '" + w + "'");
@@ -61,7 +72,7 @@ void set_operand(spec::VpuInsn& i, std::string_view f, const std::string& w) {
   } else if (f == "m") {
     i.rs2 = static_cast<uint8_t>(name_or_number(w, spec::kVpuStoreModeNames, "store mode"));
   } else {
-    const auto r = static_cast<uint8_t>(text::parse_register(w));
+    const uint8_t r = vector_register(w, registers);
     if (f == "rs3") {
       i.imm = r;
     } else {
@@ -307,7 +318,7 @@ void CodeAssembler::vector_instruction(const text::Statement& words) {
     if (n >= words.size()) {
       throw Error(words[0] + " takes " + std::string(info->form));
     }
-    set_operand(i, f, words[n++]);
+    set_operand(i, f, words[n++], p.header.registers);
   });
   if (n != words.size()) {
     const std::string& name = words[0];

@@ -232,6 +232,11 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{".vpu p registers=1\nbody:\n  imm r0, -1.5e3f\n.end\n", "their bits: 0xc4bb8000"},
         Bad{".vpu p registers=1\nbody:\n  imm r0, 1e-3\n.end\n", "their bits: 0x3a83126f"},
         Bad{".vpu p registers=1\nbody:\n  imm r0, two\n.end\n", "expected a number, found 'two'"},
+        Bad{".vpu p registers=2\nbody:\n  imm r0, 0\n  add_f r1, r0, r2\n.end\n",
+            "bad.s:4:17: register r2: the program has registers=2, from r0 on; it needs .vpu NAME "
+            "registers=3"},
+        Bad{".vpu p registers=0\nbody:\n  imm r0, 0\n.end\n", "registers=1"},
+        Bad{".vpu p registers=3\nbody:\n  fma_f r0, r1, r2, r3\n.end\n", "registers=4"},
         Bad{".vpu p registers=1\nbody:\npre:\n.end\n", "order pre .. post"},
         Bad{".vpu p registers=1\n", "no .end"}, Bad{".slot heap bytes=4\n", "kind of slot"},
         Bad{".program \"x\n", "missing quote"}));
