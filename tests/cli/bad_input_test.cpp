@@ -221,6 +221,15 @@ TEST_F(BadInput, BiggerBoard) {
   assemble(kCopy, "start:", "", "one.tpuexe");
   expect_refused(run("one.tpuexe", "--set core.vmem_kib=8192"),
                  "InvalidArgument: " + path("one.tpuexe") + ": compiled for another board");
+  expect_refused(run("one.tpuexe", "--set core.vmem_kib=8192 --set core.clock_mhz=700"),
+                 "); this one has --set core.vmem_kib=8192, core.clock_mhz=700: compile it again "
+                 "with the same");
+  ASSERT_EQ(tpuc(std::string(TPU_TEST_DATA) + "/dense.mlirbc --set core.vmem_kib=8192 -o " +
+                 path("small.tpuexe"))
+                .code,
+            0);
+  expect_refused(run("small.tpuexe"),
+                 "); compile it again for this board, or use the --set that it was compiled with");
 }
 
 TEST_F(BadInput, WrongArrays) {

@@ -203,7 +203,7 @@ void BoardImpl::connect(const OpenOptions& options) {
   for (size_t i = 0; i < cores; ++i) {
     devices_.add(make_device(i, params_, *arena_));
   }
-  loader_.set_board(params_.board.name, hash_);
+  loader_.set_board(params_.board.name, hash_, options.overrides);
   if (snapshot) {
     snapshot_.restore(*snapshot);
   } else {

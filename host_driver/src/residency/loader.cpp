@@ -64,10 +64,23 @@ std::vector<int> Loader::place_of(const exe::ExecutableT& exe, const std::string
   return wanted;
 }
 
-void Loader::set_board(const std::string& name, uint64_t hash) {
+void Loader::set_board(const std::string& name, uint64_t hash,
+                       const std::vector<std::string>& overrides) {
   board_name_ = name;
   board_hash_ = hash;
+  overrides_ = overrides;
   ids_ = std::make_shared<ProgramIds>(devices_.size());
+}
+
+std::string Loader::advice_for(const std::string& program_board) const {
+  if (!overrides_.empty()) {
+    return fmt::format("this one has OpenOptions::overrides {}: compile it again with the same",
+                       fmt::join(overrides_, ", "));
+  }
+  return program_board == board_name_
+             ? "compile it again for this board, or use the OpenOptions::overrides that it was "
+               "compiled with"
+             : "compile it again with the same board file";
 }
 
 std::shared_ptr<LoadedProgram> Loader::make(std::shared_ptr<const exe::ExecutableT> executable,
@@ -82,8 +95,9 @@ std::shared_ptr<LoadedProgram> Loader::make(std::shared_ptr<const exe::Executabl
   if (exe.board_hash != board_hash_) {
     throw bad_program(
         fmt::format("{}: compiled for another board ({}, hash {:016x}; this board is {}, "
-                    "hash {:016x}); compile it again with the same board file",
-                    name, exe.board_name, exe.board_hash, board_name_, board_hash_));
+                    "hash {:016x}); {}",
+                    name, exe.board_name, exe.board_hash, board_name_, board_hash_,
+                    advice_for(exe.board_name)));
   }
   std::vector<int> place = place_of(exe, name, devices);
   return std::make_shared<LoadedProgram>(std::move(executable), std::move(place), file);

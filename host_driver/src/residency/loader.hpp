@@ -29,8 +29,10 @@ class Loader {
         health_(health),
         pump_(std::move(pump)) {}
 
-  /// The board that programs must have been compiled for. Its devices are there.
-  void set_board(const std::string& name, uint64_t hash) TPU_REQUIRES(board_lock);
+  /// The board that programs must have been compiled for, and what of it the user has set. Its
+  /// devices are there.
+  void set_board(const std::string& name, uint64_t hash, const std::vector<std::string>& overrides)
+      TPU_REQUIRES(board_lock);
 
   /// Throws InvalidArgument for a program that cannot run on these devices (by partition; empty: as
   /// compiled). `file`: of the program; empty: not known. Needs no lock.
@@ -61,6 +63,8 @@ class Loader {
   void visit_state(spec::Archive& archive) { archive(programs_); }
 
  private:
+  /// What to do about a program of another board.
+  std::string advice_for(const std::string& program_board) const;
   void collect_retired() TPU_REQUIRES(board_lock);
   void await_load(const Residence& residence) TPU_REQUIRES(board_lock);
   void take_memory(const LoadedProgram& program, Residence& residence) TPU_REQUIRES(board_lock);
@@ -81,6 +85,7 @@ class Loader {
   const std::function<void()> pump_;
   std::string board_name_;
   uint64_t board_hash_ = 0;
+  std::vector<std::string> overrides_;  // for errors
   ResidentPrograms programs_;
   std::shared_ptr<ProgramIds> ids_;  // residences give theirs back
 };
