@@ -163,7 +163,11 @@ TEST_F(SimFailure, DeadlockSaysWhoWaits) {
 }
 
 TEST_F(SimFailure, SemaphoreLeftOverAtTheEnd) {
-  expect_fault(changed("signal=1:1", "signal=1:2"), "SEM_NONZERO_AT_END");
+  const auto error = expect_fault(changed("signal=1:1", "signal=1:2"), "SEM_NONZERO_AT_END");
+  ASSERT_NE(error, nullptr);
+  EXPECT_NE(error->message().find("run it with SimOptions::check, which says whose signal"),
+            std::string::npos)
+      << error->what();
 }
 
 // An image that is no program: the board does not open, and says why.

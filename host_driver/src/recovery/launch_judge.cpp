@@ -214,7 +214,11 @@ ErrorPtr LaunchJudge::engine_fault(const Operation& launch, const Device& device
   }
   std::string core_says = harts_.core_text(device, record.cycle);
   const std::string findings = records_.take_findings(launch);
-  core_says += findings.empty() ? "" : "\nthe checker says:\n" + findings;
+  if (!findings.empty()) {
+    core_says += "\nthe checker says:\n" + findings;
+  } else if (record.code == TPU_FAULT_SEM_NONZERO_AT_END) {
+    core_says += "\nrun it with SimOptions::check, which says whose signal nobody takes";
+  }
   if (record.code == TPU_FAULT_HBM_ECC && lost_of_program(record, launch.program->exe)) {
     launch.program->residence.reset();  // the next launch loads code and constants again
     core_says += "\ncode and constants of the program are loaded again for its next launch";
