@@ -388,8 +388,9 @@ TEST_F(BadInput, AReaderThatGoesAway) {
     EXPECT_THAT(r.text, HasSubstr("writing " + pipe + " failed (its reader has gone)"));
     EXPECT_EQ(read_npy(path("out/0.npy")).bytes, test::counting(DType::kI32, {64}).bytes);
   }
-  EXPECT_THAT(run("long.tpuexe", "--waves " + pipe).text,
-              HasSubstr("pipe is a device or a pipe; name a file"));
+  std::filesystem::create_symlink(pipe, path("pipe.fst"));
+  EXPECT_THAT(run("long.tpuexe", "--waves " + path("pipe.fst")).text,
+              HasSubstr("pipe.fst is a device or a pipe; name a file"));
 }
 
 // The results are there; what else was asked for is not, and the exit code tells.
@@ -406,7 +407,8 @@ TEST_F(BadInput, FilesThatWereAskedForAndNotWritten) {
     expect("--trace /dev/full", "trace: writing /dev/full failed (is the disk full?)");
   }
   expect("--waves " + path("w.fst") + " --waves-steps 3..9",
-         "of the steps 3 to 9 none ran; the board ran 3 steps");
+         "of the steps 3 to 9 none ran; the board ran 3 steps, counted from 0 (those before a "
+         "snapshot too); --waves-steps chooses; the file stays, with no values");
   expect("--waves " + path("w.fst") + " --waves-trigger op=77",
          "the trigger op=77 never came; the board ran 3 steps");
   expect("--timeline " + path("t.pftrace") + " --timeline-steps 3..9",
@@ -414,8 +416,24 @@ TEST_F(BadInput, FilesThatWereAskedForAndNotWritten) {
   expect("--xprof " + path("x") + " --xprof-steps 3..9", "of the steps 3 to 9 none ran");
   expect("--mxu board.*=lockstep@1..2", "nothing was compared");
   expect("--verilog board.*.dma_remote=lockstep", "nothing was compared");
+  expect("--mxu board.chip1.*=rtl --mxu-waves " + path("m.fst"),
+         "through the Verilog went 0 tiles, counted from 0; the file is of "
+         "board.chip1.core0.mxu0, the first unit that --mxu chooses");
   EXPECT_THAT(run("copy.tpuexe", "--verilog board.chip0.*.vpu=rtl").text,
-              HasSubstr("matches no block with Verilog; this board has board.chip0.core0.sem"));
+              AllOf(HasSubstr("matches no block with Verilog; this board has "
+                              "board.chip0.core0.sem"),
+                    HasSubstr("; vpu has no Verilog: matrix units (--mxu), semaphores and DMA "
+                              "queues (--verilog) have")));
+  EXPECT_THAT(run("copy.tpuexe", "--verilog sem=rtl").text, HasSubstr("; write '*.sem'"));
+  EXPECT_THAT(run("copy.tpuexe", "--verilog board.*.mxu0=rtl").text,
+              HasSubstr("; matrix units are chosen by --mxu"));
+  EXPECT_THAT(run("copy.tpuexe", "--mxu mxu0=rtl").text,
+              HasSubstr("matches no matrix unit; this board has board.chip0.core0.mxu0 to "
+                        "board.chip3.core1.mxu1; write '*.mxu0'"));
+  EXPECT_THAT(run("copy.tpuexe", "--mxu board.*.hart=rtl").text,
+              HasSubstr("; hart has no Verilog"));
+  EXPECT_THAT(run("copy.tpuexe", "--mxu board.*.dma_in=rtl").text,
+              HasSubstr("; semaphores and DMA queues are chosen by --verilog"));
   EXPECT_THAT(run("copy.tpuexe", "--verilog board.*=rtl --set dma.granule_bytes=256").text,
               HasSubstr("granules of 512 bytes, not of 256"));
   const Result r = run("copy.tpuexe", "--mxu-waves " + path("m.fst"));

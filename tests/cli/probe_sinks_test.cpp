@@ -131,6 +131,14 @@ TEST_F(ProbeSinks, WavesOfNothingAreToldWhy) {
   EXPECT_THAT(run(file + " --waves-scope board.chip9.core0"),
               HasSubstr("--waves-scope board.chip9.core0: matches no instance of this board; like "
                         "it are board.chip0.core0"));
+  EXPECT_THAT(run(file + " --waves-scope board.chip0.core0.mxu0.rtl"),
+              HasSubstr("--waves-scope board.chip0.core0.mxu0.rtl: mxu0 does not run as Verilog; "
+                        "add --mxu 'board.chip0.core0.mxu0=rtl'"));
+  EXPECT_THAT(run(file + " --waves-trigger assertion"),
+              HasSubstr("--waves-trigger assertion: no unit runs as Verilog, so that no assertion "
+                        "can fail; choose units by --mxu or --verilog: GLOB=rtl or GLOB=lockstep"));
+  EXPECT_THAT(run(file + " --waves-trigger assertion --verilog board.*.sem=rtl"),
+              HasSubstr("the trigger assertion never came"));
   EXPECT_THAT(run(file + " --waves-trigger stop"),
               HasSubstr("--waves-trigger stop: expected step=N"));
 }

@@ -1,8 +1,6 @@
 // Patterns of matrix units: parsing, matching, engines.
 #include "board/mxu_select.hpp"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -11,6 +9,7 @@
 
 #include "board/append_line.hpp"
 #include "board/board_loader.hpp"
+#include "board/unit_paths.hpp"
 #include "mxu/mxu_factory.hpp"
 #include "mxu/mxu_rtl.hpp"
 #include "terminal/counted.hpp"
@@ -29,34 +28,16 @@ uint64_t parse_step(std::string_view text, const std::string& pattern) {
   return value;
 }
 
-// Paths of all matrix units of the board.
-std::vector<std::string> unit_paths(const spec::BoardParams& params) {
-  std::vector<std::string> paths;
-  for (int64_t core = 0; core < spec::core_count(params); ++core) {
-    for (int64_t unit = 0; unit < params.core.mxus; ++unit) {
-      paths.push_back("board.chip" + std::to_string(core / params.board.cores_per_chip) + ".core" +
-                      std::to_string(core % params.board.cores_per_chip) + ".mxu" +
-                      std::to_string(unit));
-    }
-  }
-  return paths;
-}
-
-bool matches(const std::string& pattern, const std::string& path) {
-  return fnmatch(pattern.c_str(), path.c_str(), 0) == 0;
-}
-
 }  // namespace
 
 MxuSelect::MxuSelect(const BoardOptions& options, PortWatch watch, const bool& waves_open)
     : options_(options), watch_(std::move(watch)), waves_open_(waves_open) {
-  const std::vector<std::string> paths = unit_paths(options.params);
+  const std::vector<std::string> paths = mxu_paths(options.params);
   for (const auto& [pattern, text] : options.sim.mxu) {
-    if (std::ranges::none_of(paths,
-                             [&](const std::string& path) { return matches(pattern, path); })) {
-      throw std::runtime_error("SimOptions::mxu " + pattern +
-                               ": matches no matrix unit; this board has " + paths.front() +
-                               " to " + paths.back());
+    if (!names_any(pattern, paths)) {
+      throw std::runtime_error(
+          "SimOptions::mxu " + pattern + ": matches no matrix unit; this board has " +
+          paths.front() + " to " + paths.back() + unmatched_hint(pattern, paths, options.params));
     }
     modes_.emplace_back(pattern, parse(pattern, text));
   }
@@ -72,7 +53,7 @@ void MxuSelect::check_verilog_wanted() const {
                                ": there are no waves; name their file by SimOptions::waves_path");
     }
   }
-  for (const std::string& path : unit_paths(options_.params)) {
+  for (const std::string& path : mxu_paths(options_.params)) {
     const Mode& mode = mode_of(path);
     asked = mode.verilog() ? mode.text : asked;
   }
@@ -116,7 +97,7 @@ MxuSelect::Mode MxuSelect::parse(const std::string& pattern, const std::string& 
 const MxuSelect::Mode& MxuSelect::mode_of(const std::string& path) const {
   const Mode* mode = &fast_;
   for (const auto& [pattern, candidate] : modes_) {
-    if (matches(pattern, path)) {
+    if (names_unit(pattern, path)) {
       mode = &candidate;
     }
   }
@@ -156,7 +137,7 @@ std::unique_ptr<MxuEngine> MxuSelect::engine(const std::string& path, const Mode
   } else if (mode.verilog()) {
     alone_.push_back(made.get());
   }
-  set_waves(*made, mode.in_waves);
+  set_waves(path, *made, mode.in_waves);
   watch_ports(path, *made);
   return made;
 }
@@ -173,7 +154,7 @@ void MxuSelect::watch_ports(const std::string& path, MxuEngine& engine) {
 std::vector<VerilogUnit> MxuSelect::verilog_units() const {
   const spec::MxuShape shape = spec::mxu_shape(options_.params);
   std::vector<VerilogUnit> units;
-  for (const std::string& path : unit_paths(options_.params)) {
+  for (const std::string& path : mxu_paths(options_.params)) {
     if (mode_of(path).verilog()) {
       units.push_back({path, shape.rows, shape.cols});
     }
@@ -182,7 +163,7 @@ std::vector<VerilogUnit> MxuSelect::verilog_units() const {
 }
 
 // The first engine with Verilog in it writes the waves.
-void MxuSelect::set_waves(MxuEngine& engine, bool in_waves) {
+void MxuSelect::set_waves(const std::string& path, MxuEngine& engine, bool in_waves) {
   if (options_.sim.mxu_waves_path.empty() || finish_waves_) {
     return;
   }
@@ -198,6 +179,7 @@ void MxuSelect::set_waves(MxuEngine& engine, bool in_waves) {
     rtl->set_wave_window(window);
     finish_waves_ = [rtl] { return rtl->finish_waves(); };
   }
+  wave_unit_ = path;
   wave_unit_in_waves_ = finish_waves_ && in_waves;
 }
 
@@ -224,6 +206,9 @@ std::string MxuSelect::finish(uint64_t steps, bool waves_missed) const {
   std::string text = finish_waves_ ? finish_waves_() : std::string();
   if (waves_missed && wave_unit_in_waves_) {
     text.clear();
+  }
+  if (!text.empty()) {
+    text += "; the file is of " + wave_unit_ + ", the first unit that SimOptions::mxu chooses";
   }
   std::map<std::string, uint64_t> compared;  // by option
   for (const Lockstep& lockstep : lockstep_) {

@@ -62,7 +62,7 @@ class MxuSelect {
   std::unique_ptr<MxuEngine> engine(const std::string& path, const Mode& mode);
   const Mode& mode_of(const std::string& path) const;
   void check_verilog_wanted() const;
-  void set_waves(MxuEngine& engine, bool in_waves);
+  void set_waves(const std::string& path, MxuEngine& engine, bool in_waves);
   void watch_ports(const std::string& path, MxuEngine& engine);
 
   const BoardOptions options_;
@@ -73,6 +73,7 @@ class MxuSelect {
   std::vector<Lockstep> lockstep_;
   std::vector<const MxuEngine*> alone_;  // Verilog that decides; owned by their matrix units
   std::function<std::string()> finish_waves_;
+  std::string wave_unit_;            // path of the unit of --mxu-waves
   bool wave_unit_in_waves_ = false;  // the unit of --mxu-waves is Verilog only in --waves
   mutable std::mutex mutex_;
   UnitReports reports_;

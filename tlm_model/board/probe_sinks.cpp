@@ -1,6 +1,7 @@
 // Sinks by option.
 #include "board/probe_sinks.hpp"
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -110,6 +111,8 @@ std::unique_ptr<BoardWaves> ProbeSinks::make_waves(const spec::SimOptions& sim,
   waves.for_steps = sim.waves_for_steps;
   waves.before_cycles = sim.waves_before_cycles;
   waves.verilog = verilog;
+  waves.other_verilog =
+      std::ranges::any_of(sim.verilog, [](const auto& choice) { return choice.second != "model"; });
   waves.is_open = &waves_open_;
   waves.programs = &programs_;
   waves.no_data = sim.no_data;

@@ -1,40 +1,17 @@
 // Patterns of Verilog blocks: parsing, matching, reports. Blocks report from the kernel's thread.
 #include "board/verilog_select.hpp"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <stdexcept>
 #include <string_view>
 
 #include "board/append_line.hpp"
-#include "board/board_loader.hpp"
-#include "tpu/spec/isa.hpp"
+#include "board/unit_paths.hpp"
 
 namespace tpu::model {
 namespace {
 
 constexpr std::string_view kSemaphores = ".sem";
-
-// Paths of all blocks that have Verilog, beside the matrix units.
-std::vector<std::string> block_paths(const spec::BoardParams& params) {
-  std::vector<std::string> paths;
-  const int64_t per_chip = params.board.cores_per_chip;
-  for (int64_t core = 0; core < spec::core_count(params); ++core) {
-    const std::string prefix =
-        "board.chip" + std::to_string(core / per_chip) + ".core" + std::to_string(core % per_chip);
-    paths.push_back(prefix + std::string(kSemaphores));
-    for (const spec::Queue queue :
-         {spec::Queue::kDmaIn, spec::Queue::kDmaOut, spec::Queue::kDmaRemote}) {
-      paths.push_back(prefix + "." + std::string(spec::kQueueNames[static_cast<size_t>(queue)]));
-    }
-  }
-  return paths;
-}
-
-bool names_block(const std::string& pattern, const std::string& path) {
-  return fnmatch(pattern.c_str(), path.c_str(), 0) == 0;
-}
 
 VerilogMode mode_of(const std::string& text, const std::string& option) {
   if (text == "model") {
@@ -55,11 +32,10 @@ VerilogSelect::VerilogSelect(const spec::SimOptions& sim, const spec::BoardParam
   const std::vector<std::string> paths = block_paths(params);
   for (const auto& [pattern, text] : sim.verilog) {
     const std::string option = "SimOptions::verilog " + pattern + "=" + text;
-    if (std::ranges::none_of(paths,
-                             [&](const std::string& path) { return names_block(pattern, path); })) {
+    if (!names_any(pattern, paths)) {
       throw std::runtime_error(option + ": matches no block with Verilog; this board has " +
                                paths[0] + ", " + paths[1] + ", .. to " + paths.back() +
-                               "; matrix units are chosen by SimOptions::mxu");
+                               unmatched_hint(pattern, paths, params));
     }
     choices_.push_back({.pattern = pattern, .text = text, .mode = mode_of(text, option)});
   }
@@ -67,7 +43,7 @@ VerilogSelect::VerilogSelect(const spec::SimOptions& sim, const spec::BoardParam
 
 VerilogUse VerilogSelect::use(const std::string& path) {
   const auto choice = std::find_if(choices_.rbegin(), choices_.rend(), [&](const Choice& each) {
-    return names_block(each.pattern, path);
+    return names_unit(each.pattern, path);
   });
   if (choice == choices_.rend()) {
     return {};

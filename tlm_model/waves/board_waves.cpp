@@ -34,7 +34,8 @@ WaveTrigger trigger_of(const BoardWavesOptions& options) {
                             {.clock_mhz = options.clock_mhz,
                              .cores = core_paths(options.board),
                              .programs = options.programs,
-                             .no_data = options.no_data});
+                             .no_data = options.no_data,
+                             .verilog = options.other_verilog || !options.verilog.empty()});
 }
 
 uint64_t per_kcycle(uint64_t rate) { return rate * 1000 >> spec::BandwidthShare::kFraction; }
@@ -421,7 +422,8 @@ std::string BoardWaves::never_opened_text() const {
   return text + "; the board ran " + spec::counted(begun_, "step") + ", counted from 0" +
          (by_steps(options_) ? " (those before a snapshot too); SimOptions::waves_steps chooses"
                              : "") +
-         (options_.before_cycles == 0 ? "" : "; the file has the last cycles of the run");
+         (options_.before_cycles == 0 ? "; the file stays, with no values"
+                                      : "; the file has the last cycles of the run");
 }
 
 bool BoardWaves::never_opened() const {

@@ -30,6 +30,7 @@ struct BoardWavesOptions {
   uint64_t for_cycles = UINT64_MAX;    // of the window behind a trigger, whichever is over first
   uint64_t for_steps = UINT64_MAX;     // the one that runs then included
   std::vector<VerilogUnit> verilog{};  // matrix units that run as Verilog, maybe only at times
+  bool other_verilog = false;          // semaphores or DMA queues run as Verilog
   bool* is_open = nullptr;             // told whether the window is open; outlives the waves
   uint64_t before_cycles = 0;          // and before it; without a trigger: the last ones before the
                                        // run ends, faults, hangs or crashes

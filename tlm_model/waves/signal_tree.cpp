@@ -57,6 +57,15 @@ uint32_t SignalTree::add(const std::string& path, WaveKind kind) {
 void SignalTree::check() const {
   for (size_t i = 0; i < globs_.size(); ++i) {
     if (!matched_[i]) {
+      const std::string& glob = globs_[i];
+      const std::string unit = glob.substr(0, glob.find(".rtl"));
+      const std::string name = unit.substr(unit.rfind('.') + 1);
+      if (unit != glob && name.starts_with("mxu") &&
+          std::ranges::any_of(paths_, [&](const std::string& path) { return takes(unit, path); })) {
+        throw std::runtime_error("SimOptions::waves_scopes " + glob + ": " + name +
+                                 " does not run as Verilog; add SimOptions::mxu '" + unit +
+                                 "=rtl'");
+      }
       throw std::runtime_error("SimOptions::waves_scopes " + globs_[i] +
                                ": matches no instance of this board; like it are " +
                                near(globs_[i]));

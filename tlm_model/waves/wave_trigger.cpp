@@ -58,6 +58,11 @@ WaveTrigger WaveTrigger::parse(const std::string& text, const WaveTriggerContext
     if (equals != std::string::npos) {
       trigger.fail(std::string(name) + " takes no value");
     }
+    if (trigger.kind_ == Kind::kAssertion && !context.verilog) {
+      trigger.fail(
+          "no unit runs as Verilog, so that no assertion can fail; choose units by SimOptions::mxu "
+          "or SimOptions::verilog: GLOB=rtl or GLOB=lockstep");
+    }
   } else if (!trigger.parse_valued(
                  name, std::string_view(text).substr(std::min(equals, text.size() - 1) + 1),
                  context)) {

@@ -19,6 +19,7 @@ struct WaveTriggerContext {
   std::vector<std::string> cores{};          // their paths
   const LaunchPrograms* programs = nullptr;  // by launch; null: source lines are not known
   bool no_data = false;
+  bool verilog = false;  // a unit runs as Verilog, maybe only at times
 };
 
 class WaveTrigger {

@@ -539,6 +539,7 @@ TEST(BoardWaves, ValuesFirmwareVerilogAndSourceLinesOpenTheWindow) {
     BoardWavesOptions options = one_core("told.fst");
     options.trigger = each.trigger;
     options.programs = &programs;
+    options.other_verilog = true;
     BoardWaves waves(options);
     told_run(waves);
     EXPECT_EQ(waves.finish(), "") << each.trigger;
@@ -681,6 +682,7 @@ TEST(BoardWaves, BadTriggersAreToldApart) {
       {"firmware=0x101", "invalid address: expected an even address"},
       {"firmware=board.chip9.*:0x100", "board.chip9.* matches no core"},
       {"assertion=1", "assertion takes no value"},
+      {"assertion", "no unit runs as Verilog"},
       {"nonfinite", "a run without data (SimOptions::no_data) computes no values"},
       {"fault=3", "fault takes no value"}};
   for (const auto& [trigger, message] : cases) {
