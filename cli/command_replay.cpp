@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "board/board_loader.hpp"
 #include "cli/commands.hpp"
@@ -55,7 +58,19 @@ void add_replay_command(CLI::App& app) {
       ->type_name("FILE.fst");
   command->add_option("--board", arguments->board, "Board preset or file, for the clock")
       ->capture_default_str();
-  command->callback([arguments] { replay(*arguments); });
+  command->allow_extras();  // a second tile gets a text of its own
+  command->callback([command, arguments] {
+    const std::vector<std::string> extras = command->remaining();
+    if (std::ranges::any_of(extras,
+                            [](const std::string& text) { return text.starts_with('-'); })) {
+      throw CLI::ExtrasError({extras.rbegin(), extras.rend()});  // it names the last one first
+    }
+    if (!extras.empty()) {
+      throw CLI::ValidationError("mxu-replay",
+                                 fmt::format("takes one FILE.tile, found also {}", extras.front()));
+    }
+    replay(*arguments);
+  });
 }
 
 }  // namespace tpu::driver

@@ -91,7 +91,7 @@ const std::string& choice_value(const std::string& text, const spec::OptionTexts
 }
 
 const std::string& fst_value(const std::string& text) {
-  if (text.ends_with(".vcd")) {
+  if (!text.empty() && !text.ends_with(".fst")) {
     invalid(text,
             "a name that ends in .fst: waves are written as FST, which GTKWave and Surfer "
             "open (fst2vcd, which comes with GTKWave, makes a VCD of it)");
@@ -116,9 +116,11 @@ bool is_unit_mode(const spec::OptionInfo& option, std::string_view mode) {
 
 std::pair<std::string, std::string> unit_value(const std::string& text,
                                                const spec::OptionInfo& option) {
-  std::pair<std::string, std::string> unit = split(text, "GLOB=MODE");
+  const std::string expected = fmt::format("GLOB=MODE, a MODE of {}; for example 'board.*.{}=rtl'",
+                                           option.expected, option.name == "mxu" ? "mxu0" : "sem");
+  std::pair<std::string, std::string> unit = split(text, expected);
   if (!is_unit_mode(option, unit.second)) {
-    invalid(text, fmt::format("GLOB=MODE, a MODE of {}", option.expected));
+    invalid(text, expected);
   }
   return unit;
 }

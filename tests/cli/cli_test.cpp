@@ -46,16 +46,32 @@ TEST_F(Cli, WrongUsageEndsWithTwo) {
   EXPECT_NE(error_.find("--waves-steps requires --waves"), std::string::npos) << error_;
   EXPECT_EQ(call({"run", "p", "--waves-scope", "*"}), 2);
   EXPECT_NE(error_.find("--waves-scope requires --waves"), std::string::npos) << error_;
-  EXPECT_EQ(call({"run", "p", "--waves", "w", "--waves-for", "3steps"}), 2);
+  EXPECT_EQ(call({"run", "p", "--waves", "w.fst", "--waves-for", "3steps"}), 2);
   EXPECT_NE(error_.find("--waves-for requires --waves-trigger"), std::string::npos) << error_;
-  EXPECT_EQ(call({"run", "p", "--waves", "w", "--waves-trigger", "fault", "--waves-for", "3"}), 2);
+  EXPECT_EQ(call({"run", "p", "--waves", "w.fst", "--waves-trigger", "fault", "--waves-for", "3"}),
+            2);
   EXPECT_NE(error_.find("expected a number of cycles or steps, for example 5000cycles or 3steps"),
             std::string::npos)
       << error_;
-  EXPECT_EQ(call({"run", "p", "--waves", "w", "--waves-trigger", "fault", "--waves-steps", "0..1"}),
-            2);
+  EXPECT_EQ(
+      call({"run", "p", "--waves", "w.fst", "--waves-trigger", "fault", "--waves-steps", "0..1"}),
+      2);
   EXPECT_EQ(call({"run", "p", "--waves", "w.vcd"}), 2);
   EXPECT_NE(error_.find("waves are written as FST"), std::string::npos) << error_;
+  EXPECT_EQ(call({"run", "p", "--mxu", "board.*=rtl", "--mxu-waves", "out/a"}), 2);
+  EXPECT_NE(error_.find("--mxu-waves: invalid value 'out/a': expected a name that ends in .fst"),
+            std::string::npos)
+      << error_;
+  for (const char* units : {"rtl", "help", "board.*=verilog"}) {
+    EXPECT_EQ(call({"run", "p", "--mxu", units}), 2);
+    EXPECT_NE(error_.find("expected GLOB=MODE, a MODE of fast, scalar, rtl, lockstep or "
+                          "lockstep:1/N, and @A..B or @A for steps or @waves; for example "
+                          "'board.*.mxu0=rtl'"),
+              std::string::npos)
+        << error_;
+  }
+  EXPECT_EQ(call({"run", "p", "--verilog", "rtl"}), 2);
+  EXPECT_NE(error_.find("for example 'board.*.sem=rtl'"), std::string::npos) << error_;
   EXPECT_EQ(call({"run", "--from-snapshot", "board.snap", "--device", "3"}), 2);
   EXPECT_NE(error_.find("continues where it was"), std::string::npos) << error_;
   EXPECT_EQ(call({"debug", "p.mlirbc", "--record", "r"}), 2);
@@ -372,6 +388,11 @@ TEST_F(Cli, ReplayTellsWhetherATileAgrees) {
   EXPECT_EQ(call({"mxu-replay", path("none.tile")}), 1);
   EXPECT_NE(error_.find("is not a tile dump"), std::string::npos) << error_;
   EXPECT_EQ(call({"mxu-replay", path("missing.tile")}), 1);
+  EXPECT_NE(error_.find("missing.tile: No such file or directory"), std::string::npos) << error_;
+  EXPECT_EQ(call({"mxu-replay", path("good.tile"), path("bad.tile")}), 2);
+  EXPECT_NE(error_.find("takes one FILE.tile, found also "), std::string::npos) << error_;
+  EXPECT_EQ(call({"mxu-replay", path("good.tile"), "--wave", "w.fst"}), 2);
+  EXPECT_NE(error_.find("not expected: --wave w.fst"), std::string::npos) << error_;
   EXPECT_EQ(call({"mxu-replay"}), 2);
 }
 

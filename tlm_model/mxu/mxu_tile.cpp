@@ -2,6 +2,7 @@
 #include "mxu/mxu_tile.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <span>
@@ -111,7 +112,8 @@ void mxu_write_dump(const std::string& path, const MxuTileDump& dump) {
 MxuTileDump mxu_read_dump(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) {
-    throw std::runtime_error("mxu: cannot read " + path);
+    throw std::runtime_error("mxu: cannot read " + path + ": " +
+                             std::generic_category().message(errno));
   }
   char magic[sizeof kMagic] = {};
   uint32_t shape[6] = {};
