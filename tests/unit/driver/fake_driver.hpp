@@ -75,7 +75,7 @@ struct FakeDriver : FakeBoard {
     transport = std::move(made);
     cores.registers.connect(wire);
     harts.set_firmware(std::make_shared<firmware::Image>(), 0);
-    loader.set_board("fake", 1);
+    loader.set_board("fake", 1, {});
   }
 
   spec::BoardParams params{};

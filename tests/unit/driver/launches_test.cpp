@@ -21,7 +21,7 @@ constexpr uint64_t kHash = 0xB0A2D;
 
 class LaunchesTest : public testing::Test, protected test::FakeBoard {
  protected:
-  LaunchesTest() { loader_.set_board("fake", kHash); }
+  LaunchesTest() { loader_.set_board("fake", kHash, {}); }
 
   // One argument and one result of four floats, on these cores.
   static std::shared_ptr<exe::ExecutableT> executable(const std::vector<uint8_t>& on,
