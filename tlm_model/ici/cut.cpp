@@ -33,7 +33,7 @@ uint64_t Cut::open_flow(const Open& open) {
   links_.each_section(links_.way(from, to), from, to, [&](const spec::Links::Section& section) {
     Open part = open;
     part.section = count++;
-    send(board_, section.board, now_cycles() + section.entry, {from, number}, std::move(part));
+    send(board_, section.board, now_cycles() + section.entry, {from, number}, part);
   });
   return number;
 }
