@@ -181,12 +181,17 @@ void Cut::lose(const Id& id, const char* why) const {
                 " to board " + std::to_string(board_) + ": " + why);
 }
 
+std::vector<Cut::PassageAt>::iterator Cut::place_of(const Id& id, uint32_t board) {
+  return std::ranges::lower_bound(passages_, std::tuple(id.first, board, id.second), {},
+                                  &PassageAt::key);
+}
+
 Cut::Passage& Cut::enter(const Id& id, uint32_t board) {
-  PassageAt entry{.core = id.first, .board = board, .number = id.second, .passage = {}};
-  const auto place = std::ranges::lower_bound(passages_, entry.key(), {}, &PassageAt::key);
-  if (place != passages_.end() && place->key() == entry.key()) {
+  const auto place = place_of(id, board);
+  if (place != passages_.end() && place->is(id, board)) {
     lose(id, "a transfer came twice");
   }
+  PassageAt entry{.core = id.first, .board = board, .number = id.second, .passage = {}};
   if (spare_.empty()) {
     entry.passage = std::make_unique<Passage>();
   } else {
@@ -198,14 +203,12 @@ Cut::Passage& Cut::enter(const Id& id, uint32_t board) {
 }
 
 Cut::Passage* Cut::find(const Id& id, uint32_t board) {
-  const auto key = std::tuple(id.first, board, id.second);
-  const auto place = std::ranges::lower_bound(passages_, key, {}, &PassageAt::key);
-  return place != passages_.end() && place->key() == key ? place->passage.get() : nullptr;
+  const auto place = place_of(id, board);
+  return place != passages_.end() && place->is(id, board) ? place->passage.get() : nullptr;
 }
 
 void Cut::leave(const Id& id, uint32_t board) {
-  const auto key = std::tuple(id.first, board, id.second);
-  const auto place = std::ranges::lower_bound(passages_, key, {}, &PassageAt::key);
+  const auto place = place_of(id, board);
   spare_.push_back(std::move(place->passage));
   passages_.erase(place);
   activity_.end();

@@ -99,7 +99,10 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
     uint64_t number;
     std::unique_ptr<Passage> passage;
 
-    auto key() const { return std::tuple(core, board, number); }
+    std::tuple<uint32_t, uint32_t, uint64_t> key() const { return {core, board, number}; }
+    bool is(const Id& id, uint32_t of_board) const {
+      return key() == std::tuple(id.first, of_board, id.second);
+    }
   };
 
   void send(uint32_t from_board, uint32_t to_board, uint64_t at, Id id, Body&& body);
@@ -110,6 +113,8 @@ class Cut : public sc_core::sc_module, public CutIf, public CutEnd, private Flow
   bool handle(const Id& id, uint32_t from_board, CutInbox::Slot slot);
   void begin(const Id& id, const Open& open);
   Passage& enter(const Id& id, uint32_t board);
+  // Where it is, or would be.
+  std::vector<PassageAt>::iterator place_of(const Id& id, uint32_t board);
   // Null: none is here.
   Passage* find(const Id& id, uint32_t board);
   void leave(const Id& id, uint32_t board);
