@@ -1,10 +1,7 @@
 // tpuboard examples: copies the examples of the installation to where they can be changed.
 #include <fmt/format.h>
-#include <stdlib.h>  // mkdtemp
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -14,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/options.hpp"
 #include "cli/own_files.hpp"
+#include "cli/scratch_folder.hpp"
 #include "file/files.hpp"
 #include "terminal/printable_text.hpp"
 #include "tpu/error.hpp"
@@ -38,28 +36,6 @@ std::vector<fs::path> entries_below(const fs::path& folder) {
   }
   return entries;
 }
-
-// A new folder that goes with the object, for a copy that is not whole yet.
-class UnfinishedFolder {
- public:
-  explicit UnfinishedFolder(const fs::path& parent) : path_((parent / "examples.XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) {
-      throw not_copied(fmt::format("{}: no folder can be made in it: {}; name another one",
-                                   parent.string(), std::strerror(errno)));
-    }
-  }
-  ~UnfinishedFolder() {
-    std::error_code none;  // it may be half gone already
-    fs::remove_all(path_, none);
-  }
-  UnfinishedFolder(const UnfinishedFolder&) = delete;
-  UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
-
-  fs::path path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // How many files. They belong to the user, who can change them also where the installation's are
 // for reading alone.
@@ -88,10 +64,14 @@ void examples(const std::string& folder) {
     throw not_copied(taken);
   }
   make_folder(folder);
-  const UnfinishedFolder unfinished(folder);
-  const size_t files = copy_files(from, unfinished.path() / "examples");
+  const ScratchFolder unfinished(fs::path(folder) / "examples.XXXXXX", [&](const char* why) {
+    throw not_copied(
+        fmt::format("{}: no folder can be made in it: {}; name another one", folder, why));
+  });
+  const fs::path copy = fs::path(unfinished.path()) / "examples";
+  const size_t files = copy_files(from, copy);
   std::error_code error;
-  fs::rename(unfinished.path() / "examples", to, error);
+  fs::rename(copy, to, error);
   if (error) {
     throw not_copied(fs::exists(to) ? taken : fmt::format("{}: {}", to.string(), error.message()));
   }

@@ -18,6 +18,7 @@
 #include "cli/own_files.hpp"
 #include "cli/pod/pod_shape.hpp"
 #include "cli/pod/rank_processes.hpp"
+#include "cli/scratch_folder.hpp"
 #include "cli/usage_error.hpp"
 #include "tpu/error.hpp"
 
@@ -74,27 +75,13 @@ int free_port() {
 }
 
 // Where the processes meet; without it, the server of their board ends.
-class MeetingFolder {
- public:
-  MeetingFolder() : path_((fs::temp_directory_path() / "tpuboard-pod-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) {
-      throw Error(ErrorCode::kUnavailable,
-                  fmt::format("{}: no folder for the processes: {}", path_, std::strerror(errno)));
-    }
-  }
-  ~MeetingFolder() { remove(); }
-  MeetingFolder(const MeetingFolder&) = delete;
-  MeetingFolder& operator=(const MeetingFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  void remove() const {
-    std::error_code none;
-    fs::remove_all(path_, none);
-  }
-
- private:
-  std::string path_;
-};
+ScratchFolder meeting_folder() {
+  const fs::path name = fs::temp_directory_path() / "tpuboard-pod-XXXXXX";
+  return {name, [&](const char* why) {
+            throw Error(ErrorCode::kUnavailable,
+                        fmt::format("{}: no folder for the processes: {}", name.string(), why));
+          }};
+}
 
 // Ends this process with the code of the first that failed.
 void run_pod(const PodArguments& arguments) {
@@ -112,7 +99,7 @@ void run_pod(const PodArguments& arguments) {
                 arguments.chips.empty() ? std::nullopt : std::optional(chip_grid(arguments.chips)));
   set_plugin_library();
   ::setenv("PYTHONUNBUFFERED", "1", 0);  // lines come when they are printed
-  const MeetingFolder folder;
+  const ScratchFolder folder = meeting_folder();
   RankProcesses processes;
   const PodRun run{arguments.board, folder.path(), free_port()};
   for (int64_t process = 0; process < shape.processes; ++process) {
