@@ -1,5 +1,5 @@
-// NEON kernels of the fast engine: blocks of 4 rows by 16 columns. Operands are packed by segments
-// of 32 terms, with +0 behind the last one, which is what the array adds. The processor judges
+// NEON kernels of the fast engine: blocks of 4 rows by 16 columns. Rows of lhs are read as they lie
+// once they are rounded; rhs is packed by segments of 32 terms. The processor judges
 // tininess before rounding (arith/host_f32.hpp): a block in which something underflowed is computed
 // again, with products that are looked at.
 #include <arm_neon.h>
@@ -16,13 +16,15 @@ constexpr int64_t kLanes = 4;
 constexpr int64_t kRows = 4;
 constexpr int64_t kVectors = 4;
 constexpr int64_t kColumns = kVectors * kLanes;
-constexpr int64_t kSegmentLhs = kMxuSegment * kRows;     // floats of a segment: [term][row]
-constexpr int64_t kSegmentRhs = kMxuSegment * kColumns;  // [term][column]
+constexpr int64_t kSegmentRhs = kMxuSegment * kColumns;  // floats of a segment: [term][column]
 
 int64_t groups_of(int64_t rows) { return (rows + kRows - 1) / kRows; }
 
+// Of a packed row, in floats: 16 extra keep the rows of a block out of the same cache sets.
+int64_t lhs_pitch(int64_t segments) { return segments * kMxuSegment + 16; }
+
 size_t lhs_bytes(int64_t rows, int64_t segments) {
-  return static_cast<size_t>(groups_of(rows) * segments * kSegmentLhs) * sizeof(float);
+  return static_cast<size_t>(rows * lhs_pitch(segments)) * sizeof(float);
 }
 
 size_t rhs_bytes(int64_t panels, int64_t segments) {
@@ -60,27 +62,35 @@ float load_one(const uint8_t* from, bool is_bf16) {
   return vgetq_lane_f32(load_four(four, is_bf16), 0);
 }
 
+void copy_rounded(const uint8_t* from, bool is_bf16, int64_t count, float* to) {
+  const int64_t bytes = is_bf16 ? 2 : 4;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    vst1q_f32(to + i, load_four(from + i * bytes, is_bf16));
+  }
+  for (; i < count; ++i) {
+    to[i] = load_one(from + i * bytes, is_bf16);
+  }
+}
+
+// Without bits: nobody skips zeros.
+void round_range(const uint8_t* from, bool is_bf16, int64_t count, float* to, uint8_t*) {
+  copy_rounded(from, is_bf16, count, to);
+}
+
 void pack_lhs(const MxuBlockArgs& a) {
-  const int64_t bytes = a.lhs_is_bf16 ? 2 : 4;
+  int64_t at = 0;
+  for (int64_t s = 0; s < a.segment_count; ++s) {
+    a.segment_at[s] = at;
+    at += a.segments[s].k;
+  }
   auto* to = static_cast<float*>(a.packed_lhs);
-  std::memset(to, 0, lhs_bytes(a.rows, a.segment_count));
-  for (int64_t group = 0; group < groups_of(a.rows); ++group) {
-    for (int64_t s = 0; s < a.segment_count; ++s, to += kSegmentLhs) {
+  for (int64_t row = 0; row < a.rows; ++row, to += lhs_pitch(a.segment_count)) {
+    a.row_at[row] = to;
+    for (int64_t s = 0; s < a.segment_count; ++s) {
       const MxuSegment& segment = a.segments[s];
-      for (int64_t i = 0; i < kRows && group * kRows + i < a.rows; ++i) {
-        const uint8_t* const row = a.lhs + a.row_lhs[group * kRows + i] + segment.lhs_offset;
-        int64_t k = 0;
-        for (; k + kLanes <= segment.k; k += kLanes) {
-          const float32x4_t four = load_four(row + k * bytes, a.lhs_is_bf16);
-          to[(k + 0) * kRows + i] = vgetq_lane_f32(four, 0);
-          to[(k + 1) * kRows + i] = vgetq_lane_f32(four, 1);
-          to[(k + 2) * kRows + i] = vgetq_lane_f32(four, 2);
-          to[(k + 3) * kRows + i] = vgetq_lane_f32(four, 3);
-        }
-        for (; k < segment.k; ++k) {
-          to[k * kRows + i] = load_one(row + k * bytes, a.lhs_is_bf16);
-        }
-      }
+      copy_rounded(a.lhs + a.row_lhs[row] + segment.lhs_offset, a.lhs_is_bf16, segment.k,
+                   to + a.segment_at[s]);
     }
   }
 }
@@ -141,27 +151,57 @@ float32x4_t add_product_exactly(float32x4_t sum, float32x4_t w, float x) {
   return vld1q_f32(lanes[0]);
 }
 
-// Every second term of a segment from `first` on.
-template <bool kExact>
-inline __attribute__((always_inline)) void chain(const float* lhs, const float* rhs, int64_t first,
-                                                 Block& sums) {
-  for (auto& row : sums.values) {
-    for (float32x4_t& sum : row) {
-      sum = vdupq_n_f32(0.0F);
+inline void clear(Block& block) {
+  for (auto& row : block.values) {
+    for (float32x4_t& value : row) {
+      value = vdupq_n_f32(0.0F);
     }
   }
-  for (int64_t k = first; k < kMxuSegment; k += 2) {
-    float32x4_t w[kVectors];
+}
+
+// One term: `x` has that of each row in lane kLane.
+template <bool kExact, int kLane>
+inline __attribute__((always_inline)) void add_term(const float32x4_t (&x)[kRows], const float* rhs,
+                                                    Block& sums) {
+  float32x4_t w[kVectors];
+  for (int64_t v = 0; v < kVectors; ++v) {
+    w[v] = vld1q_f32(rhs + v * kLanes);
+  }
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
     for (int64_t v = 0; v < kVectors; ++v) {
-      w[v] = vld1q_f32(rhs + k * kColumns + v * kLanes);
+      float32x4_t& sum = sums.values[i][v];
+      sum = kExact ? add_product_exactly(sum, w[v], vgetq_lane_f32(x[i], kLane))
+                   : vfmaq_laneq_f32(sum, w[v], x[i], kLane);
     }
-#pragma GCC unroll 4
+  }
+}
+
+// Every second of the `terms` of a segment, from kFirst on. `rows`: of lhs, at the segment.
+template <bool kExact, int kFirst>
+inline __attribute__((always_inline)) void chain(const float* const (&rows)[kRows], int64_t terms,
+                                                 const float* rhs, Block& sums) {
+  clear(sums);
+  float32x4_t x[kRows];
+  int64_t k = 0;
+  for (; k + kLanes <= terms; k += kLanes) {
     for (int64_t i = 0; i < kRows; ++i) {
-      const float x = lhs[k * kRows + i];
-#pragma GCC unroll 4
-      for (int64_t v = 0; v < kVectors; ++v) {
-        sums.values[i][v] = kExact ? add_product_exactly(sums.values[i][v], w[v], x)
-                                   : add_product(sums.values[i][v], w[v], x);
+      x[i] = vld1q_f32(rows[i] + k);
+    }
+    add_term<kExact, kFirst>(x, rhs + (k + kFirst) * kColumns, sums);
+    add_term<kExact, kFirst + 2>(x, rhs + (k + kFirst + 2) * kColumns, sums);
+  }
+  for (k += kFirst; k < terms; k += 2) {
+    for (int64_t i = 0; i < kRows; ++i) {
+      x[i] = vdupq_n_f32(rows[i][k]);
+    }
+    add_term<kExact, 0>(x, rhs + k * kColumns, sums);
+  }
+  if (k < kMxuSegment) {  // the terms that are left out are +0 x +0, which turn a -0 into +0
+    for (auto& row : sums.values) {
+      for (float32x4_t& sum : row) {
+        sum = vaddq_f32(sum, vdupq_n_f32(0.0F));
       }
     }
   }
@@ -169,13 +209,17 @@ inline __attribute__((always_inline)) void chain(const float* lhs, const float* 
 
 // All segments of the K block on top of `running`. Not inlined: underflows of it are asked for.
 template <bool kExact>
-__attribute__((noinline)) void add_segments(const MxuBlockArgs& a, const float* lhs,
+__attribute__((noinline)) void add_segments(const MxuBlockArgs& a, const float* const* lhs,
                                             const float* rhs, Block& running) {
-  for (int64_t s = 0; s < a.segment_count; ++s, lhs += kSegmentLhs, rhs += kSegmentRhs) {
+  for (int64_t s = 0; s < a.segment_count; ++s, rhs += kSegmentRhs) {
+    const float* rows[kRows];
+    for (int64_t i = 0; i < kRows; ++i) {
+      rows[i] = lhs[i] + a.segment_at[s];
+    }
     Block even;
     Block odd;
-    chain<kExact>(lhs, rhs, 0, even);
-    chain<kExact>(lhs, rhs, 1, odd);
+    chain<kExact, 0>(rows, a.segments[s].k, rhs, even);
+    chain<kExact, 1>(rows, a.segments[s].k, rhs, odd);
     for (int64_t i = 0; i < kRows; ++i) {
       for (int64_t v = 0; v < kVectors; ++v) {
         float32x4_t& value = running.values[i][v];
@@ -236,7 +280,6 @@ void make_nans_canonical(Block& block) {
 }
 
 void multiply(const MxuBlockArgs& a) {
-  const auto* const packed_lhs = static_cast<const float*>(a.packed_lhs);
   const auto* const packed_rhs = static_cast<const float*>(a.packed_rhs);
   for (int64_t p = a.first_panel; p < a.panel_count; ++p) {
     const float* const rhs = packed_rhs + p * a.segment_count * kSegmentRhs;
@@ -247,6 +290,10 @@ void multiply(const MxuBlockArgs& a) {
                   .row_count = left < kRows ? left : kRows,
                   .panel = a.panels[p],
                   .stride = a.n_out_stride};
+      const float* lhs[kRows];
+      for (int64_t i = 0; i < kRows; ++i) {
+        lhs[i] = a.row_at[first + (i < place.row_count ? i : 0)];
+      }
       for (int64_t i = 0; i < place.row_count; ++i) {
         place.rows[i] = a.out + a.row_out[first + i] + a.panels[p].out_offset;
       }
@@ -254,7 +301,6 @@ void multiply(const MxuBlockArgs& a) {
       if (!a.zero_start) {
         place.load(before);
       }
-      const float* const lhs = packed_lhs + group * a.segment_count * kSegmentLhs;
       Block running = before;
       spec::clear_host_underflow();
       add_segments<false>(a, lhs, rhs, running);
@@ -280,8 +326,8 @@ const MxuKernelSet* mxu_kernels_neon() {
                                        .block_rows = 48,
                                        .outer_rows = 192,
                                        .block_panels = 32,
-                                       .placed_panels = 0,
-                                       .placed_rhs_room = 0,
+                                       .placed_panels = 8,
+                                       .placed_rhs_room = 4 << 20,
                                        .slot_terms = 1,
                                        .range_terms = 1,
                                        .range_step = 1,
@@ -300,7 +346,7 @@ const MxuKernelSet* mxu_kernels_neon() {
                                        .multiply = multiply,
                                        .is_short = nullptr,
                                        .multiply_sparse = nullptr,
-                                       .round_range = nullptr};
+                                       .round_range = round_range};
   return &set;
 }
 
