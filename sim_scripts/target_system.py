@@ -78,7 +78,9 @@ class TargetSystem:
 
     def linked(self, programs: Iterable[Path]) -> set[Package]:
         """Packages of the shared libraries that these files need."""
-        loader = ["qemu-aarch64", "-L", self.root, "-E", "LD_TRACE_LOADED_OBJECTS=1"] if self.root else ["ldd"]
+        # The loader by itself, since a library cannot be emulated as a program.
+        loader = (["qemu-aarch64", "-L", self.root, f"{self.root}/lib/ld-linux-aarch64.so.1", "--list"] if self.root
+                  else ["ldd"])
         libraries = set()
         for program in programs:
             for line in output_of(*loader, program).splitlines():
