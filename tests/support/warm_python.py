@@ -62,6 +62,23 @@ def receive(connection: socket.socket, size: int) -> bytes:
     return data
 
 
+def answer(connection: socket.socket, code: int) -> None:
+    """Tells who asked for a program, and ends the connection. It can have been killed at any time."""
+    try:
+        connection.sendall(NUMBER.pack(code))
+    except OSError as error:
+        print(f"no answer: {error}", flush=True)
+    connection.close()
+
+
+def kill(process: int) -> None:
+    """A program and its children."""
+    try:
+        os.killpg(process, signal.SIGKILL)
+    except ProcessLookupError:  # forked this moment: it has no group of its own yet, and no children
+        os.kill(process, signal.SIGKILL)
+
+
 def run(path: str, command: list[str]) -> int:
     """Exit code of the program."""
     connection = connect(path)
@@ -73,7 +90,7 @@ def run(path: str, command: list[str]) -> int:
             connection.sendall(text)
             answer = NUMBER.unpack(receive(connection, NUMBER.size))[0]
         except (OSError, struct.error):
-            print(f"the server of {path} has ended", file=sys.stderr)
+            print(f"{path}: the server has ended before the program; see {path}.log", file=sys.stderr)
             return 1
     if answer == COLD:
         os.execv(command[0], command)
@@ -137,17 +154,16 @@ class Server:
         """Takes one request. The command, in the process that becomes the program."""
         connection = self.listener.accept()[0]
         data, descriptors, _, _ = socket.recv_fds(connection, NUMBER.size, len(STREAMS))
-        size = NUMBER.unpack(data)[0] if len(data) == NUMBER.size else 0
+        size = NUMBER.unpack(data)[0] if len(data) == NUMBER.size else -1
         if size == 0:
             self.stopping.append(connection)
             return None
-        command, folder, variables = json.loads(receive(connection, size))
-        if at_import(variables) != at_import(self.variables):
-            connection.sendall(NUMBER.pack(COLD))
-            connection.close()
-            process = -1
-        else:
-            process = os.fork()
+        text = receive(connection, size)
+        process = -1
+        if len(text) == size:
+            command, folder, variables = json.loads(text)
+            if at_import(variables) == at_import(self.variables):
+                process = os.fork()
         if process == 0:
             self.become(descriptors, folder, variables)
             connection.close()
@@ -159,6 +175,8 @@ class Server:
             self.programs[end] = (process, connection)
             self.selector.register(end, selectors.EVENT_READ)
             self.selector.register(connection, selectors.EVENT_READ, process)
+        else:
+            answer(connection, COLD)
         return None
 
     def become(self, descriptors: list[int], folder: str, variables: dict[str, str]) -> None:
@@ -168,6 +186,8 @@ class Server:
         self.listener.close()
         for end, (_, connection) in self.programs.items():
             os.close(end)
+            connection.close()
+        for connection in self.stopping:
             connection.close()
         for descriptor, stream in zip(descriptors, STREAMS, strict=True):
             os.dup2(descriptor, stream)
@@ -185,8 +205,7 @@ class Server:
         os.close(descriptor)
         if connection in self.selector.get_map():
             self.selector.unregister(connection)
-            connection.sendall(NUMBER.pack(code))
-        connection.close()
+        answer(connection, code)
 
     def serve(self) -> list[str] | None:
         """The command of a program, in its process. None in that of the server, when it is to end."""
@@ -202,7 +221,7 @@ class Server:
                 elif key.data is None:
                     self.end(key.fd)
                 elif key.fileobj.fileno() >= 0:  # who asked has ended, the program has not
-                    os.killpg(key.data, signal.SIGKILL)
+                    kill(key.data)
                     self.selector.unregister(key.fileobj)
         os.unlink(os.path.basename(self.path))
         for connection in self.stopping:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
+
+import warm_python
 
 WARM = Path(__file__).resolve().with_name("warm_python.py")
 # Stands for JAX: tells when it is imported, and what is asked of it then.
@@ -112,6 +116,21 @@ class WarmPython(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
         self.assertEqual(self.run_both("sys.exit(4)")[1].returncode, 4)
+
+    def test_killed_early(self) -> None:
+        """Who asks for a program can be killed at any time: the server goes on."""
+        (self.folder / "empty.py").touch()
+        text = json.dumps([[str(self.folder / "empty.py")], str(self.folder), self.variables]).encode()
+        size = warm_python.NUMBER.pack(len(text))
+        with Path(os.devnull).open("r+b") as null:
+            for sent in (b"", size[:2], size, size + text[:-1], *(size + text for _ in range(100))):
+                connection = warm_python.connect(str(self.socket))
+                assert connection is not None, Path(f"{self.socket}.log").read_text(encoding="utf-8")
+                with connection:
+                    if sent:
+                        socket.send_fds(connection, [sent], [null.fileno()] * 3)
+        warm = self.run_both(LINE)[1]
+        self.assertIn("\nFalse [] ", warm.stdout)
 
     def test_stop(self) -> None:
         """The server ends when its programs have; programs run without it, too."""
