@@ -23,8 +23,7 @@ namespace fs = std::filesystem;
 
 Error not_copied(const std::string& what) { return {ErrorCode::kFailedPrecondition, what}; }
 
-// What lies below a folder, without what Python leaves there; a folder before its files. Listed
-// before anything is copied: the copy can lie in the folder.
+// What is below a folder, without what Python leaves there; a folder before its files.
 std::vector<fs::path> entries_below(const fs::path& folder) {
   std::vector<fs::path> entries;
   for (auto at = fs::recursive_directory_iterator(folder); at != fs::end(at); ++at) {
@@ -39,10 +38,10 @@ std::vector<fs::path> entries_below(const fs::path& folder) {
 
 // How many files. They belong to the user, who can change them also where the installation's are
 // for reading alone.
-size_t copy_files(const fs::path& from, const fs::path& to) {
+size_t copy_files(const fs::path& from, const std::vector<fs::path>& entries, const fs::path& to) {
   fs::create_directory(to);
   size_t files = 0;
-  for (const fs::path& entry : entries_below(from)) {
+  for (const fs::path& entry : entries) {
     if (fs::is_directory(from / entry)) {
       fs::create_directory(to / entry);
       continue;
@@ -63,13 +62,15 @@ void examples(const std::string& folder) {
   if (fs::symlink_status(to).type() != fs::file_type::not_found) {
     throw not_copied(taken);
   }
+  // Before anything is made: the copy can be in the folder that is copied.
+  const std::vector<fs::path> entries = entries_below(from);
   make_folder(folder);
   const ScratchFolder unfinished(fs::path(folder) / "examples.XXXXXX", [&](const char* why) {
     throw not_copied(
         fmt::format("{}: no folder can be made in it: {}; name another one", folder, why));
   });
   const fs::path copy = fs::path(unfinished.path()) / "examples";
-  const size_t files = copy_files(from, copy);
+  const size_t files = copy_files(from, entries, copy);
   std::error_code error;
   fs::rename(copy, to, error);
   if (error) {

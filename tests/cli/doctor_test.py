@@ -265,6 +265,23 @@ class Examples(Case):
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertIn("train_step: ", ran.stdout)
 
+    def test_a_copy_in_the_examples(self) -> None:
+        """It has what was there before it alone."""
+        program, examples = self.folder / "own/bin/tpuboard", self.folder / "own/share/tpuboard/examples"
+        program.parent.mkdir(parents=True)
+        shutil.copy(TPUBOARD, program)
+        (examples / "model").mkdir(parents=True)
+        for name in ("README.md", "model/train.py"):
+            (examples / name).touch()
+        for where in (examples, examples / "model/mine"):
+            subprocess.run([program, "examples", where], env=self.variables, check=True, capture_output=True)
+        self.assertEqual({str(path.relative_to(examples / "examples"))
+                          for path in (examples / "examples").rglob("*")}, {"README.md", "model", "model/train.py"})
+        second = examples / "model/mine/examples"
+        self.assertEqual({str(path.relative_to(second)) for path in second.iterdir()},
+                         {"README.md", "model", "examples"})
+        self.assertEqual([path.name for path in (second / "model").iterdir()], ["train.py"])
+
     def test_what_is_there_stays(self) -> None:
         """A folder, a file or a link of the name; a place where no folder can be made."""
         self.assertEqual(self.run_command("examples", ".").returncode, 0)
