@@ -89,5 +89,19 @@ TEST_F(SimCheck, ACountThatNobodyTakesIsNamed) {
   EXPECT_THAT(error->message(), testing::Not(HasSubstr("run it with SimOptions::check")));
 }
 
+// The checker keeps a hundred findings. Behind them it has nothing to say, and is on all the same.
+TEST_F(SimCheck, AFaultWithoutFindingsDoesNotAskForTheCheckerThatIsOn) {
+  open(0);
+  run(kRace, 100);
+  EXPECT_GE(board_.counters().check_findings, 100u);
+  const Executable program = load("  xlu.nop signal=4:1\n  halt\n");
+  const auto error =
+      program.run({program.put(0, counting(DType::kI32, {1024}))}).done.wait_for_error();
+  ASSERT_NE(error, nullptr);
+  EXPECT_THAT(error->message(), HasSubstr("SEM_NONZERO_AT_END"));
+  EXPECT_THAT(error->message(), testing::Not(HasSubstr("the checker says")));
+  EXPECT_THAT(error->message(), testing::Not(HasSubstr("SimOptions::check")));
+}
+
 }  // namespace
 }  // namespace tpu::driver

@@ -31,6 +31,7 @@ class LaunchRecords {
   void end(const Operation& launch) TPU_REQUIRES(board_lock);
   /// What the checker says of the launch; it is added to check_text(). Empty when it is off.
   std::string take_findings(const Operation& launch) TPU_REQUIRES(board_lock);
+  bool checks() const TPU_REQUIRES(board_lock) { return sim_.check; }
 
   const std::string& check_text() const TPU_REQUIRES(board_lock) { return check_text_; }
   std::vector<OpTime> op_times() const TPU_REQUIRES(board_lock) { return op_counts_.list(); }

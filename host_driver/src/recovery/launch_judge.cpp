@@ -216,7 +216,7 @@ ErrorPtr LaunchJudge::engine_fault(const Operation& launch, const Device& device
   const std::string findings = records_.take_findings(launch);
   if (!findings.empty()) {
     core_says += "\nthe checker says:\n" + findings;
-  } else if (record.code == TPU_FAULT_SEM_NONZERO_AT_END) {
+  } else if (record.code == TPU_FAULT_SEM_NONZERO_AT_END && !records_.checks()) {
     core_says += "\nrun it with SimOptions::check, which says whose signal nobody takes";
   }
   if (record.code == TPU_FAULT_HBM_ECC && lost_of_program(record, launch.program->exe)) {
