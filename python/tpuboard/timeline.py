@@ -104,7 +104,7 @@ class PerfettoNames:
 
 
 def clock_of(path: Path) -> float | None:
-    """MHz, as the tracks of a Perfetto trace have it in their descriptions."""
+    """MHz, as the tracks of a Perfetto trace have it in their descriptions; None: they do not."""
     try:
         for _, packet in fields_of(path.read_bytes()):
             track = one(packet, 60, b"") if isinstance(packet, bytes) else b""
@@ -113,8 +113,13 @@ def clock_of(path: Path) -> float | None:
             if found:
                 return float(found[1])
     except (IndexError, ValueError):
-        pass  # whoever reads all of it says what is wrong
+        raise damaged(path) from None
     return None
+
+
+def damaged(path: Path) -> SystemExit:
+    """The error of a file that begins as one of --timeline."""
+    return SystemExit(f"timeline: {path}: damaged, or not a file of --timeline")
 
 
 def read_perfetto(path: Path, core: int, clock_mhz: float) -> list[Command]:
@@ -151,7 +156,7 @@ def read_perfetto(path: Path, core: int, clock_mhz: float) -> list[Command]:
                 elif isinstance(value, bytes):
                     names.learn(key, value)
     except (IndexError, KeyError, ValueError, AttributeError):
-        raise SystemExit(f"timeline: {path}: damaged, or not a file of --timeline") from None
+        raise damaged(path) from None
     return sorted(commands, key=lambda each: (each.start, each.end))
 
 
@@ -293,8 +298,8 @@ def clock_for(path: Path, given: float | None) -> float:
     if given is None and is_perfetto(path):
         given = clock_of(path)
     if given is None:
-        raise SystemExit(f"timeline: {path}: a text has no core clock; give that of the board, which `tpuboard "
-                         "devices` prints, by --clock-mhz")
+        raise SystemExit(f"timeline: {path}: has no core clock, as texts have none; give that of the board, which "
+                         "`tpuboard devices` prints, by --clock-mhz")
     if not 0 < given < float("inf"):
         raise SystemExit(f"timeline: --clock-mhz {given:g}: expected a number above 0")
     return given

@@ -72,13 +72,19 @@ class Timeline(unittest.TestCase):
         self.assertIn("trace.txt:1: not a line of a trace", done.stderr)
 
     def test_a_text_needs_the_clock(self) -> None:
-        for clock, text in ((None, "trace.txt: a text has no core clock; give that of the board, which `tpuboard "
-                                   "devices` prints, by --clock-mhz"),
+        for clock, text in ((None, "trace.txt: has no core clock, as texts have none; give that of the board, which "
+                                   "`tpuboard devices` prints, by --clock-mhz"),
                             ("0", "--clock-mhz 0: expected a number above 0")):
             done, path = self.draw(TRACE, clock=clock)
             self.assertEqual(done.returncode, 1)
             self.assertIn(text, done.stderr)
             self.assertFalse(path.exists())
+
+    def test_a_damaged_file_is_no_text(self) -> None:
+        for clock in (None, "940"):
+            done, _ = self.draw("\n\x7fends early", clock=clock)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("trace.txt: damaged, or not a file of --timeline", done.stderr)
 
     def test_a_picture_that_cannot_be_written(self) -> None:
         done, path = self.draw(TRACE, "-o", "nowhere/t.svg")
