@@ -71,13 +71,20 @@ std::vector<std::string> list_of(const std::string& text) {
 
 // "a=1,b=2" behind the name of the variable is not one setting with a strange value.
 void need_one_setting(const OptionInfo& option, const std::string& part) {
-  const size_t equals = part.find('=');
-  const size_t comma = part.find(',', std::min(equals, part.size()));
-  if (comma != std::string::npos && part.find('=', comma) != std::string::npos) {
+  std::string separated = part;
+  size_t comma = part.find(',', std::min(part.find('='), part.size()));
+  while (comma != std::string::npos) {
+    const size_t next = part.find(',', comma + 1);
+    if (part.substr(comma, next - comma).find('=') != std::string::npos) {
+      separated[comma] = ';';
+    }
+    comma = next;
+  }
+  if (separated != part) {
     refuse(
         fmt::format("environment variable {}: '{}' is more than one setting: separate settings "
-                    "by ; as in \"{};{}\"",
-                    variable_of(option), part, part.substr(0, comma), part.substr(comma + 1)));
+                    "by ; as in \"{}\"",
+                    variable_of(option), part, separated));
   }
 }
 

@@ -175,6 +175,8 @@ TEST(ClientOptions, SettingsBehindACommaAreRefused) {
                 "\"hbm.gbps_per_chip=1800;mxu.rows=64\""));
   EXPECT_THAT(refusal({{"TPUBOARD_MXU", "*.mxu0=rtl,*.mxu1=rtl"}}),
               HasSubstr("separate settings by ; as in \"*.mxu0=rtl;*.mxu1=rtl\""));
+  EXPECT_THAT(refusal({{"TPUBOARD_SET", "board.name=a,b,mxu.rows=64,mxu.cols=64"}}),
+              HasSubstr("by ; as in \"board.name=a,b;mxu.rows=64;mxu.cols=64\""));
   EXPECT_EQ(read_client_options({{"TPUBOARD_SET", "board.name=a,b"}}).open.overrides,
             std::vector<std::string>{"board.name=a,b"});
 }
