@@ -134,6 +134,10 @@ TEST_F(ProbeSinks, WavesOfNothingAreToldWhy) {
   EXPECT_THAT(run(file + " --waves-scope board.chip0.core0.mxu0.rtl"),
               HasSubstr("--waves-scope board.chip0.core0.mxu0.rtl: mxu0 does not run as Verilog; "
                         "add --mxu 'board.chip0.core0.mxu0=rtl'"));
+  EXPECT_THAT(run(file + " --mxu board.chip0.core0.mxu0=rtl"
+                         " --waves-scope board.chip0.core0.mxu0.rtl.y_out"),
+              HasSubstr("mxu0.rtl.y_out: matches no instance of this board; like it are "
+                        "board.chip0.core0.mxu0.rtl.y"));
   EXPECT_THAT(run(file + " --waves-trigger assertion"),
               HasSubstr("--waves-trigger assertion: no unit runs as Verilog, so that no assertion "
                         "can fail; choose units by --mxu or --verilog: GLOB=rtl or GLOB=lockstep"));

@@ -60,8 +60,11 @@ void SignalTree::check() const {
       const std::string& glob = globs_[i];
       const std::string unit = glob.substr(0, glob.find(".rtl"));
       const std::string name = unit.substr(unit.rfind('.') + 1);
-      if (unit != glob && name.starts_with("mxu") &&
-          std::ranges::any_of(paths_, [&](const std::string& path) { return takes(unit, path); })) {
+      const auto is_there = [&](const std::string& instance) {
+        return std::ranges::any_of(paths_,
+                                   [&](const std::string& path) { return takes(instance, path); });
+      };
+      if (unit != glob && name.starts_with("mxu") && is_there(unit) && !is_there(unit + ".rtl")) {
         throw std::runtime_error("SimOptions::waves_scopes " + glob + ": " + name +
                                  " does not run as Verilog; add SimOptions::mxu '" + unit +
                                  "=rtl'");
