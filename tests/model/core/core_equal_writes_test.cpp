@@ -206,6 +206,36 @@ TEST_P(CoreEqualWrites, RandomProgramsReadWhatTheyWrote) {
   EXPECT_GT(shared_bytes() - before, 8 * kPage);
 }
 
+// Zeros take no memory of the host: those of the core that writes them first, of the cores that
+// follow it, and of fills; by transfers in parts, too.
+TEST_P(CoreEqualWrites, PagesOfZerosAreDropped) {
+  constexpr uint32_t kPages = 6;
+  const uint32_t seed = GetParam();
+  CoreBench bench("board", {.overrides = {"board.chips=2", "board.torus_x=2"},
+                            .threads = 1 + static_cast<int>(seed % 3),
+                            .jobs = seed % 4 < 2 ? JobTime::kLate : JobTime::kSoon,
+                            .schedule_seed = seed % 2 == 0 ? seed + 1 : 0});
+  for (uint32_t core = 0; core < kAllCores; ++core) {
+    bench.write(core, CoreBench::kHbm, kSlotBase,
+                std::vector<int32_t>(2 * kPages * kPage / 4, static_cast<int32_t>(core) + 1));
+  }
+  ASSERT_EQ(bench.pages.pages_in_use(), 2 * kPages * kAllCores);
+  ProgramBuilder program;
+  program.copy(Queue::kDmaOut, vmem(0), hbm(0, 0), kPages * kPage, Sync());
+  spec::FillCommand fill;
+  fill.dst = hbm(0, kPages * kPage);
+  fill.elem_bytes = 4;
+  fill.counts = {1, 1, 1, 1, kPages * kPage / 4};
+  fill.dst_strides = {0, 0, 0, 0, 4};
+  program.command(fill, spec::Opcode::kFill, Queue::kDmaOut, Sync().signal(1));
+  program.nop(Queue::kVpu, Sync().wait(1));
+  program.halt();
+  run_gang(bench, program);
+  EXPECT_EQ(bench.read<int32_t>(3, CoreBench::kHbm, kSlotBase, 2 * kPages * kPage / 4),
+            std::vector<int32_t>(2 * kPages * kPage / 4));
+  EXPECT_EQ(bench.pages.pages_in_use(), 1U) << "that of the program, which all cores share";
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, CoreEqualWrites, ::testing::Range(0U, 24U));
 
 }  // namespace
