@@ -1,9 +1,12 @@
 // gather: small tables by comparing with every place, others by a list of element offsets.
 //   before   y = gather(table f32[8192,512], i i32[25,1]) {slices 1 x 512}
 //   after    list = clamp(i, 0, 8191) * 512; y = indexed_read(table, list) {window 1 x 512}
+//   before   y = gather(x f32[1000,1000], i i32[3000,1]) {offset 0, slices 1000 x 1}
+//   after    y = transpose(indexed_read(transpose(x), clamp(i, 0, 999) * 1000) {window 1 x 1000})
 //   before   y = gather(x f32[25,10], label i32[25,1]) {operand_batching 0, slices 1 x 1}
 //   after    y = reduce or over v of select(iota == clamp(label), bits of x, 0)
 #include <algorithm>
+#include <numeric>
 
 #include "legalize/index_space.hpp"
 #include "legalize/legalize.hpp"
@@ -29,14 +32,35 @@ class Gather {
       throw Error("a table of more than 2^31 - 1 elements cannot be indexed; cut it into parts",
                   "stablehlo.gather", op_.loc);
     }
-    IndexSpace space(b_, op_.operands[1], a_.index_vector_dim, a_.start_index_map,
-                     a_.operand_batching_dims, a_.start_indices_batching_dims, operand_->type.dims,
-                     a_.slice_sizes);
-    return arrange(space, is_small(space) ? by_comparison(space) : by_list(space));
+    Dims order(operand_->type.dims.size());
+    std::iota(order.begin(), order.end(), 0);
+    IndexSpace space = space_of(order);
+    if (is_small(space)) {
+      return arrange(space, by_comparison(space), order);
+    }
+    const Dims better = order_for_runs(operand_->type, a_.slice_sizes, space.count(), 1);
+    if (better.empty()) {
+      return arrange(space, by_list(space), order);
+    }
+    operand_ = b_.transpose(operand_, better);
+    IndexSpace moved = space_of(better);
+    return arrange(moved, by_list(moved), better);
   }
 
  private:
   bool is_batching(int64_t d) const { return contains(a_.operand_batching_dims, d); }
+
+  // `order`: of the dims of the gather's operand in operand_.
+  IndexSpace space_of(const Dims& order) {
+    return {b_,
+            op_.operands[1],
+            a_.index_vector_dim,
+            places_in(order, a_.start_index_map),
+            places_in(order, a_.operand_batching_dims),
+            a_.start_indices_batching_dims,
+            operand_->type.dims,
+            in_order(a_.slice_sizes, order)};
+  }
 
   // Slices of dims without an index begin at 0.
   void cut_fixed_dims() {
@@ -65,9 +89,9 @@ class Gather {
   // Records, then the window in dims of the operand.
   Value* by_list(IndexSpace& space) {
     Type type{operand_->type.elem, space.records()};
-    type.dims.insert(type.dims.end(), a_.slice_sizes.begin(), a_.slice_sizes.end());
+    type.dims.insert(type.dims.end(), space.window().begin(), space.window().end());
     return rw_.make(Kind::kIndexedRead, {operand_, space.places(true, 1)}, type,
-                    IndexedAttrs{a_.slice_sizes});
+                    IndexedAttrs{space.window()});
   }
 
   // Domain: records, then the operand's dims; batching dims are of size 1 there. Floats are looked
@@ -117,20 +141,25 @@ class Gather {
     return b_.bitcast(word, {e, word->type.dims});
   }
 
-  // From records and window to the result: collapsed dims go, offset dims to their places.
-  Value* arrange(const IndexSpace& space, Value* x) {
-    Dims dims = space.records();
+  // From records and window (in `order`) to the result: collapsed dims go, offset dims to their
+  // places.
+  Value* arrange(const IndexSpace& space, Value* x, const Dims& order) {
+    Dims dims = space.records(), offsets;
     const auto n = static_cast<int64_t>(dims.size());
-    for (int64_t d = 0; d < operand_->type.rank(); ++d) {
+    for (const int64_t d : order) {
       if (!is_batching(d) && !contains(a_.collapsed_slice_dims, d)) {
         dims.push_back(a_.slice_sizes[static_cast<size_t>(d)]);
+        offsets.push_back(d);
       }
     }
     x = b_.reshape(x, dims);
-    Dims perm;
-    int64_t record = 0, offset = n;
+    Dims ascending = offsets, perm;
+    std::sort(ascending.begin(), ascending.end());
+    const Dims at = places_in(offsets, ascending);
+    int64_t record = 0;
+    size_t offset = 0;
     for (int64_t d = 0; d < op_.type().rank(); ++d) {
-      perm.push_back(contains(a_.offset_dims, d) ? offset++ : record++);
+      perm.push_back(contains(a_.offset_dims, d) ? n + at[offset++] : record++);
     }
     return std::is_sorted(perm.begin(), perm.end()) ? x : b_.transpose(x, perm);
   }

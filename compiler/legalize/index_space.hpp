@@ -50,4 +50,14 @@ class IndexSpace {
   std::vector<Axis> axes_;
 };
 
+// The order of the operand's dims in which windows have the longest runs of neighbors: dims of
+// which they have one place come first, those that they cover whole last. Empty where the operand
+// should stay as it is: runs do not get longer, or `moves` transposes of it take more than they
+// save.
+Dims order_for_runs(const Type& operand, const Dims& window, int64_t records, int64_t moves);
+
+Dims in_order(const Dims& of_dims, const Dims& order);  // out[i] = of_dims[order[i]]
+// Where each of the dims lies in `order`.
+Dims places_in(const Dims& order, const Dims& some_dims);
+
 }  // namespace tpu::compiler

@@ -7,8 +7,10 @@
 //   else                       rounds of as many updates as fit into VMEM: read the windows,
 //                              combine them with their updates in order, write them back; updates
 //                              of equal windows meet in the window of the last of them
+// The last two transpose x first, where its windows have longer runs of neighbors then.
 // A window that is partly outside of the operand has list value -1: it is left out as a whole.
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <unordered_map>
 
@@ -54,10 +56,12 @@ class Scatter {
     if (space.count() == 1 && !rewriting_is_cheaper(space)) {
       return one_window(space);
     }
-    if (gives_update()) {
-      return {write(targets_[0], space.places(false, 1), updates_[0], space.window())};
+    // Read and written: two transposes of each target.
+    const Dims order = order_for_runs(targets_[0]->type, space.window(), space.count(), 2);
+    if (!order.empty()) {
+      return in_other_order(space, order);
     }
-    return rounds(space);
+    return by_list(space);
   }
 
   // Nothing if comparing is not the cheapest way.
@@ -70,6 +74,40 @@ class Scatter {
   }
 
  private:
+  std::vector<Value*> by_list(IndexSpace& space) {
+    if (gives_update()) {
+      return {write(targets_[0], space.places(false, 1), updates_[0], space.window())};
+    }
+    return rounds(space);
+  }
+
+  // Targets with their dims in `order`, in which windows have longer runs. Updates of an element
+  // keep their order.
+  std::vector<Value*> in_other_order(const IndexSpace& space, const Dims& order) {
+    Dims of_updates(space.records().size()), back(order.size());
+    std::iota(of_updates.begin(), of_updates.end(), 0);
+    for (const int64_t d : order) {
+      of_updates.push_back(static_cast<int64_t>(space.records().size()) + d);
+    }
+    for (Value*& u : updates_) {
+      u = b_.transpose(u, of_updates);
+    }
+    for (Value*& t : targets_) {
+      t = b_.transpose(t, order);
+    }
+    IndexSpace moved(b_, op_.operands[n_], a_.index_vector_dim,
+                     places_in(order, a_.scatter_dims_to_operand_dims),
+                     places_in(order, a_.input_batching_dims), a_.scatter_indices_batching_dims,
+                     targets_[0]->type.dims, in_order(space.window(), order));
+    std::vector<Value*> made = by_list(moved);
+    std::iota(back.begin(), back.end(), 0);
+    back = places_in(order, back);
+    for (Value*& v : made) {
+      v = b_.transpose(v, back);
+    }
+    return made;
+  }
+
   IndexSpace prepared() {
     IndexSpace space(b_, op_.operands[n_], a_.index_vector_dim, a_.scatter_dims_to_operand_dims,
                      a_.input_batching_dims, a_.scatter_indices_batching_dims,

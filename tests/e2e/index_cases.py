@@ -117,6 +117,54 @@ def writes() -> list[Case]:
     return cases
 
 
+def _window_gather(offset: tuple[int, ...]) -> lax.GatherDimensionNumbers:
+    """Of windows that begin anywhere along the last of three dimensions."""
+    return lax.GatherDimensionNumbers(offset_dims=offset, collapsed_slice_dims=(), start_index_map=(2,))
+
+
+WINDOW_SCATTER = lax.ScatterDimensionNumbers(update_window_dims=(0, 1, 3), inserted_window_dims=(),
+                                             scatter_dims_to_operand_dims=(2,))
+
+
+def columns() -> list[Case]:
+    """Reads and updates of many columns, whose elements are far apart: the operand is transposed first."""
+    x, index, more = _random(40, 1500), _ints(600, low=-1700, high=1700), _ints(600, low=0, high=300, seed=1)
+    u, cube = _random(40, 600, seed=2), _random(20, 30, 700, seed=3)
+    i, j, starts = _ints(900, low=0, high=30), _ints(900, low=0, high=700, seed=1), _ints(300, 1, low=-9, high=709)
+    special = np.where(u > 0.3, np.nan, np.where(u < -0.3, -0.0, u))
+    cases = [Case(f"take_{mode}", lambda v, i, m=mode: jnp.take(v, i, axis=1, mode=m), (x, index))
+             for mode in ("clip", "fill", "wrap")]
+    cases += [Case(f"take_{np.dtype(dtype).name}", lambda v, i, d=dtype: (v * 9).astype(d)[..., i], (x, more))
+              for dtype in (jnp.bfloat16, np.int8, np.uint16, np.bool_, np.complex64)]
+    cases += [Case(f"at_{name}_{mode}", lambda v, i, u, n=name, m=mode: getattr(v.at[:, i], n)(u, mode=m),
+                   (x, where, u), l2=1e-6)
+              for name in ("set", "add", "max", "multiply") for mode, where in (("drop", index), ("clip", more))]
+    cases += [
+        Case("middle", lambda v, i: v[:, i], (_random(60, 300, 3), more)),
+        Case("pairs", lambda v, i, j: v[:, i, j], (cube, i, j)),
+        Case("apart", lambda v, i, j: v[i, :, j], (_random(30, 20, 700), i, j)),
+        Case("vmap", jax.vmap(lambda v, i: v[:, i]), (_random(5, 30, 400), _ints(5, 300, low=0, high=400))),
+        Case("parts", lambda v, i: lax.gather(v, i, _window_gather((0, 1, 3)), (20, 30, 7), mode="clip"),
+             (cube, starts)),
+        Case("parts_cut", lambda v, i: lax.gather(v, i, _window_gather((1, 2, 3)), (20, 11, 7), mode="clip"),
+             (cube, starts)),
+        Case("grad", jax.grad(lambda v, i: jnp.sum(v[:, i] ** 2)), (x, more), l2=1e-6),
+        Case("at_pairs", lambda v, i, j, u: v.at[:, i, j].add(u), (cube, i, j, _random(20, 900)), l2=1e-6),
+        Case("at_apart", lambda v, i, j, u: v.at[i, :, j].min(u), (_random(30, 20, 700), i, j, _random(900, 20))),
+        Case("at_vmap", jax.vmap(lambda v, i, u: v.at[:, i].set(u)),
+             (_random(5, 30, 400), _ints(5, 300, low=0, high=400), _random(5, 30, 300))),
+        Case("at_parts", lambda v, i, u: (lax.scatter(v, i, u, WINDOW_SCATTER, mode="drop"),
+                                          lax.scatter_add(v, i, u, WINDOW_SCATTER, mode="drop")),
+             (cube, starts, _random(20, 30, 300, 7)), l2=1e-6),
+        Case("at_i16", lambda v, i, u: (v * 99).astype(np.int16).at[:, i].add((u * 99).astype(np.int16)),
+             (x, index, u)),
+        Case("at_unique", lambda v, i, u: v.at[:, i].multiply(u, unique_indices=True),
+             (x, np.arange(0, 1200, 2, dtype=np.int32), u), l2=1e-6),
+        Case("at_special", lambda v, i, u: (v.at[:, i].set(u), v.at[:, i].max(u)), (x, index, special)),
+    ]
+    return cases
+
+
 def _one_of_each(v: jax.Array, i: jax.Array, u: jax.Array) -> tuple:
     """Updates of one window of a large array: a row, an element, a part of a row."""
     return v.at[i].set(u), v.at[i].add(u), v.at[i, 7].multiply(u[0]), v.at[i, 3:9].max(u[3:9]), v.at[:, i].min(v[:, 2])
