@@ -9,9 +9,11 @@ COPY sim_scripts/setup sim_scripts/setup
 RUN sim_scripts/setup && rm -rf /var/lib/apt/lists/*
 COPY . .
 RUN python3 sim_scripts/fetch_mnist.py --out out/data/mnist && cmake --workflow --preset release \
-    && cpack -G DEB --config build/release/CPackConfig.cmake -B dist
+    && cpack -G DEB --config build/release/CPackConfig.cmake -B dist && cd dist && sha256sum *.deb >SHA256SUMS
 
 FROM debian:12-slim
+# Buildah does not compare what is mounted when it takes a layer of an earlier build: this names the package.
+COPY --from=build /tpuboard/dist/SHA256SUMS /usr/share/doc/tpuboard/
 # A mount, since a copied package would stay in a layer of the image.
 RUN --mount=type=bind,from=build,source=/tpuboard/dist,target=/dist apt-get update \
     && apt-get install -y --no-install-recommends /dist/tpuboard_*.deb && rm -rf /var/lib/apt/lists/*
