@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("bin/tpuc", "bin/tpuboard", "bin/tpuboard-exporter", "lib/libtpuboard_pjrt.so", "lib/tpuboard_server",
-           "host_driver/libtpuboard.so")
+           "host_driver/libtpuboard.so", "firmware/image/firmware.elf")
 CONTEXT = 120  # bytes around a path in messages
 
 
