@@ -36,7 +36,7 @@ def section(title: str, text: str) -> str:
 def package_sections(packages: set[Package]) -> tuple[list[str], list[str]]:
     """Sections of Debian packages, those with the same notice as one; and the notices."""
     groups: dict[str, list[str]] = {}
-    for package in sorted(packages, key=lambda package: package.plain):
+    for package in sorted(packages, key=lambda package: (package.plain, package)):
         plain, path = package.plain, package.notice
         version, home = package.field("${Version}\t${Homepage}").split("\t")
         if not path.exists():

@@ -24,6 +24,13 @@ Version: 7.1-2
 Homepage: https://example.org
 Description: a library
 
+Package: dpkg
+Status: install ok installed
+Maintainer: nobody
+Architecture: arm64
+Version: 0.0-of-the-sysroot
+Description: on both systems
+
 """
 LIBRARY = "/usr/lib/aarch64-linux-gnu/libexample.so.1"
 HOST_FILE = "/usr/bin/dpkg-query"
@@ -40,9 +47,10 @@ class Packages(unittest.TestCase):
         (database / "info").mkdir(parents=True)
         (database / "status").write_text(STATUS, "utf-8")
         (database / "info/libexample1.list").write_text(f"/.\n/usr\n{LIBRARY}\n", "utf-8")
-        notice = self.sysroot / "usr/share/doc/libexample1/copyright"
-        notice.parent.mkdir(parents=True)
-        notice.write_text("License: Example\n text of the license\n", "utf-8")
+        for name in ("libexample1", "dpkg"):
+            notice = self.sysroot / f"usr/share/doc/{name}/copyright"
+            notice.parent.mkdir(parents=True)
+            notice.write_text("License: Example\n text of the license\n", "utf-8")
         (self.sysroot / LIBRARY[1:]).parent.mkdir(parents=True)
 
     def cache(self, *lines: str) -> TargetSystem:
@@ -66,6 +74,14 @@ class Packages(unittest.TestCase):
         package = deb_package(inside)
         self.assertEqual(package["externalRefs"][0]["referenceLocator"], "pkg:deb/debian/libexample1@7.1-2?arch=arm64")
         self.assertIn("Example", package["licenseComments"])
+
+    def test_one_package_on_both_systems(self) -> None:
+        """Its notices are in one order, whichever of the two is found first."""
+        both = [Package("dpkg"), Package("dpkg", str(self.sysroot))]
+        parts, _ = package_sections(dict.fromkeys(both))
+        self.assertEqual(len(parts), 2)
+        self.assertIn("dpkg 0.0-of-the-sysroot", parts[1])
+        self.assertEqual(package_sections(dict.fromkeys(reversed(both)))[0], parts)
 
     def test_build_for_this_host(self) -> None:
         system = self.cache("CMAKE_BUILD_TYPE:STRING=Release")
