@@ -223,7 +223,9 @@ TEST_F(BadInput, BiggerBoard) {
                  "InvalidArgument: " + path("one.tpuexe") + ": compiled for another board");
   expect_refused(run("one.tpuexe", "--set core.vmem_kib=8192 --set core.clock_mhz=700"),
                  "); this one has --set core.vmem_kib=8192, core.clock_mhz=700: compile it again "
-                 "with the same");
+                 "with the same, or use those that it was compiled with");
+  expect_refused(run("one.tpuexe", "--board v2_8 --set hbm.gbps_per_chip=450"),
+                 "); compile it again with the same board file and --set hbm.gbps_per_chip=450");
   ASSERT_EQ(tpuc(std::string(TPU_TEST_DATA) + "/dense.mlirbc --set core.vmem_kib=8192 -o " +
                  path("small.tpuexe"))
                 .code,

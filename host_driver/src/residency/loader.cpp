@@ -73,14 +73,16 @@ void Loader::set_board(const std::string& name, uint64_t hash,
 }
 
 std::string Loader::advice_for(const std::string& program_board) const {
-  if (!overrides_.empty()) {
-    return fmt::format("this one has OpenOptions::overrides {}: compile it again with the same",
-                       fmt::join(overrides_, ", "));
+  const std::string own = fmt::format("{}", fmt::join(overrides_, ", "));
+  if (program_board != board_name_) {
+    return "compile it again with the same board file" +
+           (own.empty() ? "" : " and OpenOptions::overrides " + own);
   }
-  return program_board == board_name_
-             ? "compile it again for this board, or use the OpenOptions::overrides that it was "
-               "compiled with"
-             : "compile it again with the same board file";
+  return own.empty() ? "compile it again for this board, or use the OpenOptions::overrides that it "
+                       "was compiled with"
+                     : "this one has OpenOptions::overrides " + own +
+                           ": compile it again with the same, or use those that it was compiled "
+                           "with";
 }
 
 std::shared_ptr<LoadedProgram> Loader::make(std::shared_ptr<const exe::ExecutableT> executable,
