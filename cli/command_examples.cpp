@@ -37,8 +37,9 @@ std::vector<fs::path> entries_below(const fs::path& folder) {
 }
 
 // How many files. They belong to the user, who can change them also where the installation's are
-// for reading alone.
-size_t copy_files(const fs::path& from, const std::vector<fs::path>& entries, const fs::path& to) {
+// for reading alone. `folder`: what the user calls the place of `to`.
+size_t copy_files(const fs::path& from, const std::vector<fs::path>& entries, const fs::path& to,
+                  const std::string& folder) {
   fs::create_directory(to);
   size_t files = 0;
   for (const fs::path& entry : entries) {
@@ -46,7 +47,11 @@ size_t copy_files(const fs::path& from, const std::vector<fs::path>& entries, co
       fs::create_directory(to / entry);
       continue;
     }
-    fs::copy_file(from / entry, to / entry);
+    std::error_code error;
+    if (!fs::copy_file(from / entry, to / entry, error)) {
+      throw not_copied(fmt::format("{}: {} cannot be copied to it: {}; name another DIR", folder,
+                                   (from / entry).string(), error.message()));
+    }
     fs::permissions(to / entry, fs::perms::owner_write, fs::perm_options::add);
     ++files;
   }
@@ -70,7 +75,7 @@ void examples(const std::string& folder) {
         fmt::format("{}: no folder can be made in it: {}; name another one", folder, why));
   });
   const fs::path copy = fs::path(unfinished.path()) / "examples";
-  const size_t files = copy_files(from, entries, copy);
+  const size_t files = copy_files(from, entries, copy, folder);
   std::error_code error;
   fs::rename(copy, to, error);
   if (error) {

@@ -282,6 +282,14 @@ class Examples(Case):
                          {"README.md", "model", "examples"})
         self.assertEqual([path.name for path in (second / "model").iterdir()], ["train.py"])
 
+    def test_a_full_disk(self) -> None:
+        """A limit of file sizes stands for it: the place is named, and nothing stays there."""
+        done = self.run_command("examples", "full", before=("sh", "-c", 'ulimit -f 8; exec "$0" "$@"'))
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stderr, r"tpuboard: FailedPrecondition: full: /\S+ cannot be copied to it: "
+                                      "File too large; name another DIR")
+        self.assertEqual(list((self.folder / "full").iterdir()), [])
+
     def test_what_is_there_stays(self) -> None:
         """A folder, a file or a link of the name; a place where no folder can be made."""
         self.assertEqual(self.run_command("examples", ".").returncode, 0)
