@@ -97,7 +97,8 @@ void scatter(const Step& step, std::string_view vhlo) {
   }
   const IndexDimensions& d = *step.at.scatter;
   auto& build = step.build();
-  RawOp op = step.with_operands(vhlo);
+  RawOp op = step.op(vhlo);
+  op.operands = sizes::scatter_operands(step);
   op.properties = {{"update_window_dims", build.list(d.window)},
                    {"inserted_window_dims", build.list(d.collapsed)},
                    {"input_batching_dims", build.list(d.operand_batching)},

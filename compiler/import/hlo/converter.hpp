@@ -23,6 +23,12 @@ namespace tpu::compiler::hlo {
 using bytecode::RawOp;
 using bytecode::RawRegion;
 
+// The size of a dimension that is known at run time only: a value of the program.
+struct RunTimeSize {
+  uint32_t value = 0;
+  int64_t dim = 0;
+};
+
 // What an instruction gives: the values of its leaves. kNone: a leaf that nothing may read.
 struct Bundle {
   const Shape* shape = nullptr;
@@ -30,6 +36,8 @@ struct Bundle {
   // Of an instruction whose work ends in another (all-gather-start): what that one gives.
   const Shape* done_shape = nullptr;
   std::vector<uint32_t> done = {};
+  // Of a set-dimension-size that only scatters read: its leaf is the whole array then.
+  std::optional<RunTimeSize> size = {};
 };
 
 // A computation under conversion, at one of its uses.
@@ -40,6 +48,8 @@ struct Scope {
   std::vector<Bundle> values;  // by instruction
   // Calls, by an instruction that they read; filled when it is asked for.
   std::optional<std::unordered_map<const Instruction*, const Instruction*>> calls = {};
+  // By instruction, whether anything but the indices and updates of scatters reads it; as `calls`.
+  std::optional<std::vector<bool>> read_elsewhere = {};
 };
 
 // Leaves of a shape, in order.

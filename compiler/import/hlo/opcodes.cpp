@@ -126,7 +126,7 @@ constexpr std::array kOpcodes = std::to_array<Opcode>({
     {"select-and-scatter", 3, "select_and_scatter_v1", bodies::select_and_scatter},
     {"send", 2, "send_v1", cores::send},
     {"send-done", 1, "", cores::send_done},
-    {"set-dimension-size", 2, "set_dimension_size_v1", shapes::dimension},
+    {"set-dimension-size", 2, "set_dimension_size_v1", sizes::set_dimension_size},
     {"shift-left", 2, "shift_left_v1", math::plain},
     {"shift-right-arithmetic", 2, "shift_right_arithmetic_v1", math::plain},
     {"shift-right-logical", 2, "shift_right_logical_v1", math::plain},

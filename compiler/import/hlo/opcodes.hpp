@@ -45,6 +45,11 @@ void dynamic_update_slice(const Step& step, std::string_view vhlo);
 void pad(const Step& step, std::string_view vhlo);
 void gather(const Step& step, std::string_view vhlo);
 }  // namespace shapes
+namespace sizes {  // convert_sizes.cpp: sizes of dimensions that are known at run time only
+void set_dimension_size(const Step& step, std::string_view vhlo);
+// Those of a scatter. Indices beyond such a size become -1, so that nothing is written for them.
+std::vector<uint32_t> scatter_operands(const Step& step);
+}  // namespace sizes
 namespace math {  // convert_math.cpp: arithmetic
 void plain(const Step& step, std::string_view vhlo);
 void chlo(const Step& step, std::string_view vhlo);

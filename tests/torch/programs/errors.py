@@ -155,6 +155,11 @@ class Errors(unittest.TestCase):
         program = HEAD + "x = torch.tensor([1.0, 0.0, 2.0], device=device)\nprint(torch.nonzero(x) + 1)"
         self.works(program)  # on the host, as torch_xla does by default
         self.fails(program, "dynamic shapes are not supported", XLA_EXPERIMENTAL="nonzero:masked_select")
+        # Its scatter ends at a size that is known at run time only; the result has the shape of x.
+        self.works(HEAD + "x = torch.arange(24.0).view(2, 3, 4)\nsource = -torch.arange(1.0, 13.0)\n"
+                   "for mask in (x % 2 == 0, x > 100, x[:, :1] > 3):\n"
+                   "    found = x.to(device).masked_scatter(mask.to(device), source.to(device))\n"
+                   "    assert torch.equal(found.cpu(), x.masked_scatter(mask, source)), found")
 
     def test_memory(self) -> None:
         # Each core has 16 GiB.

@@ -432,6 +432,41 @@ TEST(HloReader, DynamicShapesAreRefused) {
               HasSubstr("is_dynamic_dimension has 2 entries, expected 1"));
 }
 
+// A scatter of updates and indices whose size is an argument; `more`: behind them.
+std::string sized_scatter(const Ints& scattered, const std::vector<Instruction>& more = {}) {
+  const std::string indices = shape(kS32, {6, 1}), updates = shape(kF32, {6});
+  std::vector<Instruction> all = {
+      parameter(0, kVector),
+      parameter(1, indices),
+      parameter(2, updates),
+      parameter(3, shape(kS32, {})),
+      parameter(4, shape(kS32, {})),
+      {"set-dimension-size", indices + packed(6, {1, 0}), {2, 4}, packed(14, {0})},
+      {"set-dimension-size", updates + packed(6, {1}), {3, 4}, packed(14, {0})},
+      {"set-dimension-size", updates + packed(6, {1}), {3, 5}, packed(14, {0})},
+      {"scatter", kVector, scattered,
+       bytes(48, packed(2, {0}) + packed(3, {0}) + number(4, 1)) + calls({1})}};
+  all.insert(all.end(), more.begin(), more.end());
+  return module({kSum, computation("main", 2, all)});
+}
+
+TEST(HloReader, ScattersEndWhereTheirIndicesDo) {
+  const std::string body = body_of(load(sized_scatter({1, 6, 7})));
+  EXPECT_THAT(body, AllOf(HasSubstr("select"), HasSubstr("scatter"), HasSubstr("-1")));
+  EXPECT_EQ(body.find("set_dimension_size"), std::string::npos) << body;
+  // Sizes that differ or are missing, and other readers.
+  const std::string why = "stablehlo.set_dimension_size: dynamic shapes are not supported";
+  for (const Ints& scattered : {Ints{1, 6, 8}, Ints{1, 6, 3}, Ints{1, 2, 7}}) {
+    EXPECT_THAT(error_of(sized_scatter(scattered)), HasSubstr(why));
+  }
+  EXPECT_THAT(
+      error_of(sized_scatter({1, 6, 7}, {{"slice",
+                                          shape(kF32, {1}),
+                                          {7},
+                                          bytes(17, number(1, 0) + number(2, 1) + number(3, 1))}})),
+      HasSubstr(why));
+}
+
 TEST(HloReader, TypesOfNoTpuAreRefused) {
   const std::string f16 = shape(kF16, {4});
   EXPECT_THAT(error_of(program({parameter(0, f16), {"tanh", f16, {1}}})),
