@@ -1,6 +1,6 @@
-// Sizes of dimensions that are known at run time only: see opcodes.hpp. An array with one is refused
-// by its type. Only where scatters alone read it, as indices and updates, the program can do without:
-// PyTorch/XLA writes masked_scatter so.
+// Sizes of dimensions that are known at run time only: see opcodes.hpp. An array with one is
+// refused by its type. Only where scatters alone read it, as indices and updates, the program can
+// do without: PyTorch/XLA writes masked_scatter so.
 #include <algorithm>
 
 #include "import/codes.hpp"
