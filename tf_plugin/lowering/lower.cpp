@@ -209,14 +209,25 @@ bool has_dynamic_sizes(const xla::HloModule& module) {
 
 // The padder knows no batch normalization, only the operations that it is made of.
 absl::Status pad(xla::HloModule& module) {
-  if (has_dynamic_sizes(module)) {
+  const bool dynamic = has_dynamic_sizes(module);
+  if (dynamic) {
     TF_RETURN_IF_ERROR(xla::BatchNormExpander(/*rewrite_training_op=*/true,
                                               /*rewrite_inference_op=*/true,
                                               /*rewrite_grad_op=*/true)
                            .Run(&module, {})
                            .status());
   }
-  return xla::DynamicPadder().Run(&module, {}).status();
+  const absl::Status status = xla::DynamicPadder().Run(&module, {}).status();
+  if (status.ok() || !dynamic) {
+    return status;
+  }
+  return {
+      status.code(),
+      absl::StrCat(status.message(),
+                   " A dimension of an array has a size that is known at run time only, and XLA "
+                   "cannot pad it here. Give it a known size: by drop_remainder=True, "
+                   "padded_batch or tf.ensure_shape in the data set, or by a mask in place of "
+                   "tf.boolean_mask")};
 }
 
 absl::Status check_transfers(const Shardings& shardings,

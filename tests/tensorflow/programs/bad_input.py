@@ -61,6 +61,14 @@ refused("an operation without a lowering", tf.errors.InvalidArgumentError, ("Lu"
         Layer(name="odd_layer"), tf.ones((3, 3)))
 
 
+def sum_of_unknown_size(x: tf.Tensor) -> tf.Tensor:
+    return tf.distribute.get_replica_context().all_reduce("SUM", tf.boolean_mask(x, x > 0.0))
+
+
+refused("a sum over the cores of a size that is known at run time only", tf.errors.UnimplementedError,
+        ("not implemented", "Give it a known size"), sum_of_unknown_size, ones)
+
+
 def large(x: tf.Tensor) -> tf.Tensor:
     rows = tf.matmul(tf.sin(tf.tile(x, [20000, 1])), tf.ones((3, 20000)))
     return tf.reduce_sum(tf.sort(rows, axis=0), axis=0)
