@@ -4,7 +4,8 @@
 // o = o0 + P*u of one phase meet the taps k = k0 + Q*v, at i = i0 + u*(P*s/ld) + v*(Q*rd/ld): a
 // plain strided window. So no product with a zero that dilation inserts is ever made. Phases are
 // interleaved at the end. Groups are batch dimensions of the contraction; those of one channel
-// (depthwise convolutions and the gradients of their kernels) run on the vector unit.
+// (depthwise convolutions and their gradients) run on the vector unit. There a channel is repeated
+// for each of its features.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -18,6 +19,10 @@ namespace {
 constexpr int64_t kMaxUnrolledTaps = 64;     // of a depthwise convolution on the vector unit
 constexpr int64_t kMaxUnrolledResults = 64;  // a channel, of the gradient of its kernel
 constexpr size_t kMostApart = 4;             // dims of a sum whose loops stay apart
+// A tap of a group takes the matrix unit a cycle for each position, the vector unit 1/kFeatureTaps
+// for each feature, and to repeat a channel takes kRepeatTaps such taps.
+constexpr int64_t kFeatureTaps = 256, kRepeatTaps = 16;
+constexpr int64_t kMostGradientFeatures = 16, kMostSummedChannels = 16;
 
 size_t at(int64_t d) { return static_cast<size_t>(d); }
 
@@ -71,7 +76,8 @@ class Lowering {
   }
 
  private:
-  int64_t groups() const { return a_.feature_groups * a_.batch_groups; }
+  int64_t given_groups() const { return a_.feature_groups * a_.batch_groups; }
+  int64_t groups() const { return given_groups() * repeats_; }
   size_t spatial() const { return a_.input_spatial.size(); }
 
   void prepare() {
@@ -96,6 +102,10 @@ class Lowering {
     const Precision precision = joint_precision(a_.lhs_precision, a_.rhs_precision);
     exact_ = precision != Precision::kDefault;
     on_vector_unit_ = fits_vector_unit();
+    if (on_vector_unit_) {
+      repeats_ = features_of_group();
+      x_ = repeated(x_, group_dim(), repeats_);
+    }
     if (exact_ && !on_vector_unit_ && is_float(op_.type().elem) &&
         (x_->type.elem == Elem::kF32 || w_->type.elem == Elem::kF32)) {
       const auto parts = stack_parts(b_, x_, w_, precision);
@@ -107,11 +117,28 @@ class Lowering {
 
   bool is_filter_gradient() const { return a_.batch_groups > 1; }  // of those on the vector unit
 
-  // One channel a group, and few taps or, in the gradient of the kernel, few results.
+  int64_t features_of_group() const {
+    return w_->type.dims[at(a_.kernel_output_feature)] / given_groups();
+  }
+
+  // Element i of dim `dim` becomes elements i * times, i * times + 1, ...
+  Value* repeated(Value* v, int64_t dim, int64_t times) {
+    if (times == 1) {
+      return v;
+    }
+    Dims dims = v->type.dims, where(dims.size());
+    dims.insert(dims.begin() + dim + 1, times);
+    std::iota(where.begin(), where.begin() + dim + 1, 0);
+    std::iota(where.begin() + dim + 1, where.end(), dim + 2);
+    return join(b_.broadcast(v, dims, where), dim);
+  }
+
+  // One channel a group, and few taps or, in the gradient of the kernel, few results. Features of a
+  // group are so few that its channel, repeated for each, takes less than a product of one column.
+  // Or one feature of few channels, as in the gradient of the input of such a convolution.
   bool fits_vector_unit() const {
     const auto in = [&](int64_t d) { return x_->type.dims[at(d)]; };
-    if (groups() == 1 || !is_float(op_.type().elem) || op_.type().elem == Elem::kF64 ||
-        w_->type.dims[at(a_.kernel_output_feature)] != groups()) {
+    if (given_groups() == 1 || !is_float(op_.type().elem) || op_.type().elem == Elem::kF64) {
       return false;
     }
     int64_t taps = 1, results = 1;
@@ -119,11 +146,17 @@ class Lowering {
       taps *= (axis.kernel + axis.tap_period() - 1) / axis.tap_period();
       results *= (axis.out + axis.phases() - 1) / axis.phases();
     }
+    const int64_t features = features_of_group();
     if (a_.batch_groups == 1) {
-      return in(a_.input_feature) == groups() && taps <= kMaxUnrolledTaps;
+      const int64_t channels = in(a_.input_feature) / given_groups();
+      const bool few = channels == 1
+                           ? features * (kRepeatTaps + taps) <= kFeatureTaps * taps
+                           : features == 1 && channels <= std::min(8 * taps, kMostSummedChannels);
+      return taps <= kMaxUnrolledTaps && few;
     }
-    return a_.feature_groups == 1 && in(a_.input_batch) == groups() &&
-           results <= kMaxUnrolledResults && x_->type.dims.size() <= kMostApart;
+    return a_.feature_groups == 1 && in(a_.input_batch) == given_groups() &&
+           results <= kMaxUnrolledResults && x_->type.dims.size() <= kMostApart &&
+           features <= kMostGradientFeatures;
   }
 
   // All phases of all dimensions: [group][batch, positions in the order of the input's dims][out
@@ -267,7 +300,7 @@ class Lowering {
   Type type_of(const std::vector<Phase>& phases) const {
     Type type{op_.type().elem, {}};
     if (on_vector_unit_) {
-      type.dims = op_.operand_type(0).dims;
+      type.dims = x_->type.dims;
       type.dims[at(a_.input_feature)] = is_filter_gradient() ? 1 : groups();
       for (size_t i = 0; i < spatial(); ++i) {
         type.dims[at(a_.input_spatial[i])] = phases[i].positions;
@@ -356,9 +389,14 @@ class Lowering {
     return b_.convert(exact_ ? v : b_.convert(v, Elem::kBf16), Elem::kF32);
   }
 
-  // One channel a group: a chain of multiply and add, taps ascending.
+  // A chain of multiply and add for each channel, taps ascending, then the sum over the channels of
+  // a group.
   Value* depthwise(Value* x, Value* w, const std::vector<Phase>& phases, const Type& type) {
     w = factor(w);
+    Dims dims = type.dims;
+    dims[at(a_.input_feature)] = x->type.dims[at(a_.input_feature)];
+    const int64_t channels = dims[at(a_.input_feature)] / groups();
+    const bool features_last = a_.kernel_output_feature > a_.kernel_input_feature;
     std::vector<int64_t> tap(spatial(), 0);
     Value* sum = nullptr;
     for (bool more = true; more;) {
@@ -373,14 +411,28 @@ class Lowering {
         w_limit[k] = tap[i] + 1;
       }
       Value* a = factor(b_.slice(x, start, limit, step));
-      Value* c = b_.reshape(b_.slice(w, w_start, w_limit), {groups()});
-      Value* product = b_.mul(a, b_.broadcast(c, type.dims, {a_.input_feature}));
+      Value* c = b_.slice(w, w_start, w_limit);
+      if (channels > 1 && features_last) {
+        c = b_.transpose(b_.reshape(c, {channels, groups()}), {1, 0});
+      }
+      c = b_.reshape(c, {groups() * channels});
+      Value* product = b_.mul(a, b_.broadcast(c, dims, {a_.input_feature}));
       sum = sum == nullptr ? b_.add(product, b_.zeros_like(product)) : b_.add(sum, product);
       size_t i = spatial();
       while (i > 0 && ++tap[i - 1] == phases[i - 1].taps) {
         tap[--i] = 0;
       }
       more = i > 0;
+    }
+    if (channels > 1) {
+      // Channels in front of all other dims: a lane for each group.
+      Value* parts = split_groups(sum, a_.input_feature);
+      Dims order(dims.size() + 1);
+      std::iota(order.begin(), order.end(), 0);
+      std::rotate(order.begin(), order.begin() + a_.input_feature + 1,
+                  order.begin() + a_.input_feature + 2);
+      parts = b_.transpose(parts, order);
+      sum = b_.reduce(Kind::kAdd, parts, b_.splat_int({Elem::kF32, {}}, 0), {0});
     }
     return b_.convert(sum, type.elem);
   }
@@ -475,6 +527,7 @@ class Lowering {
   int64_t lead_ = 0;    // 1: both operands have a first dim of parts
   bool exact_ = false;  // more than bf16 of the operands is asked for
   bool on_vector_unit_ = false;
+  int64_t repeats_ = 1;  // of each channel, on the vector unit
   std::vector<Axis> axes_;
 };
 

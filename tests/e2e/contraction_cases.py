@@ -83,6 +83,19 @@ def convolutions() -> list[Case]:
                       _conv((1, 1, 1), "SAME", dimension_numbers=("NDHWC", "DHWIO", "NDHWC"), feature_group_count=3)),
               _images("depthwise_multiplier", (2, 8, 8, 6), (3, 3, 1, 12),
                       _conv((2, 2), "SAME", feature_group_count=6)),
+              _images("depthwise_multiplier_dilated", (2, 9, 8, 5), (2, 3, 1, 15),
+                      _conv((1, 2), [(2, 1), (0, 3)], lhs_dilation=(2, 3), rhs_dilation=(2, 1),
+                            feature_group_count=5)),
+              _images("depthwise_multiplier_nchw", (2, 7, 9, 8), (28, 1, 3, 3),
+                      _conv((2, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"), feature_group_count=7)),
+              _images("depthwise_multiplier_1x1", (2, 6, 7, 9), (1, 1, 1, 63),
+                      _conv((1, 1), "SAME", feature_group_count=9)),
+              _images("depthwise_multiplier_1d", (3, 40, 12), (4, 1, 24),
+                      _conv((1,), [(3, 0)], dimension_numbers=("NWC", "WIO", "NWC"), feature_group_count=12)),
+              _images("one_feature_a_group", (2, 8, 9, 12), (3, 3, 4, 3), _conv((1, 1), "SAME", feature_group_count=3)),
+              Case("patches", lambda x: lax.conv_general_dilated_patches(x, (3, 3), (1, 2), "SAME",
+                                                                         dimension_numbers=IMAGES),
+                   (_random(2, 9, 9, 5),), l2=NEAR),
               _images("nchw", (2, 16, 9, 9), (24, 16, 3, 3),
                       _conv((1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW"))),
               _images("1d", (3, 40, 5), (7, 5, 11), _conv((3,), "SAME", dimension_numbers=("NWC", "WIO", "NWC"))),
@@ -160,7 +173,11 @@ def contraction_types() -> list[Case]:
                    (_random(3, 9, 40), _random(3, 7, 40, seed=1)), l2=5e-7)]
     depthwise = _with_gradients(_conv((1, 1), "SAME", feature_group_count=5, precision="highest"))
     cases.append(Case("conv_depthwise_highest", depthwise, (x, w[:, :, :1, :5], _random(2, 7, 7, 5, seed=2)), l2=5e-7))
+    cases.append(Case("conv_depthwise_multiplier_highest", depthwise,
+                      (x, _random(3, 3, 1, 10, seed=1), _random(2, 7, 7, 10, seed=2)), l2=5e-7))
     half = [jnp.asarray(v, jnp.bfloat16) for v in (a, b, x, w)]
+    cases.append(Case("conv_depthwise_multiplier_bf16", _conv((1, 1), "SAME", feature_group_count=5),
+                      (half[2], jnp.asarray(_random(3, 3, 1, 10, seed=1), jnp.bfloat16)), l2=BF16))
     cases += [Case("dot_bf16", _dot(), tuple(half[:2]), l2=BF16),
               Case("dot_bf16_to_f32", _dot(result=jnp.float32), tuple(half[:2]), l2=NEAR),
               Case("dot_bf16_high", _dot("high"), tuple(half[:2]), l2=BF16),
