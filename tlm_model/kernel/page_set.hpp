@@ -32,6 +32,9 @@ class PageSet {
     return data_[(address >> kPageShift) - first_page_] + (address & kPageMask);
   }
   bool has(uint64_t page) const { return data_[page - first_page_] != nullptr; }
+  // From the job: it writes nothing to this page of those that it overwrites, counted from the
+  // first one. What is there is not its own, and may be memory that nobody has touched.
+  void note_unwritten(size_t page) { pinned_[page].bytes = 0; }
   // From the job, once all is written: notes where it has left zeros. What it wrote is far from the
   // kernel thread.
   void look_for_zeros() {

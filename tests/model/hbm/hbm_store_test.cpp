@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -379,6 +380,24 @@ TEST(HbmStore, PagesThatJobsClearAreDropped) {
   EXPECT_EQ(bytes_of(store, kPage / 2 - 1, 2), (std::vector<uint8_t>{7, 0}));
   EXPECT_EQ(bytes_of(store, kPage, kPage), std::vector<uint8_t>(kPage, 0));
   EXPECT_EQ(bytes_of(store, 5 * kPage / 2 - 1, 2), (std::vector<uint8_t>{0, 7}));
+}
+
+// Zeros that are there by chance are not those of the job.
+TEST(HbmStore, PagesThatAJobLeavesUnwrittenStay) {
+  PagePool pool;
+  HbmStore store(pool, 4 * kPage);
+  PageSet set;
+  set.open(0, 3 * kPage - 1);
+  store.pin(set, 0, 3 * kPage, true, true);
+  std::memset(set.at(0), 0, kPage);
+  std::memset(set.at(kPage), 0, kPage);
+  std::memset(set.at(2 * kPage), 0, kPage);
+  set.note_unwritten(1);
+  set.look_for_zeros();
+  store.unpin(set);
+  EXPECT_FALSE(store.present(0, kPage));
+  EXPECT_TRUE(store.present(kPage, kPage));
+  EXPECT_FALSE(store.present(2 * kPage, kPage));
 }
 
 // One that turned out to be zero takes no memory.

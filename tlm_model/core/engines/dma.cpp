@@ -126,10 +126,12 @@ void Dma::Work::move_pages(int part) {
   for (auto page = static_cast<size_t>(part); page < equal.page_count();
        page += static_cast<size_t>(parts_count_)) {
     const EqualWrites::Bytes bytes = equal.bytes_of(page);
-    if (!equal.compare(page, src_.flat + bytes.first)) {
-      copy_box(one_run(bytes.count, plan_->box), moved(src_, bytes.first), moved(dst_, bytes.first),
-               0, 1);
+    if (equal.compare(page, src_.flat + bytes.first)) {
+      dst_pages.note_unwritten(page);
+      continue;
     }
+    copy_box(one_run(bytes.count, plan_->box), moved(src_, bytes.first), moved(dst_, bytes.first),
+             0, 1);
   }
 }
 
