@@ -28,7 +28,7 @@ std::vector<Value*> legalize_op(Op& op, Rewriter& rw, int64_t cores) {
     case Kind::kSelectAndScatter:
       return legalization::select_and_scatter(op, rw);
     case Kind::kSort:
-      return legalization::sort(op, rw);
+      return legalization::sort(op, rw, {});
     case Kind::kCompare:
       return legalization::compare_total_order(op, rw);
     case Kind::kBatchNormTraining:
@@ -209,8 +209,10 @@ bool legalize(Module& module) {
   bool changed = true;
   for (int round = 0; changed && round < kMaxRounds; ++round) {
     Rewriter rw;
+    const legalization::SortHeads heads = legalization::sort_heads(module.main->body);
     changed = rw.run(module.main->body, [&](Op& op, Rewriter& rewriter) {
-      return legalize_op(op, rewriter, module.num_cores);
+      return op.kind == Kind::kSort ? legalization::sort(op, rewriter, heads)
+                                    : legalize_op(op, rewriter, module.num_cores);
     });
     any = any || changed;
   }

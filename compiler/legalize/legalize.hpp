@@ -5,6 +5,7 @@
 // the op may stay as it is. What a family makes may be replaced again by another.
 #pragma once
 
+#include <unordered_map>
 #include <vector>
 
 #include "passes/rewriter.hpp"
@@ -41,7 +42,11 @@ std::vector<Value*> vector_product(Op& op, Rewriter& rw);  // dot_general of f32
 std::vector<Value*> reduce(Op& op, Rewriter& rw);
 std::vector<Value*> reduce_window(Op& op, Rewriter& rw);
 std::vector<Value*> select_and_scatter(Op& op, Rewriter& rw);
-std::vector<Value*> sort(Op& op, Rewriter& rw);
+// Of sorts: how many of the first elements are read at most, if all readers are slices.
+using SortHeads = std::unordered_map<const Op*, int64_t>;
+SortHeads sort_heads(const Region& region);
+// The results have at least these elements.
+std::vector<Value*> sort(Op& op, Rewriter& rw, const SortHeads& heads);
 std::vector<Value*> compare_total_order(Op& op, Rewriter& rw);
 std::vector<Value*> batch_norm(Op& op, Rewriter& rw);
 std::vector<Value*> map(Op& op, Rewriter& rw);

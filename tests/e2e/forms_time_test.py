@@ -1,8 +1,8 @@
 """Forms of an operation take about the time of the form that is the fastest.
 
 Columns of an array, against its rows: the operand is transposed first. Depthwise convolutions with several features a
-channel, and their gradients, against those with as many channels. Compiles both and compares the estimates; the bar of
-each pair is part of the test.
+channel, and their gradients, against those with as many channels. The first elements of sorted rows, against all.
+Compiles both and compares the estimates; the bar of each pair is part of the test.
 Usage: forms_time_test.py --bin DIR
 """
 
@@ -48,7 +48,7 @@ def _gradient(groups: int, argument: int) -> Callable:
     return lambda x, w, y: jax.vjp(_depthwise(groups), x, w)[1](y)[argument]
 
 
-SMALL, LARGE, KERNEL = (8, 32, 32, 32), (8, 32, 32, 64), (3, 3, 1, 64)
+SMALL, LARGE, KERNEL, WIDE = (8, 32, 32, 32), (8, 32, 32, 64), (3, 3, 1, 64), (512, 1000)
 # The slower form, the faster one, most cycles of the first for one of the second.
 PAIRS: dict[str, tuple[Form, Form, float]] = {
     "read": (*_columns(lambda v, i: v[:, i], lambda v, i: v[i], (1000, 1000), 3000), 5),
@@ -61,6 +61,9 @@ PAIRS: dict[str, tuple[Form, Form, float]] = {
                      4),  # transposes for the sum over two channels
     "depthwise_dw": (Form(_gradient(32, 1), (SMALL, KERNEL, LARGE)), Form(_gradient(64, 1), (LARGE, KERNEL, LARGE)),
                      1.5),
+    "top_1": (Form(lambda x: lax.top_k(x, 1), (WIDE,)), Form(lambda x: jnp.argmax(x, 1), (WIDE,)), 1.5),
+    "top_8": (Form(lambda x: lax.top_k(x, 8), (WIDE,)), Form(lambda x: lax.top_k(x, 1000), (WIDE,)), 0.25),
+    "sort_first": (Form(lambda x: jnp.sort(x)[:, :8], (WIDE,)), Form(jnp.sort, (WIDE,)), 0.25),
 }
 
 

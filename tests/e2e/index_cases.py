@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from case_runner import Case
 
 import jax
@@ -161,6 +163,34 @@ def columns() -> list[Case]:
         Case("at_unique", lambda v, i, u: v.at[:, i].multiply(u, unique_indices=True),
              (x, np.arange(0, 1200, 2, dtype=np.int32), u), l2=1e-6),
         Case("at_special", lambda v, i, u: (v.at[:, i].set(u), v.at[:, i].max(u)), (x, index, special)),
+    ]
+    return cases
+
+
+def _heads_of(k: int) -> Callable:
+    return lambda v, i: (lax.top_k(v, k), lax.top_k(i, k), jnp.argsort(v, 0)[:k], jnp.sort(i, 0)[:k],
+                         lax.sort((i, v), dimension=0)[1][1:k:2], lax.top_k(v.astype(jnp.bfloat16), k))
+
+
+def heads() -> list[Case]:
+    """The first elements of sorted arrays, with equal ones, NaN and zeros of both signs, of lengths around powers of
+    two."""
+    cases = []
+    for n in (2, 5, 8, 9, 33, 100, 128, 257):
+        rng = np.random.default_rng(n)
+        special = np.where(rng.random((n, n)) < 0.3, rng.choice([np.nan, -np.nan, -0.0, 0.0, np.inf, -np.inf], (n, n)),
+                           np.round(_random(n, n), 1)).astype(np.float32)
+        cases += [Case(f"heads_{n}_{k}", _heads_of(k), (special, _ints(n, n, low=0, high=7))) for k in (1, 2, 3, 8, 17)
+                  if k <= n]
+    wide = _random(3, 9, 70)
+    cases += [
+        Case("several_readers", lambda v: (lambda s: (s[0][..., :2], s[0][..., 5], s[1][..., 2:3]))(
+            lax.sort((v, -v), num_keys=1)), (wide,)),
+        Case("whole_reader", lambda v: (lambda s: (s[0][..., :2], s[1].sum(-1)))(
+            lax.sort((v, lax.broadcasted_iota(jnp.int32, v.shape, 2)), num_keys=1)), (wide,)),
+        Case("in_loop", lambda v: lax.fori_loop(0, 3, lambda _, x: x + lax.top_k(x, 3)[0][..., 2:], v), (wide,)),
+        Case("other_dim_cut", lambda v: jnp.sort(v, 1)[:2, :, 3:9], (wide,)),
+        Case("row_comparator", lambda v: lax.sort((v, v[::-1]), dimension=0, num_keys=2)[0][:1], (wide,)),
     ]
     return cases
 
