@@ -83,11 +83,13 @@ check_equal("steps", seen, 30)
 
 @tf.function
 def doubled(iterator: tf.data.Iterator) -> tf.Tensor:
-    return strategy.run(lambda batch: (tf.transpose(batch[0]), batch[0] * 2.0), args=(next(iterator),))
+    return strategy.run(lambda batch: (tf.transpose(batch[0]), batch[0] * 2.0, tf.reduce_sum(tf.ones_like(batch[0]))),
+                        args=(next(iterator),))
 
 
 # Results whose sizes are known at run time only: in the last dimension, and in the first one.
-turned, twice = doubled(iterator)
+turned, twice, counted = doubled(iterator)
+check_equal("ones", strategy.experimental_local_results(counted), [44] * 7 + [24])
 parts = strategy.experimental_local_results(twice)
 check_equal("sizes of results", [part.shape[0] for part in parts], [11] * 7 + [6])
 check_equal("results of dynamic size", tf.concat(parts, 0), 2 * inputs)
