@@ -40,8 +40,8 @@ def package_sections(packages: set[Package]) -> tuple[list[str], list[str]]:
         plain, path = package.plain, package.notice
         version, home = package.field("${Version}\t${Homepage}").split("\t")
         if not path.exists():
-            raise SystemExit(f"notices: {path} does not exist, expected the license of {plain}; "
-                             f"apt-get install --reinstall {plain}")
+            advice = f"make {package.root} again" if package.root else f"apt-get install --reinstall {plain}"
+            raise SystemExit(f"notices: {path} does not exist, expected the license of {plain}; {advice}")
         words = [f"{plain} {version}", *([home] if home else []), *([CHOICES[plain]] if plain in CHOICES else [])]
         groups.setdefault(path.read_text("utf-8", errors="replace"), []).append("; ".join(words))
     return [section("\n== ".join(titles), text) for text, titles in groups.items()], list(groups)

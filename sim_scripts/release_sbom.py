@@ -69,7 +69,8 @@ def deb_package(installed: Package) -> dict:
     version, arch, home = installed.field("${Version}\t${Architecture}\t${Homepage}").split("\t")
     plain, notice = installed.plain, installed.notice
     names = sorted(set(LICENSE.findall(notice.read_text("utf-8", errors="replace")))) if notice.exists() else []
-    package = entry(f"deb-{plain}", plain, version, f"pkg:deb/debian/{plain}@{version}?arch={arch}")
+    key = f"deb-{plain}-{arch}" if installed.root else f"deb-{plain}"  # of host and sysroot: two packages
+    package = entry(key, plain, version, f"pkg:deb/debian/{plain}@{version}?arch={arch}")
     if home:
         package["homepage"] = home
     if names:

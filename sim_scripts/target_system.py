@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -81,6 +82,8 @@ class TargetSystem:
         # The loader by itself, since a library cannot be emulated as a program.
         loader = (["qemu-aarch64", "-L", self.root, f"{self.root}/lib/ld-linux-aarch64.so.1", "--list"] if self.root
                   else ["ldd"])
+        if shutil.which(loader[0]) is None:
+            raise SystemExit(f"target_system: {loader[0]} not found; apt-get install qemu-user")
         libraries = set()
         for program in programs:
             for line in output_of(*loader, program).splitlines():

@@ -3,10 +3,12 @@ materials and wheel name."""
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "sim_scripts"))
@@ -82,6 +84,19 @@ class Packages(unittest.TestCase):
         self.assertEqual(len(parts), 2)
         self.assertIn("dpkg 0.0-of-the-sysroot", parts[1])
         self.assertEqual(package_sections(dict.fromkeys(reversed(both)))[0], parts)
+
+    def test_libraries_of_a_cross_build(self) -> None:
+        """The loader of the sysroot is emulated: a library by itself is no program."""
+        system = self.cache(f"TPU_AARCH64_SYSROOT:PATH={self.sysroot}")
+        emulator, asked = self.build / "qemu-aarch64", self.build / "asked"
+        emulator.write_text(f'#!/bin/sh\necho "$@" >{asked}\necho "\tlibexample.so.1 => {LIBRARY} (0x55)"\n', "utf-8")
+        emulator.chmod(0o755)
+        with mock.patch.dict(os.environ, {"PATH": f"{self.build}:{os.environ['PATH']}"}):
+            self.assertEqual(system.linked([Path("libshipped.so")]), {Package("libexample1:arm64", str(self.sysroot))})
+        self.assertEqual(asked.read_text("utf-8").split(),
+                         ["-L", str(self.sysroot), f"{self.sysroot}/lib/ld-linux-aarch64.so.1", "--list", "libshipped.so"])
+        with mock.patch.dict(os.environ, {"PATH": str(self.sysroot)}), self.assertRaisesRegex(SystemExit, "qemu-user"):
+            system.linked([Path("libshipped.so")])
 
     def test_build_for_this_host(self) -> None:
         system = self.cache("CMAKE_BUILD_TYPE:STRING=Release")

@@ -12,7 +12,7 @@ namespace tpu::model {
 
 struct HbmPage;
 
-// Other data ends the comparison at its first bytes.
+// Of one byte or more. Other data ends the comparison at its first bytes.
 inline bool all_zero(const uint8_t* data, uint64_t bytes) {
   return *data == 0 && std::memcmp(data, data + 1, bytes - 1) == 0;
 }
