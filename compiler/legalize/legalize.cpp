@@ -39,6 +39,8 @@ std::vector<Value*> legalize_op(Op& op, Rewriter& rw, int64_t cores) {
       return legalization::map(op, rw);
     case Kind::kConcatenate:
       return legalization::concatenate(op, rw);
+    case Kind::kPad:
+      return legalization::pad(op, rw);
     case Kind::kAllGather:
     case Kind::kAllReduce:
     case Kind::kAllToAll:

@@ -51,6 +51,7 @@ std::vector<Value*> compare_total_order(Op& op, Rewriter& rw);
 std::vector<Value*> batch_norm(Op& op, Rewriter& rw);
 std::vector<Value*> map(Op& op, Rewriter& rw);
 std::vector<Value*> concatenate(Op& op, Rewriter& rw);
+std::vector<Value*> pad(Op& op, Rewriter& rw);
 
 std::vector<Value*> collective(Op& op, Rewriter& rw, int64_t cores);  // of the program
 std::vector<Value*> collective_by_operand(Op& op, Rewriter& rw);      // an op for each

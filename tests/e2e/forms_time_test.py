@@ -2,7 +2,8 @@
 
 Columns of an array, against its rows: the operand is transposed first. Depthwise convolutions with several features a
 channel, and their gradients, against those with as many channels. The first elements of sorted rows, against all.
-Compiles both and compares the estimates; the bar of each pair is part of the test.
+Zeros between the elements of rows, against zeros between rows. Compiles both and compares the estimates; the bar of
+each pair is part of the test.
 Usage: forms_time_test.py --bin DIR
 """
 
@@ -63,6 +64,10 @@ PAIRS: dict[str, tuple[Form, Form, float]] = {
                      1.5),
     "top_1": (Form(lambda x: lax.top_k(x, 1), (WIDE,)), Form(lambda x: jnp.argmax(x, 1), (WIDE,)), 1.5),
     "top_8": (Form(lambda x: lax.top_k(x, 8), (WIDE,)), Form(lambda x: lax.top_k(x, 1000), (WIDE,)), 0.25),
+    "apart": (Form(lambda x: lax.pad(x, 0.0, ((0, 0, 0), (0, 1, 1))), ((1000, 500),)),
+              Form(lambda x: lax.pad(x, 0.0, ((0, 1, 1), (0, 0, 0))), ((500, 1000),)), 4),
+    "strided_dx": (Form(jax.grad(lambda x: (x[:, ::2] ** 2).sum()), ((1000, 1000),)),
+                   Form(jax.grad(lambda x: (x[::2] ** 2).sum()), ((1000, 1000),)), 4),
     "sort_first": (Form(lambda x: jnp.sort(x)[:, :8], (WIDE,)), Form(jnp.sort, (WIDE,)), 0.25),
 }
 

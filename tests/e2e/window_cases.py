@@ -33,6 +33,20 @@ def pads() -> list[Case]:
     cases += [Case(f"pad_image_{dtype}", lambda v, t=dtype: lax.pad(v, jnp.zeros((), t), images),
                    (_random(2, 9, 11, 3).astype(dtype),))
               for dtype in ("float32", "bfloat16", "int32")]
+    # Between the elements of rows, of arrays that are large enough to be transposed.
+    between = (((40, 64), ((0, 0, 0), (0, 1, 1))), ((40, 64), ((0, 0, 0), (1, 0, 1))),
+               ((40, 64), ((1, 0, 1), (-3, 5, 2))), ((40, 64), ((0, -2, 0), (9, -11, 7))),
+               ((40, 64), ((0, 0, 0), (2, 2, 8))), ((3, 140, 3), ((1, 0, 0), (-1, 4, 2), (0, 0, 0))),
+               ((40, 30, 2), ((0, 0, 2), (2, -4, 1), (-1, 1, 3))),
+               ((2, 9, 70, 4), ((0, 0, 0), (1, 2, 1), (0, 1, 1), (0, 0, 0))))
+    cases += [Case(f"pad_between_{number}_{dtype}", lambda v, f=forms, t=dtype: lax.pad(v, jnp.asarray(3, t), f),
+                   (_random(*shape, scale=3.0).astype(dtype),))
+              for number, (shape, forms) in enumerate(between)
+              for dtype in ("float32", "bfloat16", "int8", "bool")]
+    cases += [Case("pad_between_computed", lambda v: lax.pad(v * 2, jnp.max(v), [(1, 2, 0), (3, 0, 1)]) + 1,
+                   (_random(40, 90),)),
+              Case("strided_gradient", jax.grad(lambda v: jnp.sum(v[:, 1::3] ** 2 * v[:, ::3])), (_random(60, 99),),
+                   l2=1e-6)]
     cases += [Case("pad_i1", lambda v: jnp.pad(v, 2), (_random(5, 9) > 0,)),
               Case("pad_nan_value", lambda v: lax.pad(v, jnp.float32(jnp.nan), [(1, 1, 1)]), (SPECIALS,)),
               Case("pad_computed_value", lambda v: lax.pad(v, jnp.max(v), [(1, 2, 0), (3, 0, 1)]), (_random(9, 40),)),
