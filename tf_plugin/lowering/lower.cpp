@@ -217,7 +217,7 @@ absl::Status pad(xla::HloModule& module) {
                            .Run(&module, {})
                            .status());
   }
-  const absl::Status status = xla::DynamicPadder().Run(&module, {}).status();
+  absl::Status status = xla::DynamicPadder().Run(&module, {}).status();
   if (status.ok() || !dynamic) {
     return status;
   }
