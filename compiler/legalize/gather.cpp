@@ -6,7 +6,6 @@
 //   before   y = gather(x f32[25,10], label i32[25,1]) {operand_batching 0, slices 1 x 1}
 //   after    y = reduce or over v of select(iota == clamp(label), bits of x, 0)
 #include <algorithm>
-#include <numeric>
 
 #include "legalize/index_space.hpp"
 #include "legalize/legalize.hpp"
@@ -32,8 +31,7 @@ class Gather {
       throw Error("a table of more than 2^31 - 1 elements cannot be indexed; cut it into parts",
                   "stablehlo.gather", op_.loc);
     }
-    Dims order(operand_->type.dims.size());
-    std::iota(order.begin(), order.end(), 0);
+    const Dims order = given_order(operand_->type.dims.size());
     IndexSpace space = space_of(order);
     if (is_small(space)) {
       return arrange(space, by_comparison(space), order);

@@ -128,6 +128,12 @@ Dims order_for_runs(const Type& operand, const Dims& window, int64_t records, in
   return pays ? order : Dims{};
 }
 
+Dims given_order(size_t rank) {
+  Dims order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
 Dims in_order(const Dims& of_dims, const Dims& order) {
   Dims out;
   for (const int64_t d : order) {

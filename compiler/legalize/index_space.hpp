@@ -56,6 +56,7 @@ class IndexSpace {
 // save.
 Dims order_for_runs(const Type& operand, const Dims& window, int64_t records, int64_t moves);
 
+Dims given_order(size_t rank);                          // 0, 1, ..
 Dims in_order(const Dims& of_dims, const Dims& order);  // out[i] = of_dims[order[i]]
 // Where each of the dims lies in `order`.
 Dims places_in(const Dims& order, const Dims& some_dims);

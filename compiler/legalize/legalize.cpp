@@ -15,7 +15,9 @@ namespace {
 
 constexpr int kMaxRounds = 16;  // families build on each other at most a few levels deep
 
-std::vector<Value*> legalize_op(Op& op, Rewriter& rw, int64_t cores) {
+// `heads`: of the program's sorts, where they are known.
+std::vector<Value*> legalize_op(Op& op, Rewriter& rw, int64_t cores,
+                                const legalization::SortHeads& heads = {}) {
   switch (op.kind) {
     case Kind::kConvolution:
       return legalization::convolution(op, rw);
@@ -28,7 +30,7 @@ std::vector<Value*> legalize_op(Op& op, Rewriter& rw, int64_t cores) {
     case Kind::kSelectAndScatter:
       return legalization::select_and_scatter(op, rw);
     case Kind::kSort:
-      return legalization::sort(op, rw, {});
+      return legalization::sort(op, rw, heads);
     case Kind::kCompare:
       return legalization::compare_total_order(op, rw);
     case Kind::kBatchNormTraining:
@@ -213,8 +215,7 @@ bool legalize(Module& module) {
     Rewriter rw;
     const legalization::SortHeads heads = legalization::sort_heads(module.main->body);
     changed = rw.run(module.main->body, [&](Op& op, Rewriter& rewriter) {
-      return op.kind == Kind::kSort ? legalization::sort(op, rewriter, heads)
-                                    : legalize_op(op, rewriter, module.num_cores);
+      return legalize_op(op, rewriter, module.num_cores, heads);
     });
     any = any || changed;
   }

@@ -10,7 +10,6 @@
 // The last two transpose x first, where its windows have longer runs of neighbors then.
 // A window that is partly outside of the operand has list value -1: it is left out as a whole.
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <unordered_map>
 
@@ -84,8 +83,7 @@ class Scatter {
   // Targets with their dims in `order`, in which windows have longer runs. Updates of an element
   // keep their order.
   std::vector<Value*> in_other_order(const IndexSpace& space, const Dims& order) {
-    Dims of_updates(space.records().size()), back(order.size());
-    std::iota(of_updates.begin(), of_updates.end(), 0);
+    Dims of_updates = given_order(space.records().size());
     for (const int64_t d : order) {
       of_updates.push_back(static_cast<int64_t>(space.records().size()) + d);
     }
@@ -95,23 +93,29 @@ class Scatter {
     for (Value*& t : targets_) {
       t = b_.transpose(t, order);
     }
-    IndexSpace moved(b_, op_.operands[n_], a_.index_vector_dim,
-                     places_in(order, a_.scatter_dims_to_operand_dims),
-                     places_in(order, a_.input_batching_dims), a_.scatter_indices_batching_dims,
-                     targets_[0]->type.dims, in_order(space.window(), order));
+    IndexSpace moved = space_of(order, space.window());
     std::vector<Value*> made = by_list(moved);
-    std::iota(back.begin(), back.end(), 0);
-    back = places_in(order, back);
+    const Dims back = places_in(order, given_order(order.size()));
     for (Value*& v : made) {
       v = b_.transpose(v, back);
     }
     return made;
   }
 
+  // `order`: of the dims of the scatter's operands in targets_; `window`: in dims of the operands.
+  IndexSpace space_of(const Dims& order, const Dims& window) {
+    return {b_,
+            op_.operands[n_],
+            a_.index_vector_dim,
+            places_in(order, a_.scatter_dims_to_operand_dims),
+            places_in(order, a_.input_batching_dims),
+            a_.scatter_indices_batching_dims,
+            targets_[0]->type.dims,
+            in_order(window, order)};
+  }
+
   IndexSpace prepared() {
-    IndexSpace space(b_, op_.operands[n_], a_.index_vector_dim, a_.scatter_dims_to_operand_dims,
-                     a_.input_batching_dims, a_.scatter_indices_batching_dims,
-                     targets_[0]->type.dims, window());
+    IndexSpace space = space_of(given_order(targets_[0]->type.dims.size()), window());
     for (Value*& u : updates_) {
       u = arrange(space, u);
     }
