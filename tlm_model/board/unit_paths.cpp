@@ -8,6 +8,7 @@
 
 #include "board/board_loader.hpp"
 #include "tpu/spec/isa.hpp"
+#include "waves/board_signals.hpp"
 
 namespace tpu::model {
 namespace {
@@ -16,11 +17,11 @@ namespace {
 std::vector<std::string> core_units(const spec::BoardParams& params,
                                     const std::vector<std::string>& names) {
   std::vector<std::string> paths;
-  const int64_t per_chip = params.board.cores_per_chip;
-  for (int64_t core = 0; core < spec::core_count(params); ++core) {
+  const WaveBoard board{.cores_per_chip = static_cast<uint32_t>(params.board.cores_per_chip)};
+  const auto cores = static_cast<size_t>(spec::core_count(params));
+  for (size_t core = 0; core < cores; ++core) {
     for (const std::string& name : names) {
-      paths.push_back("board.chip" + std::to_string(core / per_chip) + ".core" +
-                      std::to_string(core % per_chip) + "." + name);
+      paths.push_back(core_path(board, core) + "." + name);
     }
   }
   return paths;
